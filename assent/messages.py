@@ -1,0 +1,415 @@
+"""The transcript: what was said and done in a thread, as frozen values with one JSON encoding.
+
+A transcript is a list of messages that only ever grows at its end. The encoding is plain JSON, one
+object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields and parts that a newer
+version wrote are kept as they are, so that an older reader passes them on unharmed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+import rfc8785
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    StringConstraints,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from assent.errors import InvalidMessage
+
+JsonObject = dict[str, JsonValue]
+StopReason = Literal["end", "tool_use", "length", "aborted", "error"]
+Text = Annotated[str, StringConstraints(min_length=0)]
+"""A string that is valid Unicode: any constraint makes pydantic refuse lone surrogates."""
+
+_Init = TypeVar("_Init", bound=Callable[..., None])
+
+
+def _plain_init(init: _Init) -> _Init:
+    """Mark an ``__init__`` that adds nothing to pydantic's own but its signature and its error type.
+
+    Without the mark pydantic would call it for every value it decodes; decoding needs no such detour.
+    (Should pydantic ever drop the mark, decoding gets slower and nothing else changes.)
+    """
+    cast(Any, init).__pydantic_base_init__ = True
+    return init
+
+
+def _absent(value: object) -> bool:
+    return value is None
+
+
+class Value(BaseModel):
+    """The base of all transcript values: frozen, and keeping fields it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        ser_json_bytes="base64",
+        val_json_bytes="base64",
+    )
+
+    @_plain_init
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise _invalid(error, error.errors(include_url=False)[0]["loc"]) from None
+
+
+# Parts: what a message is made of.
+
+
+class TextPart(Value):
+    """Words."""
+
+    type: Literal["text"] = "text"
+    text: Text
+    provider: JsonObject | None = Field(default=None, exclude_if=_absent)
+    """What the model's provider wants to see again with this part; opaque to everyone else."""
+
+    @_plain_init
+    def __init__(self, text: str, **fields: Any) -> None:
+        super().__init__(text=text, **fields)
+
+
+class ThinkingPart(Value):
+    """What a model thought before it spoke. ``signature`` is the provider's proof that it is unaltered."""
+
+    type: Literal["thinking"] = "thinking"
+    text: Text
+    signature: str | None = Field(default=None, exclude_if=_absent)
+    provider: JsonObject | None = Field(default=None, exclude_if=_absent)
+
+    @_plain_init
+    def __init__(self, text: str, **fields: Any) -> None:
+        super().__init__(text=text, **fields)
+
+
+class ToolCall(Value):
+    """The model's wish to run a tool; *unresolved* until a tool result with its id follows.
+
+    Where a model wrote arguments that are no JSON object, ``args`` is empty and ``malformed`` holds
+    what it wrote; such a call is never run.
+    """
+
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    args: JsonObject
+    malformed: str | None = Field(default=None, exclude_if=_absent)
+    provider: JsonObject | None = Field(default=None, exclude_if=_absent)
+
+    @_plain_init
+    def __init__(self, id: str, name: str, args: Mapping[str, Any], **fields: Any) -> None:
+        super().__init__(id=id, name=name, args=args, **fields)
+
+    @property
+    def digest(self) -> str:
+        """The digest of this call's name and arguments; see `call_digest`."""
+        return call_digest(self.name, self.args)
+
+
+class _Blob(Value):
+    """Bytes carried along (``data``, Base64 in JSON) or referred to (``url``); exactly one of the two."""
+
+    media_type: str
+    data: bytes | None = Field(default=None, exclude_if=_absent)
+    url: str | None = Field(default=None, exclude_if=_absent)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> _Blob:
+        if (self.data is None) == (self.url is None):
+            raise ValueError("give either data or url")
+        return self
+
+
+class ImagePart(_Blob):
+    """A picture, from a person or from a tool: ``ImagePart(media_type="image/png", data=...)``."""
+
+    type: Literal["image"] = "image"
+
+
+class FilePart(_Blob):
+    """Any other file, from a person or from a tool."""
+
+    type: Literal["file"] = "file"
+    name: str | None = Field(default=None, exclude_if=_absent)
+
+
+class UnknownPart(Value):
+    """A part that a newer version wrote: kept as it is, and sent to no model."""
+
+    type: str
+
+
+def _tag(known: frozenset[str]) -> Discriminator:
+    def tag(part: Any) -> str | None:
+        if isinstance(part, Mapping):
+            kind = cast("Mapping[str, Any]", part).get("type")
+        else:
+            kind = getattr(part, "type", None)
+        if not isinstance(kind, str):
+            return None
+        return kind if kind in known else "unknown"
+
+    return Discriminator(tag, custom_error_type="part", custom_error_message="is no part: it needs a type")
+
+
+InputPart = Annotated[
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ImagePart, Tag("image")]
+    | Annotated[FilePart, Tag("file")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    _tag(frozenset({"text", "image", "file"})),
+]
+"""What a person or a tool may say: text, image, file."""
+
+OutputPart = Annotated[
+    Annotated[TextPart, Tag("text")]
+    | Annotated[ThinkingPart, Tag("thinking")]
+    | Annotated[ToolCall, Tag("tool_call")]
+    | Annotated[UnknownPart, Tag("unknown")],
+    _tag(frozenset({"text", "thinking", "tool_call"})),
+]
+"""What a model may say: text, thinking, tool calls."""
+
+
+def _parts(content: Any) -> Any:
+    """A bare string is one text part, a bare part is a list of one."""
+    if isinstance(content, str):
+        return (TextPart(content),)
+    if isinstance(content, Value):
+        return (content,)
+    return content
+
+
+Input = str | InputPart | Sequence[InputPart]
+InputContent = Annotated[tuple[InputPart, ...], BeforeValidator(_parts)]
+OutputContent = Annotated[tuple[OutputPart, ...], BeforeValidator(_parts)]
+
+
+def text_of(content: Sequence[Value]) -> str:
+    """The text parts of a content, joined."""
+    return "".join([part.text for part in content if isinstance(part, TextPart)])
+
+
+# Messages.
+
+
+class Usage(Value):
+    """What a model call cost, in tokens. ``input_tokens`` includes those read from or written to a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+class UserMessage(Value):
+    """What a person said."""
+
+    role: Literal["user"] = "user"
+    content: InputContent
+
+    @_plain_init
+    def __init__(self, content: Input, **fields: Any) -> None:
+        super().__init__(content=content, **fields)
+
+    @property
+    def text(self) -> str:
+        """The message's text parts, joined."""
+        return text_of(self.content)
+
+
+class AssistantMessage(Value):
+    """What the model said, and why it stopped.
+
+    ``stop_reason`` ``"aborted"`` marks what was said until a person stopped it, ``"error"`` a run that
+    failed here; ``error`` then says why, and the message is not sent to any model.
+    """
+
+    role: Literal["assistant"] = "assistant"
+    content: OutputContent
+    stop_reason: StopReason = "end"
+    usage: Usage = Usage()
+    error: str | None = Field(default=None, exclude_if=_absent)
+
+    @_plain_init
+    def __init__(self, content: str | OutputPart | Sequence[OutputPart], **fields: Any) -> None:
+        super().__init__(content=content, **fields)
+
+    @property
+    def text(self) -> str:
+        """The message's text parts, joined."""
+        return text_of(self.content)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The tool calls in this message, in order."""
+        return [part for part in self.content if isinstance(part, ToolCall)]
+
+
+class ToolResultMessage(Value):
+    """What became of one tool call. ``details`` is for people and programs; no model sees it."""
+
+    role: Literal["tool"] = "tool"
+    tool_call_id: str
+    tool_name: str
+    content: InputContent
+    is_error: bool = False
+    details: JsonObject | None = Field(default=None, exclude_if=_absent)
+
+    @_plain_init
+    def __init__(self, tool_call_id: str, tool_name: str, content: Input, **fields: Any) -> None:
+        super().__init__(tool_call_id=tool_call_id, tool_name=tool_name, content=content, **fields)
+
+    @property
+    def text(self) -> str:
+        """The message's text parts, joined."""
+        return text_of(self.content)
+
+
+Message = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+
+
+# Deltas: a message while it is being said.
+
+
+class TextDelta(Value):
+    """More text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ThinkingDelta(Value):
+    """More thinking."""
+
+    type: Literal["thinking"] = "thinking"
+    text: str
+
+
+class ToolCallDelta(Value):
+    """More of a tool call: ``args`` is the next piece of its arguments' JSON."""
+
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    args: str
+
+
+class RestartDelta(Value):
+    """The model starts this message anew (its connection broke): forget the deltas so far."""
+
+    type: Literal["restart"] = "restart"
+    reason: str
+
+
+Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Field(discriminator="type")]
+
+
+# The encoding.
+
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+_NOT_JSON = re.compile(r"NaN|Infinity")  # pydantic reads these as numbers; where they occur, look closer
+
+
+def encode(message: Message) -> str:
+    """A message as JSON; `decode` gives back an equal message."""
+    try:
+        return message.model_dump_json()
+    except PydanticSerializationError as error:
+        raise InvalidMessage("", str(error)) from None
+
+
+def decode(data: str | bytes | Mapping[str, Any]) -> Message:
+    """The message that `encode` wrote, from JSON text or from the object parsed from it.
+
+    Raises `InvalidMessage`, naming the path to what is wrong, for anything else.
+    """
+    try:
+        raw = data if isinstance(data, str | bytes) else to_json(data, inf_nan_mode="constants")
+        text = raw if isinstance(raw, str) else raw.decode()
+        if _NOT_JSON.search(text):
+            from_json(text, allow_inf_nan=False)
+        return _MESSAGE.validate_json(text)
+    except ValidationError as error:
+        raise _invalid(error, error.errors(include_url=False)[0]["loc"][1:]) from None
+    except (ValueError, PydanticSerializationError) as error:
+        raise InvalidMessage("", str(error)) from None
+
+
+def _invalid(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
+    """The first of pydantic's complaints, its location written as a path."""
+    path, after_index = "", False
+    for step in loc:
+        if isinstance(step, int):
+            path, after_index = f"{path}[{step}]", path == "content"
+        elif after_index:
+            after_index = False  # the tag of the part's union, no step of the data
+        else:
+            path = f"{path}.{step}" if path else step
+    more = error.error_count() - 1
+    problem = error.errors(include_url=False)[0]["msg"] + (f" (and {more} more)" if more else "")
+    return InvalidMessage(path, problem)
+
+
+# Digests.
+
+
+def canonical_json(value: Any) -> bytes:
+    """RFC 8785 canonical JSON: equal values give equal bytes, whoever encodes them.
+
+    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are
+    written with all their digits, so that no two values share an encoding.
+    """
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        mark = secrets.token_hex(16)
+        return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
+    except rfc8785.CanonicalizationError as error:
+        raise InvalidMessage("", f"no canonical JSON: {error}") from None
+
+
+def _mark_large(value: Any, mark: str) -> Any:
+    if isinstance(value, int) and not -(2**53) < value < 2**53:
+        return f"{mark}{value}"
+    if isinstance(value, dict):
+        return {key: _mark_large(item, mark) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_mark_large(item, mark) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def call_digest(name: str, args: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) over the canonical JSON of a tool's name and arguments.
+
+    An approval is bound to it: what was seen is what runs.
+    """
+    return hashlib.sha256(canonical_json({"name": name, "args": args})).hexdigest()
