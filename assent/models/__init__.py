@@ -1,4 +1,4 @@
-"""Models: what answers when an agent asks. `ScriptedModel` for tests, `PydanticAIModel` for every provider."""
+"""Models: what answers when an agent asks."""
 
 from assent.models.base import Model, ModelRequest, ModelSettings, ToolSchema
 from assent.models.pydantic_ai import PydanticAIModel

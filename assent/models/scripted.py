@@ -6,7 +6,6 @@ import inspect
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Union
 
 from assent.errors import ScriptExhausted
 from assent.messages import (
@@ -23,8 +22,8 @@ from assent.messages import (
 )
 from assent.models.base import ModelRequest
 
-Said = Union[str, OutputPart, Sequence[Union[str, OutputPart]], AssistantMessage]
-Turn = Union[Said, Callable[[list[Message]], Union[Said, Awaitable[Said]]]]
+Said = str | OutputPart | Sequence[str | OutputPart] | AssistantMessage
+Turn = Said | Callable[[list[Message]], Said | Awaitable[Said]]
 
 _WORDS = re.compile(r"\s*\S+\s*")
 

@@ -1,0 +1,1 @@
+"""The fold: the loop, its gate, its tools and the live agent."""

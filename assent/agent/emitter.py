@@ -1,0 +1,92 @@
+"""Telling listeners what happens, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from assent.events import AgentEvent, Event
+
+Listener = Callable[[AgentEvent], Any]
+"""A function of an event, sync or async; what it returns or raises is of no consequence."""
+
+logger = logging.getLogger("assent")
+
+
+class Emitter:
+    """The listeners of one agent, called in the order they subscribed and in the order of ``seq``.
+
+    Async listeners are awaited before the agent goes on. An event that nobody listens for is not made.
+    """
+
+    __slots__ = ("_listeners", "_posted", "_seq", "thread_id")
+
+    def __init__(self, thread_id: str, listeners: Sequence[Listener] = ()) -> None:
+        self.thread_id = thread_id
+        self._listeners = tuple(listeners)
+        self._seq = 0
+        self._posted: tuple[asyncio.Future[None], ...] = ()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; call what is returned to remove it again."""
+        entry: Listener = lambda event: listener(event)  # noqa: E731  (one entry a subscription)
+        self._listeners = (*self._listeners, entry)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(kept for kept in self._listeners if kept is not entry)
+
+        return unsubscribe
+
+    async def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
+        """Make an event and tell everyone."""
+        if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
+            await _all(waiting)
+
+    def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
+        """Tell everyone without waiting for async listeners; `flush` waits for them."""
+        if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
+            self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
+
+    async def flush(self) -> None:
+        """Wait until async listeners have dealt with what was posted."""
+        while self._posted:
+            posted, self._posted = self._posted, ()
+            await asyncio.gather(*posted)
+
+    def _tell(self, event_type: type[Event], run_id: str, fields: dict[str, Any]) -> list[Awaitable[None]]:
+        event: Any = event_type(
+            thread_id=self.thread_id, run_id=run_id, seq=self._seq, at=time.time_ns() // 1_000_000, **fields
+        )
+        self._seq += 1
+        waiting: list[Awaitable[None]] = []
+        for listener in self._listeners:
+            try:
+                returned = listener(event)
+            except Exception:
+                _log(event)
+            else:
+                if inspect.isawaitable(returned):
+                    waiting.append(_guarded(returned, event))
+        return waiting
+
+
+async def _all(waiting: list[Awaitable[None]]) -> None:
+    if len(waiting) == 1:
+        await waiting[0]
+    else:
+        await asyncio.gather(*waiting)
+
+
+async def _guarded(returned: Awaitable[Any], event: Event) -> None:
+    try:
+        await returned
+    except Exception:
+        _log(event)
+
+
+def _log(event: Any) -> None:
+    logger.exception("a listener raised on %s (seq %d); the run goes on", event.type, event.seq)

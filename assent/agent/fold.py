@@ -1,0 +1,69 @@
+"""What a transcript says: pure functions, the only memory the loop has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+
+from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage
+
+
+def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The tool calls, in order, that no result follows yet; only the last assistant message can have any."""
+    resolved: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage):
+            resolved.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage):
+            return [call for call in message.tool_calls if call.id not in resolved]
+        else:
+            break
+    return []
+
+
+def is_finished(messages: Sequence[Message]) -> bool:
+    """Whether nothing is left to do: the model spoke last and called nothing. A failure is not an end."""
+    if not messages:
+        return True
+    last = messages[-1]
+    return isinstance(last, AssistantMessage) and last.stop_reason != "error" and not last.tool_calls
+
+
+def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
+    """What the model said since the last user message, latest first."""
+    for message in reversed(messages):
+        if isinstance(message, UserMessage):
+            return
+        if isinstance(message, AssistantMessage):
+            yield message
+
+
+def iterations(messages: Sequence[Message]) -> int:
+    """How often the model has answered since the last user message."""
+    return sum(1 for message in answers(messages) if message.stop_reason != "error")
+
+
+def usage(messages: Sequence[Message]) -> Usage:
+    """What the answers since the last user message cost."""
+    return sum((message.usage for message in answers(messages)), Usage())
+
+
+def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
+    """The message with every tool call's id new to the thread.
+
+    Some models number their calls anew in each message; results, answers and effects are told apart by id.
+    """
+    new: set[str] = set()
+    renamed: dict[int, ToolCall] = {}
+    for index, part in enumerate(message.content):
+        if isinstance(part, ToolCall):
+            unique, count = part.id or "call", 1
+            while unique in taken or unique in new:
+                count += 1
+                unique = f"{part.id or 'call'}-{count}"
+            new.add(unique)
+            if unique != part.id:
+                renamed[index] = part.model_copy(update={"id": unique})
+    if not renamed:
+        return message
+    content = tuple(renamed.get(index, part) for index, part in enumerate(message.content))
+    return message.model_copy(update={"content": content})

@@ -1,0 +1,55 @@
+"""Asking the model for its next message."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any, cast
+
+from assent.agent.emitter import logger
+from assent.agent.fold import iterations
+from assent.agent.middleware import ModelCallContext
+from assent.agent.run import Run
+from assent.errors import ModelError
+from assent.messages import AssistantMessage, ToolCall
+from assent.models.base import ModelRequest
+
+
+async def ask_model(run: Run) -> AssistantMessage:
+    """The model's next message. A failure is a message too, with ``stop_reason="error"`` and the reason."""
+    if iterations(run.messages) >= run.spec.max_iterations:
+        return _failure(
+            f"the model was asked {run.spec.max_iterations} times (max_iterations) and is not done"
+        )
+    spec = run.spec
+    request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
+    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
+    await run.open_message()
+    try:
+        ctx = await spec.onion.before_model(ctx)
+        message = await spec.onion.after_model(ctx, await _stream(run, ctx.request))
+    except ModelError as error:
+        return _failure(str(error))
+    except Exception as error:
+        logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
+        return _failure(f"{type(error).__name__}: {error}")
+    if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
+        content = tuple(part for part in message.content if not isinstance(part, ToolCall))
+        return message.model_copy(update={"content": content})
+    return message
+
+
+async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
+    final: AssistantMessage | None = None
+    async with aclosing(cast(Any, run.spec.resolved_model.stream(request))) as stream:
+        async for item in stream:
+            if isinstance(item, AssistantMessage):
+                final = item
+            else:
+                await run.hear(item)
+    if final is None:
+        raise ModelError(f"model {run.spec.resolved_model.name} ended its stream without a message")
+    return final
+
+
+def _failure(why: str) -> AssistantMessage:
+    return AssistantMessage((), stop_reason="error", error=why)

@@ -1,0 +1,45 @@
+"""How a run ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assent.agent.fold import answers, usage
+from assent.events import RunStatus
+from assent.messages import Message, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class AgentResult:
+    """How a run ended, and the thread as it then stood.
+
+    ``status`` is ``"completed"``, ``"aborted"`` or ``"failed"``; ``reason`` says why where the status does
+    not. ``text`` is the model's last word, ``messages`` the whole transcript, ``usage`` the cost of
+    this run.
+    """
+
+    status: RunStatus
+    text: str
+    messages: tuple[Message, ...]
+    usage: Usage
+    thread_id: str
+    run_id: str
+    reason: str | None = None
+
+
+def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> AgentResult:
+    """Read the outcome off a transcript at rest."""
+    last = next(answers(messages), None)
+    status: RunStatus = "completed"
+    reason = None
+    if last is None:
+        reason = "there is nothing to do: the transcript is empty"
+    elif last.stop_reason == "error":
+        status, reason = "failed", last.error
+    elif last.stop_reason == "aborted":
+        status, reason = "aborted", "the run was aborted"
+    elif last.stop_reason == "length":
+        reason = "the model's answer was cut off at its length limit"
+    text = last.text if last else ""
+    return AgentResult(status, text, tuple(messages), usage(messages), thread_id, run_id, reason)

@@ -1,0 +1,216 @@
+"""Tools: functions that a model may call."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast, overload
+
+from pydantic import BaseModel
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_json, to_jsonable_python
+
+from assent.agent.signature import read_signature
+from assent.errors import InvalidTool
+from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
+from assent.models.base import ToolSchema
+
+Effect = Literal["once", "idempotent", "none"]
+ExecutionMode = Literal["parallel", "sequential"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool's body may know about the call it serves; ask for it with a parameter of this type."""
+
+    thread_id: str
+    run_id: str
+    tool_call_id: str
+    idempotency_key: str
+    """The same for this call whatever happens, and different for every other call: hand it to APIs that
+    accept such a key, and a repeated attempt has no second effect."""
+    signal: asyncio.Event
+    """Set when the run is aborted; a long body in a thread looks at ``signal.is_set()`` now and then."""
+    _report: Callable[[float | None, str], None]
+
+    def report(self, progress: float | str, text: str = "") -> None:
+        """Tell listeners how far the body is: a fraction from 0 to 1, a text, or both; from any thread."""
+        if isinstance(progress, str):
+            self._report(None, progress)
+        else:
+            self._report(None if math.isnan(progress) else min(max(float(progress), 0.0), 1.0), text)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a body may return to say more than its content.
+
+    ``content`` is what the model sees: a string, JSON, a pydantic model or content parts. ``details`` is
+    kept in the transcript for people and programs and is not sent to the model.
+    """
+
+    content: Any
+    details: Mapping[str, Any] | None = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool:
+    """A tool by hand: a pydantic model of its parameters, and a function (async or not) of an instance.
+
+    The function is called with the validated model, and with a `ToolContext` if it takes a second
+    parameter. A function that is not async runs in a thread. To make one from a plain function, use
+    `tool`.
+
+    ``effect`` says what running the body twice would do: ``"once"`` (the default) harm, so it is never
+    repeated without a person; ``"idempotent"`` nothing more, given the same idempotency key; ``"none"``
+    nothing at all. ``execution_mode="sequential"`` keeps other calls of the same message from running at
+    the same time. ``requires_approval`` makes every call wait for a person.
+    """
+
+    name: str
+    parameters: type[BaseModel]
+    function: Callable[..., Any]
+    description: str = ""
+    toolset: str = "default"
+    requires_approval: bool = False
+    effect: Effect = "once"
+    execution_mode: ExecutionMode = "parallel"
+    schema: ToolSchema = field(init=False, repr=False)
+    """What models are told about this tool."""
+    _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
+    _is_async: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidTool(self.name, "a name is 1 to 64 letters, digits, underscores or hyphens")
+        for option, value, allowed in (
+            ("effect", self.effect, ("once", "idempotent", "none")),
+            ("execution_mode", self.execution_mode, ("parallel", "sequential")),
+        ):
+            if value not in allowed:
+                raise InvalidTool(self.name, f"{option} is one of {', '.join(allowed)}, not {value!r}")
+        object.__setattr__(self, "schema", ToolSchema(self.name, self.description, _schema(self)))
+        object.__setattr__(self, "_call", _by_model(self))
+        object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as if it were no tool."""
+        return self.function(*args, **kwargs)
+
+    async def run(self, args: BaseModel, context: ToolContext) -> Any:
+        """Run the body: in the event loop if it is async, else in a thread."""
+        if self._is_async:
+            return await self._call(args, context)
+        returned = await asyncio.to_thread(self._call, args, context)
+        return await returned if inspect.isawaitable(returned) else returned
+
+
+def _schema(tool: Tool) -> JsonObject:
+    try:
+        schema = tool.parameters.model_json_schema()
+    except PydanticUserError as error:
+        raise InvalidTool(tool.name, f"a parameter's type has no JSON form: {error.message}") from error
+    # pydantic writes the Python class's name, which tells a model nothing.
+    schema.pop("title", None)
+    return schema
+
+
+def _by_model(tool: Tool) -> Callable[[BaseModel, ToolContext], Any]:
+    """How to call a hand-made tool's function, which takes the model and perhaps the context."""
+    function = tool.function
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return lambda args, _context: function(args)
+    return lambda args, context: function(args, context)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    toolset: str = "default",
+    requires_approval: bool = False,
+    effect: Effect = "once",
+    execution_mode: ExecutionMode = "parallel",
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function, async or not, a `Tool`: ``@tool`` or ``@tool(effect="none")``.
+
+    The name is the function's; the description comes from its docstring; the parameters from its
+    annotations (pydantic's included) and from the docstring's description of each. A parameter annotated
+    `ToolContext` receives the call's context and is not shown to the model. The options are those of
+    `Tool`.
+    """
+    localns = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
+
+    def decorate(decorated: Callable[..., Any]) -> Tool:
+        return _from_function(decorated, localns, **options)
+
+    return decorate if function is None else decorate(function)
+
+
+def _from_function(
+    function: Callable[..., Any],
+    localns: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Any,
+) -> Tool:
+    if isinstance(function, Tool):
+        raise InvalidTool(function.name, "is a tool already")
+    named: str = name or getattr(function, "__name__", type(function).__name__)
+    signature = read_signature(function, named, ToolContext, localns)
+    made = Tool(
+        name=named,
+        parameters=signature.parameters,
+        function=function,
+        description=signature.description if description is None else description,
+        **options,
+    )
+
+    def call(args: BaseModel, context: ToolContext) -> Any:
+        positional, keywords = signature.arguments(args, context)
+        return function(*positional, **keywords)
+
+    object.__setattr__(made, "_call", call)
+    return made
+
+
+def as_result(returned: Any) -> ToolResult:
+    """What a body returned, as content parts and JSON details.
+
+    By now the effect has happened, so nothing here may fail: a model that was told of an error would try
+    again. What has no JSON form is therefore written as its ``str``.
+    """
+    result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
+    details = result.details
+    if details is not None:
+        details = cast(JsonObject, to_jsonable_python(dict(details), fallback=str, inf_nan_mode="strings"))
+    return ToolResult(_content(result.content), details, result.is_error)
+
+
+def _content(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        if items and all(isinstance(item, _PARTS) for item in items):
+            return tuple(items)
+    text = (
+        value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()
+    )
+    return (TextPart(text.encode("utf-8", "replace").decode()),)

@@ -1,0 +1,136 @@
+"""What an agent tells its listeners, as frozen values.
+
+Every event has a ``type``, the ``thread_id`` and ``run_id`` it belongs to, a ``seq`` that grows by one
+from event to event of an agent, and ``at``, the time in milliseconds since 1970 (UTC). ``AgentEvent`` is
+the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
+
+A run reads, in order: run started; for each turn, turn started, the model's message (started, deltas,
+ended), each tool (started, progress, ended), the tools' result messages, turn ended; run ended.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from assent.messages import Delta, JsonObject, Message, Usage, Value
+
+RunStatus = Literal["completed", "paused", "suspended", "aborted", "failed"]
+
+
+class Event(Value):
+    """What all events have in common."""
+
+    thread_id: str
+    run_id: str
+    seq: int
+    at: int
+
+
+class RunStartedEvent(Event):
+    """A run began, or went on (``resumed``)."""
+
+    type: Literal["run_started"] = "run_started"
+    agent_id: str
+    resumed: bool = False
+
+
+class RunEndedEvent(Event):
+    """A run came to rest. ``reason`` says why, where that is not plain from the status."""
+
+    type: Literal["run_ended"] = "run_ended"
+    status: RunStatus
+    text: str = ""
+    reason: str | None = None
+    usage: Usage = Usage()
+
+
+class TurnStartedEvent(Event):
+    """A turn began: a model call, then its tools. ``iteration`` counts the turns of a run from 1."""
+
+    type: Literal["turn_started"] = "turn_started"
+    iteration: int
+
+
+class TurnEndedEvent(Event):
+    """A turn ended; what it added is in the transcript."""
+
+    type: Literal["turn_ended"] = "turn_ended"
+    iteration: int
+
+
+class MessageStartedEvent(Event):
+    """A message begins; an assistant's is followed by deltas."""
+
+    type: Literal["message_started"] = "message_started"
+    role: Literal["user", "assistant", "tool"]
+
+
+class MessageDeltaEvent(Event):
+    """A piece of the assistant's message as it is being said."""
+
+    type: Literal["message_delta"] = "message_delta"
+    delta: Delta
+
+
+class MessageEndedEvent(Event):
+    """A message is complete and in the transcript."""
+
+    type: Literal["message_ended"] = "message_ended"
+    message: Message
+
+
+class ToolStartedEvent(Event):
+    """A tool's body is about to run with these arguments."""
+
+    type: Literal["tool_started"] = "tool_started"
+    tool_call_id: str
+    tool_name: str
+    args: JsonObject
+
+
+class ToolProgressEvent(Event):
+    """A running tool reports how far it is: a fraction from 0 to 1, a text, or both."""
+
+    type: Literal["tool_progress"] = "tool_progress"
+    tool_call_id: str
+    tool_name: str
+    fraction: float | None = None
+    text: str = ""
+
+
+class ToolEndedEvent(Event):
+    """A call is resolved: its body ended, or it was refused and never began."""
+
+    type: Literal["tool_ended"] = "tool_ended"
+    tool_call_id: str
+    tool_name: str
+    is_error: bool
+
+
+AgentEvent = Annotated[
+    RunStartedEvent
+    | RunEndedEvent
+    | TurnStartedEvent
+    | TurnEndedEvent
+    | MessageStartedEvent
+    | MessageDeltaEvent
+    | MessageEndedEvent
+    | ToolStartedEvent
+    | ToolProgressEvent
+    | ToolEndedEvent,
+    Field(discriminator="type"),
+]
+
+_EVENT: TypeAdapter[AgentEvent] = TypeAdapter(AgentEvent)
+
+
+def encode_event(event: AgentEvent) -> str:
+    """An event as JSON."""
+    return event.model_dump_json()
+
+
+def decode_event(data: str | bytes) -> AgentEvent:
+    """The event that `encode_event` wrote."""
+    return _EVENT.validate_json(data)
