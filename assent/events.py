@@ -8,11 +8,9 @@ A run reads, in order: run started; for each turn, turn started, the model's mes
 ended), each tool (started, progress, ended), the tools' result messages, turn ended; run ended.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from assent.messages import Delta, JsonObject, Message, Usage, Value
 
@@ -47,17 +45,15 @@ class RunEndedEvent(Event):
 
 
 class TurnStartedEvent(Event):
-    """A turn began: a model call, then its tools. ``iteration`` counts the turns of a run from 1."""
+    """A turn began: a model call, then its tools."""
 
     type: Literal["turn_started"] = "turn_started"
-    iteration: int
 
 
 class TurnEndedEvent(Event):
     """A turn ended; what it added is in the transcript."""
 
     type: Literal["turn_ended"] = "turn_ended"
-    iteration: int
 
 
 class MessageStartedEvent(Event):
@@ -123,7 +119,7 @@ AgentEvent = Annotated[
     Field(discriminator="type"),
 ]
 
-_EVENT: TypeAdapter[AgentEvent] = TypeAdapter(AgentEvent)
+_EVENT: TypeAdapter[AgentEvent] = TypeAdapter(AgentEvent, config=ConfigDict(defer_build=True))
 
 
 def encode_event(event: AgentEvent) -> str:

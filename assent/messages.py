@@ -5,8 +5,6 @@ object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields
 version wrote are kept as they are, so that an older reader passes them on unharmed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets
@@ -57,6 +55,7 @@ class Value(BaseModel):
     """The base of all transcript values: frozen, and keeping fields it does not know."""
 
     model_config = ConfigDict(
+        defer_build=True,  # import stays quick; the first use of a type builds it
         frozen=True,
         extra="allow",
         allow_inf_nan=False,
@@ -68,7 +67,7 @@ class Value(BaseModel):
     @_plain_init
     def __init__(self, **fields: Any) -> None:
         try:
-            super().__init__(**fields)
+            self.__pydantic_validator__.validate_python(fields, self_instance=self)
         except ValidationError as error:
             raise _invalid(error, error.errors(include_url=False)[0]["loc"]) from None
 
@@ -134,7 +133,7 @@ class _Blob(Value):
     url: str | None = Field(default=None, exclude_if=_absent)
 
     @model_validator(mode="after")
-    def _one_source(self) -> _Blob:
+    def _one_source(self) -> "_Blob":
         if (self.data is None) == (self.url is None):
             raise ValueError("give either data or url")
         return self
@@ -221,7 +220,7 @@ class Usage(Value):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -335,7 +334,7 @@ Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Fiel
 
 # The encoding.
 
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 _NOT_JSON = re.compile(r"NaN|Infinity")  # pydantic reads these as numbers; where they occur, look closer
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -58,7 +58,7 @@ class Agent:
 
     def _open(self, spec: AgentSpec, thread_id: str | None, messages: Sequence[Message]) -> None:
         self.spec = spec
-        self._thread = Thread(thread_id or uuid.uuid4().hex, messages)
+        self._thread = Thread(thread_id or secrets.token_hex(16), messages)
         self._emitter = Emitter(self._thread.thread_id, spec.onion.on_event)
         self._run_lock = asyncio.Lock()
         self._run_id: str | None = None
@@ -86,16 +86,16 @@ class Agent:
 
         While another run goes on, this one waits its turn.
         """
-        return await self._prompt(UserMessage(content), uuid.uuid4().hex)
+        return await self._prompt(UserMessage(content), secrets.token_hex(16))
 
     async def resume(self) -> AgentResult:
         """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed)."""
         async with self._run_lock:
-            return await self._work(self._run_id or uuid.uuid4().hex, None)
+            return await self._work(self._run_id or secrets.token_hex(16), None)
 
     async def stream(self, content: Input) -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
-        message, run_id = UserMessage(content), uuid.uuid4().hex
+        message, run_id = UserMessage(content), secrets.token_hex(16)
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         unsubscribe = self.subscribe(
             lambda event: queue.put_nowait(event) if event.run_id == run_id else None

@@ -12,7 +12,7 @@ from assent.agent.middleware import ToolCallContext
 from assent.agent.run import Run, unrun
 from assent.agent.tools import ToolContext, ToolResult, as_result
 from assent.errors import HitlControlException
-from assent.events import ToolEndedEvent, ToolProgressEvent, ToolStartedEvent
+from assent.events import ToolEndedEvent, ToolStartedEvent
 from assent.messages import JsonObject, ToolResultMessage
 
 _INTERRUPTED = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
@@ -75,8 +75,9 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
     """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it."""
     call = item.call
     if isinstance(item, Admitted):
-        shown = item.args.model_dump(mode="json", by_alias=True)
-        await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
+        if run.emitter.listening:
+            shown = item.args.model_dump(mode="json", by_alias=True)
+            await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
         result = results[call.id] = _message(item, await _run_body(run, item))
         await run.emitter.flush()
         if run.spec.onion.after_tool_call:
@@ -115,29 +116,7 @@ async def _after(run: Run, item: Admitted, result: ToolResultMessage) -> ToolRes
 
 def _context(run: Run, item: Admitted) -> ToolContext:
     call, loop = item.call, asyncio.get_running_loop()
-
-    def post(fraction: float | None, text: str) -> None:
-        run.emitter.post(
-            ToolProgressEvent,
-            run.run_id,
-            tool_call_id=call.id,
-            tool_name=call.name,
-            fraction=fraction,
-            text=text,
-        )
-
-    def report(fraction: float | None, text: str) -> None:
-        try:
-            here = asyncio.get_running_loop() is loop
-        except RuntimeError:  # a thread of its own
-            here = False
-        if here:
-            post(fraction, text)
-        else:
-            loop.call_soon_threadsafe(post, fraction, text)
-
-    key = run.thread.idempotency_key(call.id)
-    return ToolContext(run.thread.thread_id, run.run_id, call.id, key, run.signal, report)
+    return ToolContext(run.thread.thread_id, run.run_id, call.id, call.name, run.signal, run.emitter, loop)
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 from assent.events import AgentEvent, Event
@@ -41,10 +41,16 @@ class Emitter:
 
         return unsubscribe
 
-    async def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
-        """Make an event and tell everyone."""
+    @property
+    def listening(self) -> bool:
+        """Whether anybody would hear an event."""
+        return bool(self._listeners)
+
+    def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> Awaitable[None]:
+        """Make an event and tell everyone; await what is returned to wait for async listeners."""
         if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
-            await _all(waiting)
+            return _all(waiting)
+        return _NOTHING
 
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
         """Tell everyone without waiting for async listeners; `flush` waits for them."""
@@ -72,6 +78,16 @@ class Emitter:
                 if inspect.isawaitable(returned):
                     waiting.append(_guarded(returned, event))
         return waiting
+
+
+class _Nothing:
+    """Awaited, it does nothing: most events have no async listener, and this costs no coroutine."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return iter(())  # pyright: ignore[reportReturnType]
+
+
+_NOTHING = _Nothing()
 
 
 async def _all(waiting: list[Awaitable[None]]) -> None:

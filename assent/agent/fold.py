@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from functools import reduce
 
 from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage
 
@@ -44,7 +45,8 @@ def iterations(messages: Sequence[Message]) -> int:
 
 def usage(messages: Sequence[Message]) -> Usage:
     """What the answers since the last user message cost."""
-    return sum((message.usage for message in answers(messages)), Usage())
+    each = [message.usage for message in answers(messages)]
+    return reduce(Usage.__add__, each) if each else Usage()
 
 
 def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:

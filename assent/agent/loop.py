@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assent.agent.effects import execute
-from assent.agent.fold import is_finished, iterations, unresolved_calls
+from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.gate import settle
 from assent.agent.model_call import ask_model
 from assent.agent.run import Run
@@ -19,13 +19,11 @@ async def advance(run: Run) -> None:
     process from the transcript alone.
     """
     while not (run.signal.is_set() or is_finished(run.messages)):
-        asking = not unresolved_calls(run.messages)
-        iteration = iterations(run.messages) + asking
-        await run.emit(TurnStartedEvent, iteration=iteration)
-        if asking:
+        await run.emit(TurnStartedEvent)
+        if not unresolved_calls(run.messages):
             await run.append(message := await ask_model(run))
             if message.stop_reason == "error":
                 return
         if calls := unresolved_calls(run.messages):
             await execute(run, await settle(run, calls))
-        await run.emit(TurnEndedEvent, iteration=iteration)
+        await run.emit(TurnEndedEvent)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +38,6 @@ class Thread:
         self.messages.append(message)
         return message
 
-    def idempotency_key(self, tool_call_id: str) -> str:
-        """A key for one call: stable, unique, and short and plain enough for an HTTP header."""
-        return hashlib.sha256(f"{self.thread_id}\0{tool_call_id}".encode()).hexdigest()[:40]
-
 
 @dataclass(slots=True, eq=False)
 class Run:
@@ -61,9 +56,9 @@ class Run:
         """The thread's transcript."""
         return self.thread.messages
 
-    async def emit(self, event_type: type[Event], **fields: Any) -> None:
-        """Tell the agent's listeners."""
-        await self.emitter.emit(event_type, self.run_id, **fields)
+    def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
+        """Tell the agent's listeners; to be awaited."""
+        return self.emitter.emit(event_type, self.run_id, **fields)
 
     async def append(self, *messages: Message) -> None:
         """Put messages at the transcript's end, then tell the listeners."""
@@ -90,7 +85,8 @@ class Run:
 
     async def resolve_open_calls(self, why: str) -> None:
         """Give every unresolved call a result, so that the transcript can be continued by any provider."""
-        await self.append(*(unrun(call.id, call.name, why) for call in unresolved_calls(self.messages)))
+        if calls := unresolved_calls(self.messages):
+            await self.append(*(unrun(call.id, call.name, why) for call in calls))
 
     async def close(self) -> None:
         """End an aborted run: no call is left open, and the last word is what the model had said by then."""

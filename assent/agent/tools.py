@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 import math
 import re
@@ -15,8 +16,10 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 from pydantic_core import to_json, to_jsonable_python
 
+from assent.agent.emitter import Emitter
 from assent.agent.signature import read_signature
 from assent.errors import InvalidTool
+from assent.events import ToolProgressEvent
 from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
 from assent.models.base import ToolSchema
 
@@ -34,19 +37,44 @@ class ToolContext:
     thread_id: str
     run_id: str
     tool_call_id: str
-    idempotency_key: str
-    """The same for this call whatever happens, and different for every other call: hand it to APIs that
-    accept such a key, and a repeated attempt has no second effect."""
+    tool_name: str
     signal: asyncio.Event
     """Set when the run is aborted; a long body in a thread looks at ``signal.is_set()`` now and then."""
-    _report: Callable[[float | None, str], None]
+    _emitter: Emitter = field(repr=False)
+    _loop: asyncio.AbstractEventLoop = field(repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for this call whatever happens, and different for every other call.
+
+        Hand it to APIs that accept such a key, and a repeated attempt has no second effect. It is short and
+        plain enough for an HTTP header.
+        """
+        return hashlib.sha256(f"{self.thread_id}\0{self.tool_call_id}".encode()).hexdigest()[:40]
 
     def report(self, progress: float | str, text: str = "") -> None:
         """Tell listeners how far the body is: a fraction from 0 to 1, a text, or both; from any thread."""
+        fraction = None
         if isinstance(progress, str):
-            self._report(None, progress)
+            text = progress
+        elif not math.isnan(progress):
+            fraction = min(max(float(progress), 0.0), 1.0)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # a body in a thread of its own
+            self._loop.call_soon_threadsafe(self._post, fraction, text)
         else:
-            self._report(None if math.isnan(progress) else min(max(float(progress), 0.0), 1.0), text)
+            self._post(fraction, text)
+
+    def _post(self, fraction: float | None, text: str) -> None:
+        self._emitter.post(
+            ToolProgressEvent,
+            self.run_id,
+            tool_call_id=self.tool_call_id,
+            tool_name=self.tool_name,
+            fraction=fraction,
+            text=text,
+        )
 
 
 @dataclass(frozen=True, slots=True)

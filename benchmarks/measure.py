@@ -1,0 +1,62 @@
+"""Measuring two things side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number and the budget it has to keep."""
+
+    name: str
+    value: float
+    budget: float
+    unit: str = "x"
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def kept(self) -> bool:
+        return self.value >= self.budget if self.at_least else self.value <= self.budget
+
+
+def report(figures: Iterator[Figure]) -> int:
+    """Print figures as they come; return how many missed their budget."""
+    missed = 0
+    for figure in figures:
+        missed += not figure.kept
+        bound = "at least" if figure.at_least else "at most"
+        verdict = "ok" if figure.kept else "MISSED"
+        value = f"{figure.value:.2f} {figure.unit}"
+        print(
+            f"  {figure.name:<52} {value:>12}  ({bound} {figure.budget:g})  {verdict}  {figure.note}",
+            flush=True,
+        )
+    return missed
+
+
+async def interleaved(*works: Callable[[], Awaitable[object]], rounds: int, per_round: int) -> list[float]:
+    """The median seconds of each work, measured in turns so that a slow moment of the machine hits all."""
+    times: list[list[float]] = [[] for _ in works]
+    for work in works:
+        for _ in range(per_round):
+            await work()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for work, taken in zip(works, times, strict=True):
+                begin = time.perf_counter()
+                for _ in range(per_round):
+                    await work()
+                taken.append((time.perf_counter() - begin) / per_round)
+            await asyncio.sleep(0)
+    finally:
+        gc.enable()
+    return [statistics.median(taken) for taken in times]
