@@ -1,0 +1,1 @@
+"""Durable threads for agents: one contract (`base`), and stores that keep it."""

@@ -1,0 +1,283 @@
+"""What a person is asked and may answer, and whether an answer fits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from assent.errors import HitlInvalidAnswer
+from assent.messages import JsonObject
+
+Decision = Literal["approve", "deny", "edit"]
+Answers = dict[str, str | list[str]]
+"""What `ask` gives: a string for each question, or a list of them for a multiple choice."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, hide_input_in_errors=True)
+
+
+class Option(_Frozen):
+    """One choice of a question. With ``allow_input`` the person may type a text instead of the value."""
+
+    label: str
+    value: str
+    description: str | None = None
+    allow_input: bool = False
+
+
+class Question(_Frozen):
+    """One question: free text without ``options``, else one of them, or several with ``multi_select``."""
+
+    key: str
+    prompt: str
+    options: list[Option] | None = None
+    multi_select: bool = False
+    required: bool = True
+
+
+class ConfirmRequest(_Frozen):
+    """Yes or no?"""
+
+    kind: Literal["confirm"] = "confirm"
+    prompt: str
+    details: JsonObject | None = None
+
+
+class ApproveRequest(_Frozen):
+    """May this tool run with these arguments? ``digest`` binds the answer to exactly this call."""
+
+    kind: Literal["approve"] = "approve"
+    tool_name: str
+    tool_call_id: str
+    args: JsonObject
+    details: JsonObject | None = None
+    digest: str | None = None
+
+
+class AskRequest(_Frozen):
+    """Some questions to answer."""
+
+    kind: Literal["ask"] = "ask"
+    questions: list[Question]
+
+
+class EscalateRequest(_Frozen):
+    """Something went wrong, or may have: what now?"""
+
+    kind: Literal["escalate"] = "escalate"
+    prompt: str
+    choices: list[str]
+    details: JsonObject | None = None
+
+
+HitlPayload = Annotated[
+    ConfirmRequest | ApproveRequest | AskRequest | EscalateRequest, Field(discriminator="kind")
+]
+
+
+class HitlRequest(_Frozen):
+    """The envelope of what a person is asked. For an approve, ``question_id`` is the tool call's id."""
+
+    question_id: str
+    thread_id: str | None = None
+    payload: HitlPayload
+    created_at: float
+    """Seconds since 1970 (UTC)."""
+    timeout_seconds: float | None = None
+
+    @property
+    def expires_at(self) -> float | None:
+        """When nobody can answer any more, in seconds since 1970; None if that never comes."""
+        return None if self.timeout_seconds is None else self.created_at + self.timeout_seconds
+
+
+class ApproveAnswer(_Frozen):
+    """Run it, do not, or run it with ``edited_args``."""
+
+    decision: Decision
+    edited_args: JsonObject | None = None
+    reason: str | None = None
+
+
+class EscalateAnswer(_Frozen):
+    """What to do now, one of the request's choices; ``modified_params`` where a retry should differ."""
+
+    action: str
+    modified_params: JsonObject | None = None
+    reason: str | None = None
+
+
+Answer = bool | ApproveAnswer | Answers | EscalateAnswer
+ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
+"""A function of edited arguments that lists what is wrong with them."""
+
+_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
+
+
+def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
+    """The answer as its model, whether it came as that or as plain JSON.
+
+    Raises `HitlInvalidAnswer`, naming each fault, if it does not fit what was asked. ``check_args`` looks at
+    edited arguments, where the tool is known.
+    """
+    payload = request.payload
+    faults: list[str] = []
+    fitted: Answer | None = None
+    try:
+        if isinstance(payload, ConfirmRequest):
+            if isinstance(answer, bool):
+                return answer
+            faults = ["it takes true or false"]
+        elif isinstance(payload, ApproveRequest):
+            fitted = ApproveAnswer.model_validate(_plain(answer))
+            faults = _approve_faults(fitted, check_args)
+        elif isinstance(payload, AskRequest):
+            fitted = _ANSWERS.validate_python(answer, strict=True)
+            faults = _ask_faults(payload.questions, fitted)
+        else:
+            fitted = EscalateAnswer.model_validate(
+                {"action": answer} if isinstance(answer, str) else _plain(answer)
+            )
+            if fitted.action not in payload.choices:
+                faults = [f"action is one of {', '.join(payload.choices)}"]
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        ]
+    if faults or fitted is None:
+        raise HitlInvalidAnswer(request.question_id, faults)
+    return fitted
+
+
+def plain_answer(answer: Answer) -> Any:
+    """An answer as JSON; `fit_answer` reads it again."""
+    return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
+
+
+def _plain(answer: Any) -> Any:
+    """Models of the same shape, such as a subclass or another version's, are read by their fields."""
+    return answer.model_dump() if isinstance(answer, BaseModel) else answer
+
+
+def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list[str]:
+    if answer.decision == "edit":
+        if answer.edited_args is None:
+            return ["an edit needs edited_args"]
+        return list(check_args(answer.edited_args)) if check_args else []
+    return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
+
+
+def _ask_faults(questions: Sequence[Question], answers: Answers) -> list[str]:
+    known = {question.key: question for question in questions}
+    faults = [f"{key}: no such question" for key in answers if key not in known]
+    for key, question in known.items():
+        if key not in answers:
+            if question.required:
+                faults.append(f"{key}: an answer is required")
+        else:
+            faults += _question_faults(question, answers[key])
+    return faults
+
+
+def _question_faults(question: Question, answer: str | list[str]) -> list[str]:
+    key = question.key
+    if isinstance(answer, list) != question.multi_select:
+        return [f"{key}: {'a list' if question.multi_select else 'one value'} is expected"]
+    given = answer if isinstance(answer, list) else [answer]
+    if question.required and not any(given):
+        return [f"{key}: an answer is required"]
+    if len(set(given)) < len(given):
+        return [f"{key}: a choice is given twice"]
+    if question.options is None or any(option.allow_input for option in question.options):
+        return []
+    offered = [option.value for option in question.options]
+    if not question.required:
+        offered.append("")
+    return [f"{key}: {value!r} is not one of {', '.join(offered)}" for value in given if value not in offered]
+
+
+class _Unset:
+    """Stands for "the channel's default" where None means "no limit"."""
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Any = _Unset()
+"""The time-out that a channel was made with."""
+
+
+class HitlChannel(Protocol):
+    """How an agent, a tool or a middleware asks a person, and how a host answers.
+
+    A verb opens a request, waits and returns the answer; it raises `HitlTimedOut`, `HitlCancelled`,
+    `HitlDetached` or `HitlAborted` if there will be none. ``timeout`` in seconds overrides the channel's
+    default, None switches it off; setting ``signal`` ends the wait with `HitlAborted`. A channel asks one
+    thing at a time (`HitlConcurrencyError`).
+    """
+
+    async def confirm(
+        self,
+        prompt: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> bool:
+        """Ask yes or no."""
+        ...
+
+    async def approve(
+        self,
+        tool_name: str,
+        tool_call_id: str,
+        args: Mapping[str, Any],
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> ApproveAnswer:
+        """Ask whether a tool may run with these arguments."""
+        ...
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> Answers:
+        """Ask some questions."""
+        ...
+
+    async def escalate(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = ("retry", "skip", "abort"),
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> EscalateAnswer:
+        """Ask what to do about something that went wrong."""
+        ...
+
+    @property
+    def pending(self) -> HitlRequest | None:
+        """The request that waits for an answer in this process, if any."""
+        ...
+
+    def subscribe(self) -> AsyncIterator[HitlRequest]:
+        """The requests as they come, the current one first."""
+        ...
+
+    async def answer(self, question_id: str, answer: Any) -> None:
+        """Answer the pending request, with the answer's model or with plain JSON."""
+        ...
+
+    async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
+        """End the pending request without an answer."""
+        ...
