@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from assent.errors import MissingExtra, ModelError
 from assent.messages import AssistantMessage, Delta, RestartDelta
@@ -37,8 +37,8 @@ class PydanticAIModel:
     with exponential back-off or after the time the provider asks for. The provider SDKs' own retries are
     switched off meanwhile; ``ModelSettings(extra={"max_retries": 2})`` brings them back.
 
-    Each call opens connections of its own and closes them. To keep them open between calls, pass a
-    pydantic-ai model object and enter it (``async with model:``) for as long as you need it.
+    Each call opens connections of its own and closes them, so that none outlives its event loop. Enter the
+    model (``async with model:``) to keep them open between calls, and so to set up TLS only once.
 
     Raises `MissingExtra` without the ``models`` extra, an ``ImportError`` that names what to install
     without the provider's SDK, and `ModelError` for an unknown name or a missing API key.
@@ -55,6 +55,13 @@ class PydanticAIModel:
     def name(self) -> str:
         """The name given, or the model object's own."""
         return self._name
+
+    async def __aenter__(self) -> Self:
+        await self._model.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._model.__aexit__(*error)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | AssistantMessage]:
         """Ask the model: deltas as they come, then the whole message.

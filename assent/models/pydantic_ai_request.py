@@ -123,15 +123,21 @@ def _prompt(message: UserMessage) -> str | list[_Item]:
 
 
 def _tool_return(message: ToolResultMessage) -> pai.ToolReturnPart:
-    items = list(_items(message.content))
-    # Text alone is sent as one string: pydantic-ai would show OpenAI a JSON list of several.
-    content = message.text if items and all(isinstance(item, str) for item in items) else items
     return pai.ToolReturnPart(
         tool_name=message.tool_name,
-        content=content,
+        content=_result(message),
         tool_call_id=message.tool_call_id,
         outcome="failed" if message.is_error else "success",
     )
+
+
+def _result(message: ToolResultMessage) -> str | list[_Item]:
+    items = list(_items(message.content))
+    if items and all(isinstance(item, str) for item in items):
+        return message.text  # pydantic-ai would show OpenAI a JSON list of several strings
+    if message.is_error and items:  # Anthropic takes nothing but text in the result of a call that failed
+        return "\n".join(item if isinstance(item, str) else f"({item.media_type} left out)" for item in items)
+    return items
 
 
 def _items(content: Sequence[InputPart]) -> Iterator[_Item]:

@@ -119,10 +119,8 @@ def _check(response: pai.ModelResponse) -> None:
         raise ModelError("the provider paused its turn, which Assent cannot resume")
     # pydantic-ai takes an Anthropic stream that just stops for a whole one. Models without a URL are its
     # own test models, which give no reason for finishing.
-    stopped = (
-        response.finish_reason is not None or "finish_reason" in details or response.provider_url is None
-    )
-    if response.state == "incomplete" or not stopped:
+    unexplained = response.finish_reason is None and "finish_reason" not in details
+    if response.state == "incomplete" or (unexplained and response.provider_url is not None):
         raise ModelError("the provider's answer ended too early", retryable=True)
 
 
@@ -149,21 +147,28 @@ def _origin(
     part: pai.TextPart | pai.ThinkingPart | pai.ToolCallPart, response: pai.ModelResponse
 ) -> JsonObject | None:
     return Origin(
-        part.provider_name, part.id, part.provider_details, response.provider_url, response.canonical_system
+        part.provider_name,
+        part.id,
+        part.provider_details,
+        _without_secrets(response.provider_url),
+        response.canonical_system,
     ).to_json()
+
+
+def _without_secrets(url: str | None) -> str | None:
+    """A base URL fit for the transcript: some carry a password or a key."""
+    return None if url is None or "@" in url or "?" in url else url
 
 
 def _tool_call(part: pai.ToolCallPart, provider: JsonObject | None) -> ToolCall:
     raw = part.args if isinstance(part.args, str) else _json(part.args or {})
     try:
-        # An object that is valid for us too: finite numbers, no half characters.
-        args: object = from_json(raw, allow_inf_nan=False) if raw.strip() else {}
+        args: object = from_json(raw) if raw.strip() else {}
         if isinstance(args, dict):
-            return ToolCall(
-                part.tool_call_id, part.tool_name, cast("dict[str, Any]", args), provider=provider
-            )
+            sound = cast("dict[str, Any]", args)
+            return ToolCall(part.tool_call_id, part.tool_name, sound, provider=provider)
     except (ValueError, InvalidMessage):
-        pass
+        pass  # no JSON, or JSON that no transcript holds: NaN, 1e999, half a character
     return ToolCall(part.tool_call_id, part.tool_name, {}, malformed=_clean(raw), provider=provider)
 
 
