@@ -8,11 +8,12 @@ A run reads, in order: run started; for each turn, turn started, the model's mes
 ended), each tool (started, progress, ended), the tools' result messages, turn ended; run ended.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
 from assent.messages import Delta, JsonObject, Message, Usage, Value
+from assent.requests import HitlRequest
 
 RunStatus = Literal["completed", "paused", "suspended", "aborted", "failed"]
 
@@ -105,6 +106,37 @@ class ToolEndedEvent(Event):
     is_error: bool
 
 
+class HitlRequestEvent(Event):
+    """A person is asked something; the request is stored by now, where there is a store."""
+
+    type: Literal["hitl_request"] = "hitl_request"
+    request: HitlRequest
+
+
+class HitlAnswerEvent(Event):
+    """A request was settled: answered, cancelled or timed out."""
+
+    type: Literal["hitl_answer"] = "hitl_answer"
+    question_id: str
+    answer: Any = None
+    cancelled: bool = False
+    timed_out: bool = False
+
+
+class AgentSuspendedEvent(Event):
+    """The agent was detached while it waited for a person; the request stays open."""
+
+    type: Literal["agent_suspended"] = "agent_suspended"
+    pending_request: HitlRequest
+
+
+class AgentAbortedEvent(Event):
+    """The conversation was closed while it waited for a person."""
+
+    type: Literal["agent_aborted"] = "agent_aborted"
+    reason: str
+
+
 AgentEvent = Annotated[
     RunStartedEvent
     | RunEndedEvent
@@ -115,7 +147,11 @@ AgentEvent = Annotated[
     | MessageEndedEvent
     | ToolStartedEvent
     | ToolProgressEvent
-    | ToolEndedEvent,
+    | ToolEndedEvent
+    | HitlRequestEvent
+    | HitlAnswerEvent
+    | AgentSuspendedEvent
+    | AgentAbortedEvent,
     Field(discriminator="type"),
 ]
 

@@ -6,6 +6,7 @@ version wrote are kept as they are, so that an older reader passes them on unhar
 """
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
     JsonValue,
     StringConstraints,
     Tag,
@@ -25,14 +27,32 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
 
 from assent.errors import InvalidMessage
 
-JsonObject = dict[str, JsonValue]
 StopReason = Literal["end", "tool_use", "length", "aborted", "error"]
 Text = Annotated[str, StringConstraints(min_length=0)]
 """A string that is valid Unicode: any constraint makes pydantic refuse lone surrogates."""
+
+
+class _Encodable:
+    """Marks JSON that `decode` will read again; only what was made in Python needs a look."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        checked = core_schema.no_info_after_validator_function(_encodable, schema)
+        return core_schema.json_or_python_schema(schema, checked)
+
+
+def _encodable(value: Any) -> Any:
+    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes, messages around it."""
+    text = json.dumps(value, ensure_ascii=False).encode()
+    from_json(b"[" * 16 + text + b"]" * 16)
+    return value
+
+
+JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
 
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
@@ -61,6 +81,7 @@ class Value(BaseModel):
         allow_inf_nan=False,
         hide_input_in_errors=True,
         ser_json_bytes="base64",
+        ser_json_inf_nan="constants",  # kept in sight, for `encode` to refuse
         val_json_bytes="base64",
     )
 
@@ -93,7 +114,7 @@ class ThinkingPart(Value):
 
     type: Literal["thinking"] = "thinking"
     text: Text
-    signature: str | None = Field(default=None, exclude_if=_absent)
+    signature: Text | None = Field(default=None, exclude_if=_absent)
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
 
     @_plain_init
@@ -109,10 +130,10 @@ class ToolCall(Value):
     """
 
     type: Literal["tool_call"] = "tool_call"
-    id: str
-    name: str
+    id: Text
+    name: Text
     args: JsonObject
-    malformed: str | None = Field(default=None, exclude_if=_absent)
+    malformed: Text | None = Field(default=None, exclude_if=_absent)
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
 
     @_plain_init
@@ -128,9 +149,9 @@ class ToolCall(Value):
 class _Blob(Value):
     """Bytes carried along (``data``, Base64 in JSON) or referred to (``url``); exactly one of the two."""
 
-    media_type: str
+    media_type: Text
     data: bytes | None = Field(default=None, exclude_if=_absent)
-    url: str | None = Field(default=None, exclude_if=_absent)
+    url: Text | None = Field(default=None, exclude_if=_absent)
 
     @model_validator(mode="after")
     def _one_source(self) -> "_Blob":
@@ -149,13 +170,13 @@ class FilePart(_Blob):
     """Any other file, from a person or from a tool."""
 
     type: Literal["file"] = "file"
-    name: str | None = Field(default=None, exclude_if=_absent)
+    name: Text | None = Field(default=None, exclude_if=_absent)
 
 
 class UnknownPart(Value):
     """A part that a newer version wrote: kept as it is, and sent to no model."""
 
-    type: str
+    type: Text
 
 
 def _tag(known: frozenset[str]) -> Discriminator:
@@ -193,7 +214,7 @@ OutputPart = Annotated[
 def _parts(content: Any) -> Any:
     """A bare string is one text part, a bare part is a list of one."""
     if isinstance(content, str):
-        return (TextPart(content),)
+        return ({"type": "text", "text": content},)
     if isinstance(content, Value):
         return (content,)
     return content
@@ -256,7 +277,7 @@ class AssistantMessage(Value):
     content: OutputContent
     stop_reason: StopReason = "end"
     usage: Usage = Usage()
-    error: str | None = Field(default=None, exclude_if=_absent)
+    error: Text | None = Field(default=None, exclude_if=_absent)
 
     @_plain_init
     def __init__(self, content: str | OutputPart | Sequence[OutputPart], **fields: Any) -> None:
@@ -277,8 +298,8 @@ class ToolResultMessage(Value):
     """What became of one tool call. ``details`` is for people and programs; no model sees it."""
 
     role: Literal["tool"] = "tool"
-    tool_call_id: str
-    tool_name: str
+    tool_call_id: Text
+    tool_name: Text
     content: InputContent
     is_error: bool = False
     details: JsonObject | None = Field(default=None, exclude_if=_absent)
@@ -335,15 +356,19 @@ Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Fiel
 # The encoding.
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
+_JSON_FIELDS = ("args", "details", "provider")
+_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 _NOT_JSON = re.compile(r"NaN|Infinity")  # pydantic reads these as numbers; where they occur, look closer
 
 
 def encode(message: Message) -> str:
     """A message as JSON; `decode` gives back an equal message."""
     try:
-        return message.model_dump_json()
-    except PydanticSerializationError as error:
+        text = message.model_dump_json()
+        _refuse_not_json(text)
+    except (ValueError, PydanticSerializationError) as error:  # from a field that this version does not know
         raise InvalidMessage("", str(error)) from None
+    return text
 
 
 def decode(data: str | bytes | Mapping[str, Any]) -> Message:
@@ -354,8 +379,7 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
     try:
         raw = data if isinstance(data, str | bytes) else to_json(data, inf_nan_mode="constants")
         text = raw if isinstance(raw, str) else raw.decode()
-        if _NOT_JSON.search(text):
-            from_json(text, allow_inf_nan=False)
+        _refuse_not_json(text)
         return _MESSAGE.validate_json(text)
     except ValidationError as error:
         raise _invalid(error, error.errors(include_url=False)[0]["loc"][1:]) from None
@@ -363,19 +387,54 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
         raise InvalidMessage("", str(error)) from None
 
 
+def _refuse_not_json(text: str) -> None:
+    if _NOT_JSON.search(text):
+        from_json(text, allow_inf_nan=False)
+
+
+def decode_many(bodies: Sequence[str], first: int = 0) -> list[Message]:
+    """The messages that `encode` wrote, quicker than one by one.
+
+    Raises `InvalidMessage` as `decode` does, its path beginning with the message's index, counted
+    from ``first``.
+    """
+    joined = f"[{','.join(bodies)}]"
+    try:
+        if not _NOT_JSON.search(joined):
+            messages = _MESSAGES.validate_json(joined)
+            if len(messages) == len(bodies):
+                return messages
+    except ValidationError:
+        pass  # found below, by the slow way that tells where
+    return [_decode_at(first + index, body) for index, body in enumerate(bodies)]
+
+
+def _decode_at(index: int, body: str) -> Message:
+    try:
+        return decode(body)
+    except InvalidMessage as error:
+        path = f"[{index}].{error.path}" if error.path else f"[{index}]"
+        raise InvalidMessage(path, error.problem) from None
+
+
 def _invalid(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
     """The first of pydantic's complaints, its location written as a path."""
-    path, after_index = "", False
-    for step in loc:
-        if isinstance(step, int):
-            path, after_index = f"{path}[{step}]", path == "content"
-        elif after_index:
-            after_index = False  # the tag of the part's union, no step of the data
-        else:
-            path = f"{path}.{step}" if path else step
     more = error.error_count() - 1
     problem = error.errors(include_url=False)[0]["msg"] + (f" (and {more} more)" if more else "")
-    return InvalidMessage(path, problem)
+    return InvalidMessage(_path(loc), problem)
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    """A location as a path into the data, without the union tags that pydantic puts between its steps."""
+    path, is_tag, in_json = "", False, False
+    for step in loc:
+        if is_tag:
+            is_tag = False
+            continue
+        is_tag = in_json or (isinstance(step, int) and path == ".content")
+        in_json = in_json or step in _JSON_FIELDS
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return path.removeprefix(".")
 
 
 # Digests.
@@ -388,12 +447,17 @@ def canonical_json(value: Any) -> bytes:
     written with all their digits, so that no two values share an encoding.
     """
     try:
+        return _canonical(value)
+    except ValueError as error:
+        raise InvalidMessage("", f"no canonical JSON: {error}") from None
+
+
+def _canonical(value: Any) -> bytes:
+    try:
         return rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         mark = secrets.token_hex(16)
         return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
-    except rfc8785.CanonicalizationError as error:
-        raise InvalidMessage("", f"no canonical JSON: {error}") from None
 
 
 def _mark_large(value: Any, mark: str) -> Any:

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from assent.errors import HitlInvalidAnswer
+from assent.errors import HitlControlException, HitlInvalidAnswer
 from assent.messages import JsonObject
 
 Decision = Literal["approve", "deny", "edit"]
@@ -94,11 +95,17 @@ class HitlRequest(_Frozen):
 
 
 class ApproveAnswer(_Frozen):
-    """Run it, do not, or run it with ``edited_args``."""
+    """Run it, do not, or run it with ``edited_args``.
+
+    ``answered_by`` and ``via`` are filled in by the channel with what it knows of who answered and where; what
+    an answer itself claims there is not believed.
+    """
 
     decision: Decision
     edited_args: JsonObject | None = None
     reason: str | None = None
+    answered_by: str | None = None
+    via: str | None = None
 
 
 class EscalateAnswer(_Frozen):
@@ -107,12 +114,15 @@ class EscalateAnswer(_Frozen):
     action: str
     modified_params: JsonObject | None = None
     reason: str | None = None
+    answered_by: str | None = None
+    via: str | None = None
 
 
 Answer = bool | ApproveAnswer | Answers | EscalateAnswer
 ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
 """A function of edited arguments that lists what is wrong with them."""
 
+_NOBODY = {"answered_by": None, "via": None}
 _ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
 
 
@@ -131,7 +141,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
                 return answer
             faults = ["it takes true or false"]
         elif isinstance(payload, ApproveRequest):
-            fitted = ApproveAnswer.model_validate(_plain(answer))
+            fitted = ApproveAnswer.model_validate(_plain(answer)).model_copy(update=_NOBODY)
             faults = _approve_faults(fitted, check_args)
         elif isinstance(payload, AskRequest):
             fitted = _ANSWERS.validate_python(answer, strict=True)
@@ -150,6 +160,13 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     if faults or fitted is None:
         raise HitlInvalidAnswer(request.question_id, faults)
     return fitted
+
+
+def same_question(known: HitlRequest, asked: HitlRequest) -> bool:
+    """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
+    if isinstance(known.payload, ApproveRequest) and isinstance(asked.payload, ApproveRequest):
+        return known.payload.digest == asked.payload.digest
+    return known.payload == asked.payload
 
 
 def plain_answer(answer: Answer) -> Any:
@@ -197,6 +214,36 @@ def _question_faults(question: Question, answer: str | list[str]) -> list[str]:
     if not question.required:
         offered.append("")
     return [f"{key}: {value!r} is not one of {', '.join(offered)}" for value in given if value not in offered]
+
+
+RequestStatus = Literal["pending", "answered", "cancelled", "timed_out", "aborted", "superseded"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """A request as the store knows it. ``answer`` is there if, and only if, the status is ``"answered"``."""
+
+    request: HitlRequest
+    thread_id: str
+    run_id: str | None
+    status: RequestStatus
+    answer: Answer | None = None
+    reason: str | None = None
+    answered_by: str | None = None
+    via: str | None = None
+    settled_at: int | None = None
+    """Milliseconds since 1970 (UTC)."""
+
+    @property
+    def question_id(self) -> str:
+        """The request's id, unique in its thread."""
+        return self.request.question_id
+
+    @property
+    def cursor(self) -> str:
+        """Where this request stands in a checkpointer's ``pending``; hand it in as ``after``."""
+        ids = f"{len(self.thread_id)}:{self.thread_id}{self.question_id}"
+        return f"{round(self.request.created_at * 1000)}:{ids}"
 
 
 class _Unset:
@@ -274,10 +321,68 @@ class HitlChannel(Protocol):
         """The requests as they come, the current one first."""
         ...
 
-    async def answer(self, question_id: str, answer: Any) -> None:
-        """Answer the pending request, with the answer's model or with plain JSON."""
+    async def answer(
+        self, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+    ) -> None:
+        """Answer the pending request, with the answer's model or with plain JSON; say who answers, and where."""
         ...
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
         """End the pending request without an answer."""
+        ...
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that this channel is for, where it is made for one."""
+        ...
+
+    @property
+    def checkpointer(self) -> Any:
+        """The checkpointer that keeps this channel's requests, where it settles them itself; else None."""
+        ...
+
+    def bind(self, host: "ChannelHost") -> None:
+        """Belong to an agent from now on: its listeners hear of requests, its thread stores them."""
+        ...
+
+    def interrupt(self, signal: HitlControlException) -> HitlRequest | None:
+        """End the wait in this process by raising a signal in it; the request stays as it is.
+
+        Returns the request that was waited for, or None if there was none.
+        """
+        ...
+
+    async def open_request(self) -> HitlRequest | None:
+        """The request that waits for an answer, here or (where requests are stored) anywhere."""
+        ...
+
+
+class ChannelHost(Protocol):
+    """What a channel may ask of the agent it belongs to."""
+
+    @property
+    def thread_id(self) -> str:
+        """The agent's thread."""
+        ...
+
+    async def record(self, request: HitlRequest) -> StoredRequest | None:
+        """Store a request together with what the run has not written yet, and give the thread's lease back.
+
+        Returns the request as it is stored, which may be settled by now if the same was asked before a
+        restart; None if the agent stores nothing.
+        """
+        ...
+
+    async def announce(self, request: HitlRequest) -> None:
+        """Tell the agent's listeners of a request."""
+        ...
+
+    async def announce_settled(
+        self, question_id: str, answer: Any, *, cancelled: bool, timed_out: bool
+    ) -> None:
+        """Tell the agent's listeners that a request was settled."""
+        ...
+
+    def args_check(self, tool_name: str) -> ArgsCheck | None:
+        """How to check edited arguments of one of the agent's tools."""
         ...

@@ -1,17 +1,18 @@
 # Sourced by the other scripts: `need GROUP` puts the project's virtual environment in place with what
-# GROUP asks for ("demo" or "dev"), in a second if it is there already. Leaves $PY set to its Python.
+# GROUP asks for ("demo" or "dev"), in no time if it is there already. Leaves $PY set to its Python.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 VENV=${ASSENT_VENV:-.venv}
 PY=$VENV/bin/python
 
-die() { printf '%s\n' "$*" >&2; exit 1; }
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
 
 find_python() {
   local candidate
   for candidate in "${PYTHON:-}" python3.11 python3.12 python3.13 python3.14 python3 python; do
-    if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if [ -n "$candidate" ] && "$candidate" -c 'import tomllib' 2>/dev/null; then  # new in 3.11
       printf '%s' "$candidate"
       return
     fi
@@ -20,29 +21,59 @@ find_python() {
 }
 
 make_venv() {
-  local python
-  python=$(find_python)
-  "$python" -m venv "$VENV" 2>/dev/null && return
-  rm -rf "$VENV"
+  local python=$1 said
+  [ ! -e "$VENV" ] || [ -e "$VENV/pyvenv.cfg" ] || die "$VENV is in the way: it is no virtual environment."
+  said=$("$python" -m venv --clear "$VENV" 2>&1) && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then  # Debian ships venv apart from Python
-    apt-get update -qq && apt-get install -y -qq "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
-    "$python" -m venv "$VENV" && return
+    apt-get update -qq >&2 || true
+    apt-get install -y -qq "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')" >&2 || true
+    "$python" -m venv --clear "$VENV" >&2 && return
   fi
-  die "$python cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv"
+  if "$python" -m venv --clear --without-pip "$VENV" && "$python" -m pip --python "$PY" install -q pip; then
+    return
+  fi
+  rm -rf "$VENV"
+  die "$python cannot make virtual environments (on Debian and Ubuntu: apt-get install python3-venv):" "$said"
 }
 
-need() {
-  local group=$1 stamp
-  [ -x "$PY" ] && "$PY" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { rm -rf "$VENV"; make_venv; }
-  stamp=$("$PY" -c 'import hashlib, pathlib, sys; print(hashlib.sha256(pathlib.Path("pyproject.toml").read_bytes() + repr((sys.version, str(pathlib.Path.cwd()))).encode()).hexdigest())')
-  [ "$(cat "$VENV/assent-$group.stamp" 2>/dev/null)" = "$stamp" ] && return
-  printf 'Installing what this needs into %s (once) …\n' "$VENV" >&2
-  "$PY" -m pip install --quiet --upgrade pip 2>&1 | grep -v '^WARNING: Location' >&2 || true
+# False if the environment's Python is gone, is too old, or was replaced by another that lacks its packages.
+sound() { "$PY" -c 'import pip, tomllib' 2>/dev/null; }
+
+fingerprint() {  # what an installation depends on, as one word
+  "$PY" - <<'PYTHON'
+import hashlib, pathlib, sys, tomllib
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text("utf-8"))
+parts = [project[name] for name in ("build-system", "project", "dependency-groups")]
+print(hashlib.sha256(repr((parts, sys.version_info[:2], pathlib.Path.cwd())).encode()).hexdigest())
+PYTHON
+}
+
+ready() { local now; sound && now=$(fingerprint) && [ "$(cat "$VENV/assent-$1.stamp" 2>/dev/null)" = "$now" ]; }
+
+install() {
+  local group=$1 stamp=$VENV/assent-$1.stamp
   case $group in
     demo) set -- -e '.[cli]' ;;
     dev) set -- -e '.[all]' --group dev ;;
     *) die "setup.sh: no such group: $group" ;;
   esac
-  "$PY" -m pip install --quiet "$@"
-  printf '%s' "$stamp" > "$VENV/assent-$group.stamp"
+  say "Installing what this needs into $VENV (once) …"
+  "$PY" -m pip install --help | grep -q -e '--group' || "$PY" -m pip install --quiet --upgrade pip
+  if "$PY" -m pip install --quiet "$@"; then
+    fingerprint > "$stamp"
+  else
+    [ -e "$stamp" ] || die "What Assent needs could not be installed; pip says why above."
+    say "pyproject.toml has changed but could not be installed; going on with what was installed before."
+  fi
+}
+
+need() {
+  local python
+  ready "$1" && return
+  python=$(find_python)
+  exec 9<scripts/setup.sh  # one at a time; the lock belongs to this shell and ends with the descriptor
+  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' || true
+  sound || make_venv "$python"
+  ready "$1" || install "$1"
+  exec 9<&-
 }

@@ -1,4 +1,4 @@
-"""The live agent: a thread, its listeners, and the right to run it."""
+"""The live agent: a thread, its listeners, and the people it asks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,25 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from assent.agent.emitter import Emitter, Listener
-from assent.agent.fold import is_finished
-from assent.agent.loop import advance
+from assent.agent.emitter import Listener
 from assent.agent.middleware import Middleware
-from assent.agent.result import AgentResult, result_of
-from assent.agent.run import Run, Thread
+from assent.agent.result import AgentResult
+from assent.agent.run import Thread
+from assent.agent.session import OnPending, Session
 from assent.agent.spec import AgentSpec
 from assent.agent.tools import Tool
-from assent.events import AgentEvent, RunEndedEvent, RunStartedEvent
+from assent.checkpointer.base import Checkpointer
+from assent.errors import (
+    HitlAborted,
+    HitlDetached,
+    HitlError,
+    HitlNoPendingRequest,
+    InvalidAgent,
+)
+from assent.events import AgentEvent, AgentSuspendedEvent
 from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
+from assent.requests import HitlChannel, HitlRequest, fit_answer
 
 
 class Agent:
@@ -25,9 +33,12 @@ class Agent:
 
     It takes the fields of `AgentSpec` by keyword (or a spec, with `from_spec`), the ``thread_id`` of its
     conversation, and the ``messages`` to begin with. One run goes on at a time; others wait their turn.
+
+    ``channel`` is how it asks people. With a ``checkpointer`` the conversation is stored as it goes, and any
+    process with the same ``thread_id`` can go on with it.
     """
 
-    __slots__ = ("_emitter", "_run_id", "_run_lock", "_running", "_thread", "spec")
+    __slots__ = ("_session",)
 
     def __init__(
         self,
@@ -39,75 +50,120 @@ class Agent:
         middleware: Sequence[Middleware] = (),
         settings: ModelSettings | None = None,
         max_iterations: int = 50,
+        channel: HitlChannel | None = None,
+        checkpointer: Checkpointer | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
     ) -> None:
         spec = AgentSpec(
             id, model, tools, instructions, middleware, settings or ModelSettings(), max_iterations
         )
-        self._open(spec, thread_id, messages)
+        self._open(spec, channel, checkpointer, thread_id, messages)
 
     @classmethod
     def from_spec(
-        cls, spec: AgentSpec, *, thread_id: str | None = None, messages: Sequence[Message] = ()
+        cls,
+        spec: AgentSpec,
+        *,
+        channel: HitlChannel | None = None,
+        checkpointer: Checkpointer | None = None,
+        thread_id: str | None = None,
+        messages: Sequence[Message] = (),
     ) -> Agent:
         """An agent as the spec defines it."""
         agent = cls.__new__(cls)
-        agent._open(spec, thread_id, messages)
+        agent._open(spec, channel, checkpointer, thread_id, messages)
         return agent
 
-    def _open(self, spec: AgentSpec, thread_id: str | None, messages: Sequence[Message]) -> None:
-        self.spec = spec
-        self._thread = Thread(thread_id or secrets.token_hex(16), messages)
-        self._emitter = Emitter(self._thread.thread_id, spec.onion.on_event)
-        self._run_lock = asyncio.Lock()
-        self._run_id: str | None = None
-        self._running: tuple[Run, asyncio.Timeout] | None = None
+    def _open(
+        self,
+        spec: AgentSpec,
+        channel: HitlChannel | None,
+        checkpointer: Checkpointer | None,
+        thread_id: str | None,
+        messages: Sequence[Message],
+    ) -> None:
+        if channel is not None:
+            checkpointer = checkpointer or channel.checkpointer
+            thread_id = thread_id or channel.thread_id
+        if checkpointer is not None and messages:
+            raise InvalidAgent(
+                "a stored thread begins with what is stored; messages= is for agents without a store"
+            )
+        thread = Thread(thread_id or secrets.token_hex(16), messages)
+        self._session = Session(spec, thread, channel, checkpointer)
+        if channel is not None:
+            channel.bind(self._session)
+
+    # What it is.
+
+    @property
+    def spec(self) -> AgentSpec:
+        """What the agent is made of."""
+        return self._session.spec
 
     @property
     def thread_id(self) -> str:
         """The id of this agent's conversation."""
-        return self._thread.thread_id
+        return self._session.thread_id
+
+    @property
+    def channel(self) -> HitlChannel | None:
+        """How it asks people, if it can."""
+        return self._session.channel
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The transcript so far."""
-        return tuple(self._thread.messages)
+        """The transcript so far, as far as this process knows it; `load` brings it up to date."""
+        return tuple(self._session.thread.messages)
+
+    async def load(self) -> tuple[Message, ...]:
+        """The transcript as it is stored."""
+        async with self._session.lock:
+            await self._session.load(fresh=True)
+        return self.messages
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener`` (sync or async) with every event from now on; returns a function that stops it.
 
         A listener that raises is logged and harms nobody.
         """
-        return self._emitter.subscribe(listener)
+        return self._session.emitter.subscribe(listener)
 
-    async def prompt(self, content: Input) -> AgentResult:
-        """Say something to the agent and let it work until it is done, fails or is aborted.
+    # Running it.
 
-        While another run goes on, this one waits its turn.
+    async def prompt(self, content: Input, *, on_pending: OnPending = "raise") -> AgentResult:
+        """Say something to the agent and let it work until it is done, fails, is aborted or detached.
+
+        While another run goes on, this one waits its turn. While a person is being asked, it raises
+        `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
+        are not run.
         """
-        return await self._prompt(UserMessage(content), secrets.token_hex(16))
+        return await self._session.prompt(UserMessage(content), secrets.token_hex(16), on_pending)
 
     async def resume(self) -> AgentResult:
-        """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed)."""
-        async with self._run_lock:
-            return await self._work(self._run_id or secrets.token_hex(16), None)
+        """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed).
 
-    async def stream(self, content: Input) -> AsyncIterator[AgentEvent]:
+        If a person is still being asked, it waits for them through the channel; without one, or if another
+        worker is at it, the result's status is ``"suspended"``.
+        """
+        return await self._session.resume()
+
+    async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
         message, run_id = UserMessage(content), secrets.token_hex(16)
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         unsubscribe = self.subscribe(
             lambda event: queue.put_nowait(event) if event.run_id == run_id else None
         )
-        task = asyncio.create_task(self._prompt(message, run_id))
+        task = asyncio.create_task(self._session.prompt(message, run_id, on_pending))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
                 yield event
         finally:
             unsubscribe()
-            if not task.done() and not self._abort(run_id):
+            if not task.done() and not self._session.abort_run(run_id):
                 task.cancel()  # it still waits its turn
             await asyncio.wait([task])
         await task
@@ -115,49 +171,85 @@ class Agent:
     def abort(self) -> None:
         """Stop the run that is going on, if any: its model call and its tools are cancelled.
 
-        The transcript keeps all it has; open calls get a result that says what is known of them.
+        The transcript keeps all it has; open calls get a result that says what is known of them. May be
+        called from any thread.
         """
-        if self._running is not None:
-            self._abort(self._running[0].run_id)
+        self._session.abort()
 
-    def _abort(self, run_id: str) -> bool:
-        if self._running is None or self._running[0].run_id != run_id:
-            return False
-        run, scope = self._running
-        if not run.signal.is_set():
-            run.signal.set()
-            scope.reschedule(asyncio.get_running_loop().time())
-        return True
+    # The people it asks.
 
-    async def _prompt(self, message: UserMessage, run_id: str) -> AgentResult:
-        async with self._run_lock:
-            return await self._work(run_id, message)
+    @property
+    def in_flight_hitl_request(self) -> HitlRequest | None:
+        """What a person is being asked through the channel just now. Raises `HitlError` without a channel."""
+        if self.channel is None:
+            raise HitlError("this agent has no channel; give it one: Agent(..., channel=...)")
+        return self.channel.pending
 
-    async def _work(self, run_id: str, message: UserMessage | None) -> AgentResult:
-        """One passage of the loop, from a new message or from where the transcript stands."""
-        self._run_id = run_id
-        run, scope = Run(self.spec, self._thread, self._emitter, run_id), asyncio.timeout(None)
-        try:
-            async with scope:
-                self._running = run, scope
-                await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=message is None)
-                if message is not None:
-                    await run.resolve_open_calls("Not run: the conversation went on without it.")
-                    await run.append(message)
-                await advance(run)
-        except BaseException as error:
-            if not scope.expired():  # not `abort`, the only one who ever sets a deadline
-                self._emitter.post(RunEndedEvent, run_id, status="suspended", reason=type(error).__name__)
-                raise
-        finally:
-            self._running = None
-        if run.signal.is_set() and not is_finished(run.messages):
-            await run.close()
-        return await self._end(run)
+    async def load_pending_hitl_request(self) -> HitlRequest | None:
+        """What a person is being asked, also after a detach or in a fresh process."""
+        if self._session.checkpointer is not None:
+            return await self._session.checkpointer.load_pending_request(self.thread_id)
+        return await self.channel.open_request() if self.channel is not None else None
 
-    async def _end(self, run: Run) -> AgentResult:
-        result = result_of(run.messages, self.thread_id, run.run_id)
-        await run.emit(
-            RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
-        )
-        return result
+    async def detach(self) -> None:
+        """Stop waiting for a person; the request stays open, and the waiting `prompt` returns ``"suspended"``.
+
+        `respond` or `resume` goes on, here or in another process. Raises `HitlNoPendingRequest` if nobody is
+        being asked.
+        """
+        pending = self.in_flight_hitl_request
+        if pending is None or self.channel is None:
+            raise HitlNoPendingRequest(self.thread_id)
+        session = self._session
+        await session.emitter.emit(AgentSuspendedEvent, session.run_id or "", pending_request=pending)
+        self.channel.interrupt(HitlDetached())
+
+    async def respond(
+        self,
+        *,
+        answer: Any,
+        question_id: str | None = None,
+        by: str | None = None,
+        via: str | None = None,
+    ) -> AgentResult | None:
+        """Answer the open request and go on with the run that waits for it.
+
+        If that run waits in this agent just now, it goes on by itself and this returns None. Raises
+        `HitlNoPendingRequest` if there is no request, `HitlStaleAnswer` if it is another or settled already, and
+        `HitlInvalidAnswer` if the answer does not fit; nothing is changed then.
+        """
+        channel, checkpointer = self.channel, self._session.checkpointer
+        waiting = channel.pending if channel is not None else None
+        if channel is not None and waiting is not None:
+            await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
+            return None
+        request = await self.load_pending_hitl_request()
+        if request is None and question_id is None:
+            raise HitlNoPendingRequest(self.thread_id)
+        answered = question_id or (request.question_id if request is not None else "")
+        if request is not None and request.question_id == answered:
+            answer = self._fit(request, answer)
+        if checkpointer is not None:
+            await checkpointer.settle(self.thread_id, answered, answer, by=by, via=via)
+        elif channel is not None and request is not None:
+            await channel.answer(answered, answer, by=by, via=via)
+        else:
+            raise HitlNoPendingRequest(self.thread_id, question_id)
+        return await self.resume()
+
+    async def abort_pending(self, reason: str = "aborted") -> None:
+        """Close the conversation where it waits for a person.
+
+        The request is settled as aborted, its calls get results that say they were not run, and the
+        transcript ends with an aborted message. Raises `HitlNoPendingRequest` if nobody is being asked, and
+        `HitlStaleAnswer` if the answer came first.
+        """
+        interrupted = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
+        closed = await self._session.close(reason)
+        if interrupted is None and not closed:
+            raise HitlNoPendingRequest(self.thread_id)
+
+    def _fit(self, request: HitlRequest, answer: Any) -> Any:
+        payload = request.payload
+        check = self._session.args_check(payload.tool_name) if payload.kind == "approve" else None
+        return fit_answer(request, answer, check)

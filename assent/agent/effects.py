@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TypeGuard
 
-from assent.agent.emitter import logger
+from assent.agent.asking import asking_from
+from assent.agent.emitter import is_cancelled, logger
 from assent.agent.gate import Admitted, Settled
 from assent.agent.middleware import ToolCallContext
-from assent.agent.run import Run, unrun
-from assent.agent.tools import ToolContext, ToolResult, as_result
-from assent.errors import HitlControlException
+from assent.agent.run import Run
+from assent.agent.tools import ToolContext, ToolResult, as_result, json_object
+from assent.agent.verdict import args_digest, edit_notice, refusal_of
+from assent.checkpointer.base import StoredEffect
+from assent.errors import HitlCancelled, HitlControlException, HitlTimedOut
 from assent.events import ToolEndedEvent, ToolStartedEvent
-from assent.messages import JsonObject, ToolResultMessage
-
-_INTERRUPTED = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+from assent.messages import JsonObject, TextPart, ToolResultMessage
 
 
 async def execute(run: Run, settled: Sequence[Settled]) -> None:
@@ -42,19 +44,17 @@ def _groups(settled: Sequence[Settled]) -> Iterator[list[Settled]]:
 
 
 async def _execute_group(run: Run, group: list[Settled]) -> None:
-    """Run a group and append its results; a call whose body a control signal left stays unresolved."""
+    """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
     results: dict[str, ToolResultMessage] = {}
-    started: set[str] = set()
     signals: list[HitlControlException] = []
 
     async def resolve(item: Settled) -> None:
-        started.add(item.call.id)
         try:
             await _resolve(run, item, results)
         except HitlControlException as signal:
-            started.discard(item.call.id)
             signals.append(signal)
 
+    await _write_starts(run, group)
     try:
         if len(group) == 1:
             await resolve(group[0])
@@ -63,43 +63,75 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
                 for item in group:
                     tasks.create_task(resolve(item))
     finally:
-        for item in group:
-            if item.call.id in started and item.call.id not in results:
-                results[item.call.id] = unrun(item.call.id, item.call.name, _INTERRUPTED)
         await run.append(*(results[item.call.id] for item in group if item.call.id in results))
+    await run.commit()
     if signals:
         raise signals[0]
 
 
+async def _write_starts(run: Run, group: list[Settled]) -> None:
+    """Write down that bodies are about to start, if their effects may not be repeated."""
+    if run.journal is not None:
+        starting = [_effect(item, args_digest(item.tool, item.args)) for item in group if _counts(item)]
+        if starting:
+            await run.commit(started=starting)
+
+
+def _counts(item: Settled) -> TypeGuard[Admitted]:
+    return isinstance(item, Admitted) and item.tool.effect != "none"
+
+
+def _effect(item: Admitted, digest: str = "") -> StoredEffect:
+    return StoredEffect(item.call.id, item.tool.name, digest, item.tool.effect, item.attempt)
+
+
 async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage]) -> None:
-    """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it."""
+    """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it.
+
+    No body starts once the run is aborted.
+    """
     call = item.call
     if isinstance(item, Admitted):
-        if run.emitter.listening:
-            shown = item.args.model_dump(mode="json", by_alias=True)
+        if run.emitter.listening and not run.signal.is_set():
+            shown = json_object(item.args)
             await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
+        if run.signal.is_set():
+            return
+        run.thread.effects[call.id] = _effect(item)
         result = results[call.id] = _message(item, await _run_body(run, item))
         await run.emitter.flush()
         if run.spec.onion.after_tool_call:
             result = results[call.id] = await _after(run, item, result)
     else:
-        result = results[call.id] = _message(item, ToolResult(item.why, is_error=True))
+        result = results[call.id] = _message(item, as_result(ToolResult(item.why, is_error=True)))
     await run.emit(ToolEndedEvent, tool_call_id=call.id, tool_name=call.name, is_error=result.is_error)
 
 
 async def _run_body(run: Run, item: Admitted) -> ToolResult:
     """What the body returned, or how it failed."""
+    tool, call = item.tool, item.call
     try:
-        return as_result(await item.tool.run(item.args, _context(run, item)))
+        with asking_from("tool", call.id, call.name):
+            return as_result(await tool.run(item.args, _context(run, item)))
     except Exception as error:
         failure: BaseException = error
+    except (HitlTimedOut, HitlCancelled) as signal:
+        why, trace = refusal_of(call.name, signal)
+        return as_result(ToolResult(why, {"hitl": trace}, is_error=True))
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if is_cancelled():
             raise
-        failure = error  # the body's own doing: nobody cancelled this task
-    said = f": {failure}" if str(failure) else ""
-    return as_result(ToolResult(f"{item.tool.name} failed: {type(failure).__name__}{said}", is_error=True))
+        failure = error
+    return as_result(ToolResult(f"{tool.name} failed: {_say(failure)}", is_error=True))
+
+
+def _say(failure: BaseException) -> str:
+    name = type(failure).__name__
+    try:
+        said = str(failure)
+    except Exception:
+        return name
+    return f"{name}: {said}" if said else name
 
 
 async def _after(run: Run, item: Admitted, result: ToolResultMessage) -> ToolResultMessage:
@@ -108,22 +140,35 @@ async def _after(run: Run, item: Admitted, result: ToolResultMessage) -> ToolRes
     )
     for hook in run.spec.onion.after_tool_call:
         try:
-            result = await hook(replace(ctx, result=result)) or result
+            result = _same_call(await hook(replace(ctx, result=result)) or result, item)
         except Exception:
             logger.exception("after_tool_call raised on %s; its result stands", item.tool.name)
     return result
 
 
+def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:
+    """The result, if it is one of this call's: any other would leave the call open, to be run again."""
+    if not isinstance(result, ToolResultMessage) or result.tool_call_id != item.call.id:
+        raise TypeError(f"after_tool_call returned {result!r}, which is no result of {item.call.id}")
+    return result
+
+
 def _context(run: Run, item: Admitted) -> ToolContext:
     call, loop = item.call, asyncio.get_running_loop()
-    return ToolContext(run.thread.thread_id, run.run_id, call.id, call.name, run.signal, run.emitter, loop)
+    return ToolContext(
+        run.thread.thread_id, run.run_id, call.id, call.name, item.attempt, run.signal, run.emitter, loop
+    )
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:
     """The transcript's entry: what came of the call, and how a person decided on it."""
     details: JsonObject = dict(result.details or {})
+    content = result.content
     if item.trace is not None:
-        details["hitl"] = item.trace
+        said = details.get("hitl")
+        details["hitl"] = {**json_object(item.trace), **(said if isinstance(said, dict) else {})}
+        if notice := edit_notice(item.trace):
+            content = (TextPart(f"{notice}\n"), *content)
     return ToolResultMessage(
-        item.call.id, item.call.name, result.content, is_error=result.is_error, details=details or None
+        item.call.id, item.call.name, content, is_error=result.is_error, details=details or None
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
+from assent.errors import HitlControlException
 from assent.events import AgentEvent, Event
 
 Listener = Callable[[AgentEvent], Any]
@@ -47,13 +48,16 @@ class Emitter:
         return bool(self._listeners)
 
     def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> Awaitable[None]:
-        """Make an event and tell everyone; await what is returned to wait for async listeners."""
+        """Make an event and tell everyone; await what is returned to wait for async listeners.
+
+        A `HitlControlException` that a listener raises comes out of the await, when all have been told.
+        """
         if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
             return _all(waiting)
         return _NOTHING
 
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
-        """Tell everyone without waiting for async listeners; `flush` waits for them."""
+        """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
         if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
             self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
 
@@ -61,7 +65,7 @@ class Emitter:
         """Wait until async listeners have dealt with what was posted."""
         while self._posted:
             posted, self._posted = self._posted, ()
-            await asyncio.gather(*posted)
+            await _all(posted)
 
     def _tell(self, event_type: type[Event], run_id: str, fields: dict[str, Any]) -> list[Awaitable[None]]:
         event: Any = event_type(
@@ -74,6 +78,8 @@ class Emitter:
                 returned = listener(event)
             except Exception:
                 _log(event)
+            except HitlControlException as signal:
+                waiting.append(_raise(signal))
             else:
                 if inspect.isawaitable(returned):
                     waiting.append(_guarded(returned, event))
@@ -90,11 +96,14 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-async def _all(waiting: list[Awaitable[None]]) -> None:
+async def _all(waiting: Sequence[Awaitable[None]]) -> None:
+    """Wait for all, then raise what the first of them raised."""
     if len(waiting) == 1:
         await waiting[0]
-    else:
-        await asyncio.gather(*waiting)
+        return
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+        if ended is not None:
+            raise ended
 
 
 async def _guarded(returned: Awaitable[Any], event: Event) -> None:
@@ -102,6 +111,32 @@ async def _guarded(returned: Awaitable[Any], event: Event) -> None:
         await returned
     except Exception:
         _log(event)
+    except asyncio.CancelledError:
+        if is_cancelled():
+            raise
+        _log(event)
+
+
+async def _raise(signal: HitlControlException) -> None:
+    raise signal
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled this task; if not, a ``CancelledError`` is the callee's own doing."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+    """Call ``function`` on the loop: now if this is its thread, else as soon as the loop gets to it."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
 
 
 def _log(event: Any) -> None:

@@ -8,6 +8,9 @@ from functools import reduce
 from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage
 
 
+_LONGEST_ID = 40  # OpenAI takes no longer one
+
+
 def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
     """The tool calls, in order, that no result follows yet; only the last assistant message can have any."""
     resolved: set[str] = set()
@@ -61,7 +64,7 @@ def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMe
             unique, count = part.id or "call", 1
             while unique in taken or unique in new:
                 count += 1
-                unique = f"{part.id or 'call'}-{count}"
+                unique = f"{(part.id or 'call')[: _LONGEST_ID - 5]}-{count}"
             new.add(unique)
             if unique != part.id:
                 renamed[index] = part.model_copy(update={"id": unique})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from assent.agent.arguments import expected, parse_args, unknown_tool
+from assent.agent.asking import asking_from
 from assent.agent.emitter import logger
-from assent.agent.middleware import ToolCallContext
+from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
+from assent.agent.people import Waiting, ask_approve, ask_escalate
 from assent.agent.run import Run
-from assent.agent.tools import Tool
+from assent.agent.tools import Tool, json_object
+from assent.agent.verdict import APPROVED, approve_trace, args_digest, refusal_of
+from assent.checkpointer.base import StoredEffect
+from assent.errors import HitlAborted, HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, ToolCall
 
 
@@ -24,6 +28,7 @@ class Admitted:
     tool: Tool
     args: BaseModel
     trace: JsonObject | None = None
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +42,88 @@ class Refused:
 
 Settled = Admitted | Refused
 
-_APPROVED = ("human_approve", "human_edit")
-
 
 async def settle(run: Run, calls: Sequence[ToolCall]) -> list[Settled]:
-    """Settle every call of a message, in order, before any of them starts."""
-    return [await _settle(run, call) for call in calls]
+    """Settle every call of a message, in order, before any of them starts.
+
+    Where a person has to be asked and nobody waits for the answer here, the run stops with all such requests
+    open.
+    """
+    settled: list[Settled] = []
+    waiting: list[Waiting] = []
+    for call in calls:
+        item = await _settle(run, call)
+        if isinstance(item, Waiting):
+            waiting.append(item)
+        else:
+            settled.append(item)
+    if waiting:
+        await run.pause([item.request for item in waiting])
+    return settled
 
 
-async def _settle(run: Run, call: ToolCall) -> Settled:
-    """Arguments first, then middleware from the outside in; whatever goes wrong refuses."""
+async def _settle(run: Run, call: ToolCall) -> Settled | Waiting:
+    """Arguments, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses."""
+    admitted = _admit(run, call)
+    effect = run.thread.effects.get(call.id)
+    if isinstance(admitted, Refused):
+        return admitted if effect is None else replace(admitted, why=f"{admitted.why} {_UNKNOWN_END}")
+    if effect is None and not run.spec.onion.before_tool_call and not admitted.tool.requires_approval:
+        return admitted
+    with asking_from("gate", call.id, call.name):
+        try:
+            settled: Settled | Waiting = admitted
+            if effect is not None:
+                settled = await _resolve_doubt(run, admitted, effect)
+            if isinstance(settled, Admitted):
+                settled = await _through_middleware(run, settled)
+            if isinstance(settled, Admitted):
+                settled = await _approved(run, settled)
+            return settled
+        except (HitlTimedOut, HitlCancelled) as signal:
+            why, trace = refusal_of(call.name, signal)
+            return Refused(call, why if effect is None else f"{why} {_UNKNOWN_END}", trace)
+
+
+def _admit(run: Run, call: ToolCall) -> Settled:
+    """Admit what can be run at all."""
     tool = run.spec.tools_by_name.get(call.name)
     if tool is None:
-        return Refused(call, _unknown(call.name, list(run.spec.tools_by_name)))
+        return Refused(call, unknown_tool(call.name, list(run.spec.tools_by_name)))
     if call.malformed is not None:
-        return Refused(call, f"The arguments of {tool.name} were not a JSON object. {_expected(tool)}")
-    try:
-        args = tool.parameters.model_validate(call.args)
-    except ValidationError as error:
-        return Refused(call, _invalid(tool, error))
-    if not run.spec.onion.before_tool_call:
-        return _approved(Admitted(call, tool, args))
-    return await _through_middleware(run, Admitted(call, tool, args))
+        return Refused(call, f"The arguments of {tool.name} were not a JSON object. {expected(tool)}")
+    args = parse_args(tool, call.args)
+    if isinstance(args, str):
+        why = f"The arguments of {tool.name} are invalid, so it was not run. {args} {expected(tool)}"
+        return Refused(call, why)
+    return Admitted(call, tool, args)
+
+
+_UNKNOWN_END = "It was started before and interrupted: whether it took effect then is unknown."
+
+
+async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | Waiting:
+    """A body that was started and whose end nobody saw: run it again if that does no harm, else ask."""
+    call, tool = admitted.call, admitted.tool
+    again = replace(admitted, attempt=effect.attempt + 1)
+    if "once" not in (effect.effect, tool.effect):
+        return again
+    answer = await ask_escalate(run, call, json_object(admitted.args), effect.attempt)
+    if answer is None:
+        return Refused(call, f"{tool.name} was not run again. {_UNKNOWN_END}")
+    if isinstance(answer, Waiting):
+        return answer
+    trace: JsonObject = {"decision": f"human_{answer.action}", "answered_by": answer.answered_by}
+    if answer.action == "abort":
+        raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
+    if answer.action == "skip":
+        return Refused(call, f"{tool.name} was not run again, as a person decided. {_UNKNOWN_END}", trace)
+    if answer.modified_params is None:
+        return again
+    args = parse_args(tool, answer.modified_params)
+    if isinstance(args, str):
+        return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
+    return replace(again, args=args)
 
 
 async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
@@ -69,62 +134,57 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
         )
         try:
             decision = await hook(ctx)
+            if decision is None:
+                continue
+            if not isinstance(decision, BeforeToolCallResult):
+                raise TypeError(f"before_tool_call returned {decision!r}, which is no BeforeToolCallResult")
         except Exception as error:
             logger.exception("before_tool_call raised on %s; the call is refused", tool.name)
-            return Refused(
-                call, f"{tool.name} was not run: a check before it failed ({type(error).__name__})."
-            )
-        if decision is None:
-            continue
+            why = f"{tool.name} was not run: a check before it failed ({type(error).__name__})."
+            return Refused(call, why, trace)
         if decision.hitl_trace is not None:
             trace = {**(trace or {}), **decision.hitl_trace}
         if decision.block:
             return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
         if decision.edited_args is not None:
-            try:
-                args = tool.parameters.model_validate(dict(decision.edited_args))
-            except ValidationError as error:
-                return Refused(
-                    call, f"{tool.name} was not run: the edited arguments do not fit. {_faults(error)}"
-                )
-    return _approved(Admitted(call, tool, args, trace))
+            edited = parse_args(tool, decision.edited_args)
+            if isinstance(edited, str):
+                why = f"{tool.name} was not run: the edited arguments do not fit. {edited}"
+                return Refused(call, why, trace)
+            args = edited
+    return replace(admitted, args=args, trace=trace)
 
 
-def _approved(admitted: Admitted) -> Settled:
-    """Fail closed: a tool that requires approval runs only if a person's is on record."""
-    decision = (admitted.trace or {}).get("decision")
-    if admitted.tool.requires_approval and decision not in _APPROVED:
-        why = (
-            f"{admitted.tool.name} was not run: it requires a person's approval, and there is nobody to ask."
-        )
-        return Refused(admitted.call, why, admitted.trace)
-    return admitted
+async def _approved(run: Run, admitted: Admitted) -> Settled | Waiting:
+    """What was seen is what runs: an approval counts for the very arguments it was given for.
+
+    A person is asked (again) if the tool requires it and no approval is on record, or if the arguments have
+    changed since. Where nobody can be asked, the call is refused.
+    """
+    call, tool, trace = admitted.call, admitted.tool, admitted.trace or {}
+    on_record = trace.get("decision") in APPROVED
+    if on_record and trace.get("digest") == args_digest(tool, admitted.args):
+        return admitted
+    if not on_record and not tool.requires_approval:
+        return admitted
+    args = json_object(admitted.args)
+    answer = await ask_approve(run, call, args)
+    if answer is None:
+        why = f"{tool.name} was not run: it requires a person's approval, and there is nobody to ask."
+        return Refused(call, why, admitted.trace)
+    if isinstance(answer, Waiting):
+        return answer
+    trace = {**trace, **approve_trace(tool, args, answer)}
+    if answer.decision == "deny":
+        return Refused(call, denial(tool.name, answer.reason), trace)
+    if answer.edited_args is None:
+        return replace(admitted, trace=trace)
+    edited = parse_args(tool, answer.edited_args)
+    if isinstance(edited, str):
+        return Refused(call, f"{tool.name} was not run: the edited arguments do not fit. {edited}", trace)
+    return replace(admitted, args=edited, trace=trace)
 
 
-def _unknown(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
-
-
-def _invalid(tool: Tool, error: ValidationError) -> str:
-    return f"The arguments of {tool.name} are invalid, so it was not run. {_faults(error)} {_expected(tool)}"
-
-
-def _faults(error: ValidationError) -> str:
-    faults = [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
-    return "; ".join(faults) + "."
-
-
-def _expected(tool: Tool) -> str:
-    properties = tool.schema.parameters.get("properties")
-    required = tool.schema.parameters.get("required")
-    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
-    needed: list[Any] = required if isinstance(required, list) else []
-    if not names:
-        return "It takes no arguments: send {}."
-    listed = ", ".join(name if name in needed else f"{name} (optional)" for name in names)
-    return f"It takes a JSON object with: {listed}."
+def denial(tool_name: str, reason: str | None) -> str:
+    """What the model is told when a person said no."""
+    return f"A person denied {tool_name}" + (f": {reason}" if reason else ".")

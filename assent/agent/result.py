@@ -14,9 +14,9 @@ from assent.messages import Message, Usage
 class AgentResult:
     """How a run ended, and the thread as it then stood.
 
-    ``status`` is ``"completed"``, ``"aborted"`` or ``"failed"``; ``reason`` says why where the status does
-    not. ``text`` is the model's last word, ``messages`` the whole transcript, ``usage`` the cost of
-    this run.
+    ``status`` is ``"completed"``, ``"suspended"`` (it waits for a person, or another worker has gone on with
+    it), ``"aborted"`` or ``"failed"``; ``reason`` says why where the status does not. ``text`` is the
+    model's last word, ``messages`` the whole transcript, ``usage`` the cost of this run.
     """
 
     status: RunStatus
@@ -28,6 +28,13 @@ class AgentResult:
     reason: str | None = None
 
 
+def suspended(messages: Sequence[Message], thread_id: str, run_id: str, reason: str) -> AgentResult:
+    """A run that stopped before its end and can be resumed, here or elsewhere."""
+    last = next(answers(messages), None)
+    text = last.text if last else ""
+    return AgentResult("suspended", text, tuple(messages), usage(messages), thread_id, run_id, reason)
+
+
 def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> AgentResult:
     """Read the outcome off a transcript at rest."""
     last = next(answers(messages), None)
@@ -36,9 +43,9 @@ def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> Agent
     if last is None:
         reason = "there is nothing to do: the transcript is empty"
     elif last.stop_reason == "error":
-        status, reason = "failed", last.error
+        status, reason = "failed", last.error or "the model failed without a reason"
     elif last.stop_reason == "aborted":
-        status, reason = "aborted", "the run was aborted"
+        status, reason = "aborted", last.error or "the run was aborted"
     elif last.stop_reason == "length":
         reason = "the model's answer was cut off at its length limit"
     text = last.text if last else ""

@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from assent.agent.emitter import Emitter
-from assent.agent.fold import unresolved_calls, with_unique_calls
+from assent.agent.fold import iterations, unresolved_calls, usage, with_unique_calls
+from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
-from assent.events import Event, MessageDeltaEvent, MessageEndedEvent, MessageStartedEvent
-from assent.messages import AssistantMessage, Delta, Message, TextDelta, ToolResultMessage
+from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
+from assent.clock import Clock, SystemClock
+from assent.errors import HitlDetached
+from assent.events import (
+    Event,
+    HitlRequestEvent,
+    MessageDeltaEvent,
+    MessageEndedEvent,
+    MessageStartedEvent,
+    RunStatus,
+)
+from assent.messages import AssistantMessage, Delta, Message, TextDelta, ToolResultMessage, UserMessage
+from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
 
 
 class Thread:
-    """One conversation: its id and its transcript, which only ever grows at its end."""
+    """One conversation: its transcript, which only ever grows at its end, and what is open in it.
 
-    __slots__ = ("_call_ids", "messages", "thread_id")
+    ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
+    and have not ended, by tool call id, and ``ledger`` the ids of those whose start is written down.
+    """
+
+    __slots__ = ("_call_ids", "effects", "ledger", "messages", "requests", "thread_id")
 
     def __init__(self, thread_id: str, messages: Iterable[Message] = ()) -> None:
         self.thread_id = thread_id
         self.messages = list(messages)
+        self.requests: dict[str, StoredRequest] = {}
+        self.effects: dict[str, StoredEffect] = {}
+        self.ledger: set[str] = set()
         self._call_ids = {
             call.id
             for message in self.messages
@@ -35,21 +54,37 @@ class Thread:
             message = with_unique_calls(message, self._call_ids)
             self._call_ids.update(call.id for call in calls)
             self._call_ids.update(call.id for call in message.tool_calls)
+        elif isinstance(message, ToolResultMessage):
+            self.effects.pop(message.tool_call_id, None)
         self.messages.append(message)
+        if self.requests and not unresolved_calls(self.messages):
+            self.requests.clear()
         return message
+
+    @property
+    def pending(self) -> StoredRequest | None:
+        """The request that was open when the thread was last looked at, if any."""
+        return next((known for known in self.requests.values() if known.status == "pending"), None)
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """What the loop works on: the thread, what the agent is made of, and who listens."""
+    """What the loop works on: the thread, what the agent is made of, who listens, and where it is written."""
 
     spec: AgentSpec
     thread: Thread
     emitter: Emitter
     run_id: str
+    channel: HitlChannel | None = None
+    journal: Journal | None = None
+    clock: Clock = field(default_factory=SystemClock)
     signal: asyncio.Event = field(default_factory=asyncio.Event)
     said: list[str] | None = None
     """The text of the message that the model is just saying; None between messages."""
+    unwritten: list[Message] = field(default_factory=list[Message])
+    """Messages that the next commit writes."""
+    dropped: list[Settlement] = field(default_factory=list[Settlement])
+    """How `close` ended the requests that were open."""
 
     @property
     def messages(self) -> list[Message]:
@@ -61,13 +96,86 @@ class Run:
         return self.emitter.emit(event_type, self.run_id, **fields)
 
     async def append(self, *messages: Message) -> None:
-        """Put messages at the transcript's end, then tell the listeners."""
+        """Put messages at the transcript's end and tell the listeners; the next commit writes them."""
+        for message in self._add(messages):
+            await self.tell(message)
+
+    def _add(self, messages: Iterable[Message]) -> list[Message]:
         added = [self.thread.add(message) for message in messages]
-        for message in added:
-            if self.said is None:
-                await self.emit(MessageStartedEvent, role=message.role)
-            self.said = None
-            await self.emit(MessageEndedEvent, message=message)
+        if self.journal is not None:
+            self.unwritten += added
+        return added
+
+    async def tell(self, message: Message) -> None:
+        """Tell listeners of a message that is in the transcript now."""
+        if self.said is None:
+            await self.emit(MessageStartedEvent, role=message.role)
+        self.said = None
+        await self.emit(MessageEndedEvent, message=message)
+
+    async def commit(
+        self,
+        *,
+        opened: Sequence[HitlRequest] = (),
+        settled: Sequence[Settlement] = (),
+        started: Sequence[StoredEffect] = (),
+        run: RunRecord | None = None,
+        release: bool = False,
+    ) -> None:
+        """Write what is new, in one transaction; nothing to do where there is no store.
+
+        A result and the end of its effect are written together.
+        """
+        if self.journal is None:
+            return
+        writing, self.unwritten = self.unwritten, []
+        ledger = self.thread.ledger
+        ledger.update(effect.tool_call_id for effect in started)
+        resolved = (message.tool_call_id for message in writing if isinstance(message, ToolResultMessage))
+        ended = [call_id for call_id in resolved if call_id in ledger]
+        await self.journal.write(
+            self.run_id,
+            writing,
+            opened=opened,
+            settled=settled,
+            started=started,
+            ended=ended,
+            run=run,
+            release=release,
+        )
+        ledger.difference_update(ended)
+
+    async def open(self, message: UserMessage) -> list[Message]:
+        """Begin with what a person says, written before anyone is told; returns what was added.
+
+        Calls that are still open are not run any more, and their requests are settled as superseded.
+        """
+        superseded = self._drop("superseded", "a newer prompt came")
+        added = self._add([*self._unrun("Not run: the conversation went on without it."), message])
+        await self.commit(settled=superseded, run=RunRecord(self.spec.id))
+        return added
+
+    async def record(self, request: HitlRequest, *, release: bool) -> StoredRequest | None:
+        """Store a request, with whatever is unwritten; or find it as it was stored before a restart."""
+        if self.journal is None:
+            return None
+        known = self.thread.requests.get(request.question_id)
+        if known is None or not same_question(known.request, request):
+            await self.commit(opened=[request], release=release)
+            known = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
+            self.thread.requests[request.question_id] = known
+        return known
+
+    async def pause(self, requests: Sequence[HitlRequest]) -> None:
+        """Stop here, with these requests open and the thread leased to nobody."""
+        known = self.thread.requests
+        new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
+        if new or self.unwritten or (self.journal is not None and self.journal.holds):
+            await self.commit(opened=new, release=True)
+        for request in new:
+            known[request.question_id] = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
+            await self.emit(HitlRequestEvent, request=request)
+        raise HitlDetached
 
     async def open_message(self) -> None:
         """The model begins to speak."""
@@ -83,15 +191,45 @@ class Run:
                 self.said.clear()
         await self.emit(MessageDeltaEvent, delta=delta)
 
-    async def resolve_open_calls(self, why: str) -> None:
-        """Give every unresolved call a result, so that the transcript can be continued by any provider."""
-        if calls := unresolved_calls(self.messages):
-            await self.append(*(unrun(call.id, call.name, why) for call in calls))
-
-    async def close(self) -> None:
+    async def close(self, why: str = "the run was aborted") -> None:
         """End an aborted run: no call is left open, and the last word is what the model had said by then."""
-        await self.resolve_open_calls("Not run: the run was aborted before this call started.")
-        await self.append(AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted"))
+        last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=why)
+        self.dropped = self._drop("aborted", why)
+        await self.append(*self._unrun(f"Not run: {why}."), last)
+
+    async def finish(self, status: RunStatus) -> None:
+        """Write the end of the run, and give the thread back."""
+        if self.journal is not None:
+            record = RunRecord(self.spec.id, status, iterations(self.messages), usage(self.messages))
+            await self.commit(settled=self.dropped, run=record, release=True)
+
+    async def let_go(self) -> None:
+        """Give the thread back where it stands, with nothing unwritten."""
+        if self.journal is not None and (self.journal.holds or self.unwritten):
+            await self.commit(release=True)
+
+    def _drop(self, status: Literal["aborted", "superseded"], why: str) -> list[Settlement]:
+        """How the open requests end when their calls are not run any more."""
+        known = self.thread.requests.values()
+        return [Settlement(each.question_id, status, why) for each in known if each.status == "pending"]
+
+    def _unrun(self, why: str) -> list[ToolResultMessage]:
+        """A result for every unresolved call, so that the transcript can be continued by any provider."""
+        effects = self.thread.effects
+        return [
+            unrun(call.id, call.name, _interrupted(effects[call.id]) if call.id in effects else why)
+            for call in unresolved_calls(self.messages)
+        ]
+
+
+def _interrupted(effect: StoredEffect) -> str:
+    if effect.effect == "none":
+        return "Interrupted while it ran. It has no effects, so it may be tried again."
+    return "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+
+
+def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:
+    return known is not None and known.status == "pending" and same_question(known.request, request)
 
 
 def unrun(tool_call_id: str, tool_name: str, why: str) -> ToolResultMessage:

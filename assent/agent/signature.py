@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from functools import partial
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -21,50 +22,82 @@ class Signature:
 
     description: str
     parameters: type[BaseModel]
-    fields: tuple[tuple[str, str], ...]
-    """(parameter, field) pairs; they differ only where a parameter's name is taken on every model."""
+    fields: tuple[tuple[str, str | None], ...]
+    """(parameter, field) pairs; the names differ only where the parameter's is taken on every model.
+
+    A parameter without a field receives the context.
+    """
     positional: int
     """How many of them are positional-only; these come first."""
-    context: str | None
-    """The parameter that receives the context, if there is one."""
 
     def arguments(self, args: BaseModel, context: object) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments to call the function with."""
-        values = [(parameter, getattr(args, field)) for parameter, field in self.fields]
-        keywords = dict(values[self.positional :])
-        if self.context is not None:
-            keywords[self.context] = context
-        return [value for _, value in values[: self.positional]], keywords
+        values = [
+            (parameter, context if field is None else getattr(args, field))
+            for parameter, field in self.fields
+        ]
+        return [value for _, value in values[: self.positional]], dict(values[self.positional :])
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a function is called; a callable object goes by its class, a partial by what it wraps."""
+    written = _written(function)
+    return getattr(written, "__name__", type(written).__name__)
 
 
 def read_signature(
     function: Callable[..., Any], name: str, context_type: type, localns: Mapping[str, Any]
 ) -> Signature:
-    """Read a function; parameters annotated with ``context_type`` are left out of the model.
+    """Read a function; parameters annotated with ``context_type`` are left out of the model, and so are
+    those that a partial has bound.
 
     Descriptions come from ``Field(description=...)`` or else from the docstring (Google, NumPy, Sphinx
     and Epydoc styles). Raises `InvalidTool` for what no model could call.
     """
-    description, documented = _read_docstring(inspect.getdoc(function) or "")
-    hints = _hints(function, name, localns)
+    description, documented = _read_docstring(inspect.getdoc(_written(function)) or "")
+    hints = _hints(_written(function), name, localns)
+    bound = _bound(function)
+    parameters = inspect.signature(function).parameters
     definitions: dict[str, Any] = {}
-    fields: list[tuple[str, str]] = []
-    positional, context = 0, None
-    for parameter in inspect.signature(function).parameters.values():
+    fields: list[tuple[str, str | None]] = []
+    positional = 0
+    for parameter in parameters.values():
+        if parameter.name in bound:
+            continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidTool(
                 name, f"parameter {parameter} has no fixed name; spell out what the model may pass"
             )
+        positional += parameter.kind is parameter.POSITIONAL_ONLY
         annotation = hints.get(parameter.name, Any)
         if annotation is context_type or context_type in get_args(annotation):
-            context = parameter.name
+            fields.append((parameter.name, None))
             continue
-        taken = hasattr(BaseModel, parameter.name) or parameter.name.startswith("_")
-        field = f"{parameter.name.strip('_')}_argument" if taken else parameter.name
+        field = _field_name(parameter.name, {*parameters, *definitions})
         fields.append((parameter.name, field))
-        positional += parameter.kind is parameter.POSITIONAL_ONLY
-        definitions[field] = _field(annotation, parameter, documented.get(parameter.name), alias=taken)
-    return Signature(description, _model(name, definitions), tuple(fields), positional, context)
+        said = documented.get(parameter.name)
+        definitions[field] = _field(annotation, parameter, said, alias=field != parameter.name)
+    return Signature(description, _model(name, definitions), tuple(fields), positional)
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that somebody wrote: what a partial wraps."""
+    return cast("partial[Any]", function).func if isinstance(function, partial) else function
+
+
+def _bound(function: Callable[..., Any]) -> Set[str]:
+    """The parameters that a partial has named and filled."""
+    return cast("partial[Any]", function).keywords.keys() if isinstance(function, partial) else frozenset()
+
+
+def _field_name(parameter: str, taken: Set[str]) -> str:
+    """The parameter's own name, unless every pydantic model has an attribute of that name."""
+    if not (hasattr(BaseModel, parameter) or parameter.startswith("_")):
+        return parameter
+    name = f"{parameter.strip('_')}_argument".lstrip("_")
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
@@ -98,6 +131,8 @@ def _field(
 
 def _model(name: str, definitions: dict[str, Any]) -> type[BaseModel]:
     try:
-        return create_model(name, __config__=ConfigDict(extra="forbid"), **definitions)
+        return create_model(
+            name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **definitions
+        )
     except PydanticUserError as error:
         raise InvalidTool(name, f"a parameter's type has no JSON form: {error.message}") from error

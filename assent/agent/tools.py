@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, overload
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.errors import PydanticUserError
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import from_json, to_json
 
-from assent.agent.emitter import Emitter
-from assent.agent.signature import read_signature
+from assent.agent.emitter import Emitter, call_on
+from assent.agent.signature import name_of, read_signature
 from assent.errors import InvalidTool
 from assent.events import ToolProgressEvent
 from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
@@ -27,6 +27,7 @@ Effect = Literal["once", "idempotent", "none"]
 ExecutionMode = Literal["parallel", "sequential"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_JSON_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject, config=ConfigDict(defer_build=True))
 _PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
 
 
@@ -38,6 +39,8 @@ class ToolContext:
     run_id: str
     tool_call_id: str
     tool_name: str
+    attempt: int
+    """1, or more if the call was interrupted before and is run again."""
     signal: asyncio.Event
     """Set when the run is aborted; a long body in a thread looks at ``signal.is_set()`` now and then."""
     _emitter: Emitter = field(repr=False)
@@ -59,12 +62,7 @@ class ToolContext:
             text = progress
         elif not math.isnan(progress):
             fraction = min(max(float(progress), 0.0), 1.0)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:  # a body in a thread of its own
-            self._loop.call_soon_threadsafe(self._post, fraction, text)
-        else:
-            self._post(fraction, text)
+        call_on(self._loop, self._post, fraction, text)
 
     def _post(self, fraction: float | None, text: str) -> None:
         self._emitter.post(
@@ -118,8 +116,10 @@ class Tool:
     _is_async: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InvalidTool(self.name, "a name is 1 to 64 letters, digits, underscores or hyphens")
+        if not (isinstance(self.parameters, type) and issubclass(self.parameters, BaseModel)):
+            raise InvalidTool(self.name, f"its parameters are a pydantic model, not {self.parameters!r}")
         for option, value, allowed in (
             ("effect", self.effect, ("once", "idempotent", "none")),
             ("execution_mode", self.execution_mode, ("parallel", "sequential")),
@@ -138,8 +138,15 @@ class Tool:
         """Run the body: in the event loop if it is async, else in a thread."""
         if self._is_async:
             return await self._call(args, context)
-        returned = await asyncio.to_thread(self._call, args, context)
+        returned = await asyncio.to_thread(_in_thread, self._call, args, context)
         return await returned if inspect.isawaitable(returned) else returned
+
+
+def _in_thread(call: Callable[[BaseModel, ToolContext], Any], args: BaseModel, context: ToolContext) -> Any:
+    try:
+        return call(args, context)
+    except StopIteration as error:  # no future can carry one: whoever awaits it would wait for ever
+        raise RuntimeError("the body raised StopIteration") from error
 
 
 def _schema(tool: Tool) -> JsonObject:
@@ -157,7 +164,7 @@ def _by_model(tool: Tool) -> Callable[[BaseModel, ToolContext], Any]:
     function = tool.function
     try:
         inspect.signature(function).bind(None, None)
-    except TypeError:
+    except (TypeError, ValueError):  # one parameter, or a builtin that does not say
         return lambda args, _context: function(args)
     return lambda args, context: function(args, context)
 
@@ -200,7 +207,7 @@ def _from_function(
 ) -> Tool:
     if isinstance(function, Tool):
         raise InvalidTool(function.name, "is a tool already")
-    named: str = name or getattr(function, "__name__", type(function).__name__)
+    named: str = name or name_of(function)
     signature = read_signature(function, named, ToolContext, localns)
     made = Tool(
         name=named,
@@ -225,10 +232,17 @@ def as_result(returned: Any) -> ToolResult:
     again. What has no JSON form is therefore written as its ``str``.
     """
     result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
-    details = result.details
-    if details is not None:
-        details = cast(JsonObject, to_jsonable_python(dict(details), fallback=str, inf_nan_mode="strings"))
-    return ToolResult(_content(result.content), details, result.is_error)
+    details = None if result.details is None else json_object(result.details)
+    return ToolResult(_content(result.content), details, bool(result.is_error))
+
+
+def json_object(value: Any) -> JsonObject:
+    """A mapping or a model as a JSON object, whatever is in it; what has no JSON form is written as text."""
+    try:
+        plain = dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+        return _JSON_OBJECT.validate_python(from_json(to_json(plain, fallback=str, inf_nan_mode="strings")))
+    except Exception:
+        return {"text": _text(value)}
 
 
 def _content(value: Any) -> tuple[Any, ...]:
@@ -238,7 +252,20 @@ def _content(value: Any) -> tuple[Any, ...]:
         items = cast("Sequence[Any]", value)
         if items and all(isinstance(item, _PARTS) for item in items):
             return tuple(items)
-    text = (
-        value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()
-    )
-    return (TextPart(text.encode("utf-8", "replace").decode()),)
+    return (TextPart(_text(value)),)
+
+
+def _text(value: Any) -> str:
+    """A string as it is, JSON for what has it, and for the rest what Python says of it."""
+    try:
+        text = value if isinstance(value, str) else _json(value)
+    except Exception:  # an object whose own ``str`` or serializer raises
+        text = f"<{type(value).__name__}>"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _json(value: Any) -> str:
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="constants").decode()
+    except Exception:  # bytes that are no text, a circle, half a character
+        return str(value)

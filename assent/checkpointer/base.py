@@ -21,35 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from assent.messages import JsonObject, Message, Usage
-from assent.requests import Answer, HitlRequest
-
-RequestStatus = Literal["pending", "answered", "cancelled", "timed_out", "aborted", "superseded"]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRequest:
-    """A request as the store knows it. ``answer`` is there if, and only if, the status is ``"answered"``."""
-
-    request: HitlRequest
-    thread_id: str
-    run_id: str | None
-    status: RequestStatus
-    answer: Answer | None = None
-    reason: str | None = None
-    answered_by: str | None = None
-    via: str | None = None
-    settled_at: int | None = None
-    """Milliseconds since 1970 (UTC)."""
-
-    @property
-    def question_id(self) -> str:
-        """The request's id, unique in its thread."""
-        return self.request.question_id
-
-    @property
-    def cursor(self) -> str:
-        """Where this request stands in `Checkpointer.pending`; hand it in as ``after``."""
-        return f"{round(self.request.created_at * 1000)}:{self.thread_id}:{self.question_id}"
+from assent.requests import HitlRequest, StoredRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,18 @@
-"""Named places around the commits, where a test may make a process die."""
+"""Named places around the commits, where a test may make a process die.
+
+Each commit has a point right after it, and one named ``"before:..."`` right before. A step's is the first of
+these that applies:
+
+    effect.started      tool bodies are about to begin
+    effect.ended        their results are in
+    request.opened      a person is asked
+    run.ended           the run has come to rest
+    prompt              a user message was appended
+    message             other messages were
+    step                none of these, such as a lease given back
+
+and outside of steps ``request.settled``: an answer, a cancel or a time-out.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,56 @@
+"""A call's arguments: read as the tool's model, or refused with words that help the model to correct them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assent.agent.emitter import logger
+from assent.agent.tools import Tool
+
+
+def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
+    """The arguments as the tool's model, or what is wrong with them."""
+    try:
+        return tool.parameters.model_validate(dict(args))
+    except ValidationError as error:
+        return "; ".join(faults(error)) + "."
+    except Exception as error:  # a validator of the tool's own that failed at its work
+        logger.exception("the arguments of %s could not be checked", tool.name)
+        return f"They could not be checked ({type(error).__name__})."
+
+
+def faults(error: ValidationError) -> list[str]:
+    """What pydantic complains of, without the values it complains of."""
+    return [
+        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
+        for fault in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+
+
+def args_faults(tool: Tool, args: Mapping[str, Any]) -> list[str]:
+    """What is wrong with edited arguments; nothing, if they fit the tool."""
+    parsed = parse_args(tool, args)
+    return [parsed] if isinstance(parsed, str) else []
+
+
+def unknown_tool(name: str, known: list[str]) -> str:
+    """What a model is told that called a tool there is not."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
+
+
+def expected(tool: Tool) -> str:
+    """What a tool takes, in a sentence."""
+    properties = tool.schema.parameters.get("properties")
+    required = tool.schema.parameters.get("required")
+    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
+    needed: list[Any] = required if isinstance(required, list) else []
+    if not names:
+        return "It takes no arguments: send {}."
+    listed = ", ".join(name if name in needed else f"{name} (optional)" for name in names)
+    return f"It takes a JSON object with: {listed}."

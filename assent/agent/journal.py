@@ -1,0 +1,73 @@
+"""Writing a run's steps to a checkpointer, under the thread's lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect
+from assent.errors import LeaseLost
+from assent.messages import Message
+from assent.requests import HitlRequest
+
+
+class Journal:
+    """One thread's pen: it knows the fence it writes under, and takes the lease when it has to.
+
+    A wait for a person gives the lease back with the step that opens the request; the next step takes it
+    again, and fails if another worker has been at the thread meanwhile.
+    """
+
+    __slots__ = ("_checkpointer", "_fence", "_holds", "_thread_id")
+
+    def __init__(self, checkpointer: Checkpointer, thread_id: str, fence: int) -> None:
+        self._checkpointer = checkpointer
+        self._thread_id = thread_id
+        self._fence = fence
+        self._holds = False
+
+    @property
+    def fence(self) -> int:
+        """The fence that the last step left the thread at."""
+        return self._fence
+
+    @property
+    def holds(self) -> bool:
+        """Whether the thread is leased to this run."""
+        return self._holds
+
+    async def write(
+        self,
+        run_id: str,
+        messages: Sequence[Message],
+        *,
+        opened: Sequence[HitlRequest] = (),
+        settled: Sequence[Settlement] = (),
+        started: Sequence[StoredEffect] = (),
+        ended: Sequence[str] = (),
+        run: RunRecord | None = None,
+        release: bool = False,
+    ) -> None:
+        """Write a step whole, or raise `LeaseHeld` or `LeaseLost` and write nothing.
+
+        A cancelled caller waits until the write is decided, so that it never loses count of the fence.
+        """
+        step = Step(run_id, tuple(messages), opened, settled, started, ended, run, release)
+        writing = asyncio.ensure_future(self._write(step))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            if not writing.done():
+                await asyncio.wait([writing])
+            writing.result()
+            raise
+
+    async def _write(self, step: Step) -> None:
+        try:
+            self._fence = await self._checkpointer.commit(
+                self._thread_id, step, fence=self._fence, acquire=not self._holds
+            )
+        except LeaseLost:
+            self._holds = False
+            raise
+        self._holds = not step.release

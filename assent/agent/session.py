@@ -1,0 +1,321 @@
+"""One thread's live state in this process: loaded, run, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from assent.agent.arguments import args_faults
+from assent.agent.asking import current_asking
+from assent.agent.emitter import Emitter, call_on, logger
+from assent.agent.fold import is_finished, unresolved_calls
+from assent.agent.journal import Journal
+from assent.agent.loop import advance
+from assent.agent.result import AgentResult, result_of, suspended
+from assent.agent.run import Run, Thread
+from assent.agent.spec import AgentSpec
+from assent.checkpointer.base import Checkpointer
+from assent.errors import (
+    HitlAborted,
+    HitlDetached,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    LeaseHeld,
+    LeaseLost,
+)
+from assent.events import (
+    AgentAbortedEvent,
+    HitlAnswerEvent,
+    HitlRequestEvent,
+    RunEndedEvent,
+    RunStartedEvent,
+)
+from assent.messages import Message, UserMessage
+from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest
+
+OnPending = Literal["raise", "supersede"]
+
+
+class Session:
+    """Runs one thread, one run at a time; it is what the agent's channel knows of the agent.
+
+    With a checkpointer the thread is loaded when it is first needed, and again whenever another worker may
+    have been at it.
+    """
+
+    __slots__ = (
+        "_fence",
+        "_loaded",
+        "_running",
+        "channel",
+        "checkpointer",
+        "emitter",
+        "lock",
+        "run_id",
+        "spec",
+        "thread",
+    )
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        thread: Thread,
+        channel: HitlChannel | None,
+        checkpointer: Checkpointer | None,
+    ) -> None:
+        self.spec = spec
+        self.thread = thread
+        self.channel = channel
+        self.checkpointer = checkpointer
+        self.emitter = Emitter(thread.thread_id, spec.onion.on_event)
+        self.lock = asyncio.Lock()
+        self.run_id: str | None = None
+        self._fence = 0
+        self._loaded = checkpointer is None
+        self._running: _Running | None = None
+
+    # What the agent does.
+
+    async def prompt(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
+        """A run that begins with a message."""
+        self._make_way(on_pending)
+        async with self.lock:
+            for _ in range(_ATTEMPTS):
+                await self.load()
+                await self._check_pending(on_pending)
+                run = self._new_run(run_id)
+                try:
+                    added = await run.open(message)
+                except (LeaseLost, HitlStaleAnswer):
+                    self._loaded = False  # another worker was at the thread since it was loaded: look again
+                except BaseException:
+                    self._loaded = self.checkpointer is None
+                    raise
+                else:
+                    return await self._work(run, added)
+            raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+
+    async def resume(self) -> AgentResult:
+        """A run that goes on from what the transcript says."""
+        async with self.lock:
+            await self.load(fresh=True)
+            return await self._work(self._new_run(self.run_id or secrets.token_hex(16)), None)
+
+    async def close(self, reason: str) -> bool:
+        """End the conversation where it waits for a person; False if there is nothing to end.
+
+        Raises `HitlStaleAnswer` if the person has answered by now.
+        """
+        async with self.lock:
+            await self.load(fresh=True)
+            if not unresolved_calls(self.thread.messages):
+                return False
+            known = self.thread.requests
+            if known and self.thread.pending is None:
+                settled = next(iter(known.values()))
+                raise HitlStaleAnswer(settled.question_id, settled.status)
+            run = self._new_run(self.run_id or secrets.token_hex(16))
+            await self._end_aborted(run, reason)
+            return True
+
+    def abort(self) -> None:
+        """Stop the run that is going on, if any; from any thread."""
+        if (running := self._running) is not None:
+            call_on(running.loop, self.abort_run, running.run.run_id)
+
+    def abort_run(self, run_id: str) -> bool:
+        """Stop this run; False if it is not the one that is going on."""
+        running = self._running
+        if running is None or running.run.run_id != run_id:
+            return False
+        if not running.run.signal.is_set():
+            running.run.signal.set()
+            running.scope.reschedule(running.loop.time())
+        return True
+
+    async def load(self, *, fresh: bool = False) -> None:
+        """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
+        if self.checkpointer is None or (self._loaded and not fresh):
+            return
+        stored = await self.checkpointer.load(self.thread_id)
+        if stored is None:
+            self._fence = 0
+        else:
+            self._fence, self.run_id = stored.fence, stored.run.run_id if stored.run is not None else None
+            thread = Thread(self.thread_id, stored.messages)
+            thread.effects.update(stored.effects)
+            thread.ledger.update(stored.effects)
+            thread.requests.update(stored.requests)
+            self.thread = thread
+        self._loaded = True
+
+    # What the channel asks of the agent.
+
+    @property
+    def thread_id(self) -> str:
+        """The thread's id."""
+        return self.thread.thread_id
+
+    async def record(self, request: HitlRequest) -> StoredRequest | None:
+        """Store a request with the run that asks; None if no run does, or nothing is stored."""
+        if self._running is None:
+            return None
+        asking = current_asking()
+        return await self._running.run.record(request, release=asking is None or asking.place != "tool")
+
+    async def announce(self, request: HitlRequest) -> None:
+        """Tell listeners of a request."""
+        await self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
+
+    async def announce_settled(
+        self, question_id: str, answer: Any, *, cancelled: bool, timed_out: bool
+    ) -> None:
+        """Tell listeners how a request was settled."""
+        await self.emitter.emit(
+            HitlAnswerEvent,
+            self.run_id or "",
+            question_id=question_id,
+            answer=answer,
+            cancelled=cancelled,
+            timed_out=timed_out,
+        )
+
+    def args_check(self, tool_name: str) -> ArgsCheck | None:
+        """How to check edited arguments of one of the agent's tools."""
+        tool = self.spec.tools_by_name.get(tool_name)
+        return None if tool is None else lambda args: args_faults(tool, args)
+
+    # How a run goes.
+
+    def _make_way(self, on_pending: OnPending) -> None:
+        """A run of this process that waits for a person is not waited for: it is named, or let go."""
+        pending = self.channel.pending if self.channel is not None else None
+        if pending is None or self.channel is None:
+            return
+        if on_pending == "raise":
+            raise HitlRequestPending(self.thread_id, pending.question_id)
+        self.channel.interrupt(HitlDetached())
+
+    async def _check_pending(self, on_pending: OnPending) -> None:
+        """Refuse to go on while a person is being asked, or see to it that nobody is."""
+        request = await self._open_request()
+        if request is None:
+            return
+        if on_pending == "raise":
+            raise HitlRequestPending(self.thread_id, request.question_id)
+        await self._drop_request("superseded by a newer prompt")
+
+    async def _open_request(self) -> HitlRequest | None:
+        if self.checkpointer is not None:
+            return self.thread.pending.request if self.thread.pending is not None else None
+        return await self.channel.open_request() if self.channel is not None else None
+
+    async def _drop_request(self, why: str) -> None:
+        """End a request that only the channel keeps; a stored one ends with the step that ends its call."""
+        if self.checkpointer is None and self.channel is not None:
+            request = await self.channel.open_request()
+            if request is not None:
+                await self.channel.cancel(request.question_id, why)
+
+    def _new_run(self, run_id: str) -> Run:
+        self.run_id = run_id
+        journal = None
+        if self.checkpointer is not None:
+            journal = Journal(self.checkpointer, self.thread_id, self._fence)
+        return Run(self.spec, self.thread, self.emitter, run_id, self.channel, journal)
+
+    async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
+        """One passage of the loop, from new messages or from where the transcript stands."""
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._running = _Running(run, scope, asyncio.get_running_loop())
+                await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
+                for message in added or ():
+                    await run.tell(message)
+                await advance(run)
+        except (HitlDetached, LeaseLost, LeaseHeld) as stopped:
+            return await self._suspend(run, stopped)
+        except HitlAborted as aborted:
+            return await self._end_aborted(run, aborted.reason)
+        except BaseException as error:
+            if not (isinstance(error, TimeoutError) and scope.expired()):  # not `abort`, which sets deadlines
+                await self._let_go(run)
+                self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
+                raise
+        finally:
+            self._running = None
+        if run.signal.is_set() and not is_finished(run.messages):
+            await run.close()
+            await self._drop_request("the run was aborted")
+        return await self._end(run)
+
+    async def _end(self, run: Run) -> AgentResult:
+        """Write the end, then tell of it."""
+        result = result_of(run.messages, self.thread_id, run.run_id)
+        try:
+            await run.finish(result.status)
+        except LeaseLost as lost:
+            return await self._suspend(run, lost)
+        self._keep(run)
+        await self._tell_ended(run, result)
+        return result
+
+    async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
+        """Close the conversation at a request that nobody is to answer any more."""
+        await run.close(reason)
+        await self._drop_request(reason)
+        result = result_of(run.messages, self.thread_id, run.run_id)
+        try:
+            await run.finish(result.status)
+        except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
+            return await self._suspend(run, lost)
+        self._keep(run)
+        await run.emit(AgentAbortedEvent, reason=reason)
+        await self._tell_ended(run, result)
+        return result
+
+    async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
+        """Stop where the thread stands; somebody goes on with it later, or does already."""
+        await self._let_go(run)
+        reason = "it waits for a person" if isinstance(stopped, HitlDetached) else str(stopped)
+        result = suspended(run.messages, self.thread_id, run.run_id, reason)
+        await self._tell_ended(run, result)
+        return result
+
+    async def _let_go(self, run: Run) -> None:
+        """Give the lease back, if it is held, with all that happened; the next run looks at the thread anew."""
+        try:
+            await run.let_go()
+        except (LeaseLost, LeaseHeld):
+            pass  # then it is another's already
+        except Exception:
+            logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
+        self._loaded = self.checkpointer is None
+
+    def _keep(self, run: Run) -> None:
+        """Nothing is open: the thread as it stands here is the thread as it is stored."""
+        if run.journal is not None:
+            self._fence = run.journal.fence
+
+    async def _tell_ended(self, run: Run, result: AgentResult) -> None:
+        await run.emit(
+            RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
+        )
+
+
+class _Running:
+    """The run that is going on, and how to abort it."""
+
+    __slots__ = ("loop", "run", "scope")
+
+    def __init__(self, run: Run, scope: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
+        self.run = run
+        self.scope = scope
+        self.loop = loop
+
+
+_ATTEMPTS = 5
+"""How often a prompt looks at a thread again that other workers keep moving on."""

@@ -1,0 +1,18 @@
+"""Threads in this process's memory, for tests and for trying things out."""
+
+from __future__ import annotations
+
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.clock import Clock
+
+
+class MemoryCheckpointer(SQLiteCheckpointer):
+    """Keeps threads until it is closed, by the same code as the durable ones."""
+
+    def __init__(
+        self, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
+    ) -> None:
+        super().__init__(":memory:", lease_seconds=lease_seconds, owner=owner, clock=clock)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"

@@ -1,0 +1,174 @@
+"""Between the contract's values and the store's rows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from pydantic_core import from_json, to_json
+
+from assent.checkpointer.base import Step, StoredEffect, StoredRun, StoredThread, ThreadInfo
+from assent.errors import StoreError
+from assent.messages import JsonObject, Message, UserMessage, decode_many, encode
+from assent.requests import ApproveRequest, HitlRequest, RequestStatus, StoredRequest, fit_answer
+from assent.store.rows import (
+    Loaded,
+    RequestRow,
+    Row,
+    Writing,
+    decode_request,
+    decode_text,
+    encode_request,
+    fresh_write_id,
+)
+
+ID_LENGTH = 255
+_AT_ONCE = 500
+
+
+def checked_id(name: str, value: str) -> str:
+    """An id that every database keeps as it is; raises `StoreError` for another."""
+    problem = None
+    if not value:
+        problem = "is empty"
+    elif len(value) > ID_LENGTH:
+        problem = f"has {len(value)} characters; the store takes up to {ID_LENGTH}"
+    elif "\0" in value:
+        problem = "has a NUL character in it"
+    elif value[-1] == " ":
+        problem = "ends with a space, which some databases do not tell from none"
+    elif not value.isascii() and value != value.encode(errors="ignore").decode():
+        problem = "is not valid Unicode"
+    if problem is not None:
+        raise StoreError(f"{name} {value[:40]!r} {problem}")
+    return value
+
+
+def writing(
+    thread_id: str, step: Step, fence: int, *, acquire: bool, owner: str, now: int, until: int
+) -> Writing:
+    """A step as rows."""
+    return Writing(
+        thread_id=checked_id("thread_id", thread_id),
+        run_id=checked_id("run_id", step.run_id),
+        owner=owner,
+        fence=fence,
+        acquire=acquire,
+        release=step.release,
+        now=now,
+        lease_until=until,
+        write_id=fresh_write_id(),
+        messages=[(message.role, encode(message)) for message in step.messages],
+        opened=[opened_row(request) for request in step.opened],
+        settled=[
+            {"question_id": checked_id("question_id", it.question_id), "status": it.status, "reason": it.reason}
+            for it in step.settled
+        ],
+        started=[_effect_row(effect) for effect in step.started],
+        ended=[checked_id("tool_call_id", tool_call_id) for tool_call_id in step.ended],
+        run=_run_row(step, now),
+    )
+
+
+def opened_row(request: HitlRequest) -> Row:
+    """A request's row, but for its thread and run."""
+    payload, expires_at = request.payload, request.expires_at
+    return {
+        "question_id": checked_id("question_id", request.question_id),
+        "kind": payload.kind,
+        "payload": encode_request(request),
+        "digest": payload.digest if isinstance(payload, ApproveRequest) else None,
+        "created_at": round(request.created_at * 1000),
+        "expires_at": None if expires_at is None else round(expires_at * 1000),
+    }
+
+
+def _effect_row(effect: StoredEffect) -> Row:
+    return {
+        "tool_call_id": checked_id("tool_call_id", effect.tool_call_id),
+        "tool_name": checked_id("tool_name", effect.tool_name),
+        "digest": effect.digest,
+        "effect": effect.effect,
+        "attempt": effect.attempt,
+    }
+
+
+def _run_row(step: Step, now: int) -> Row | None:
+    run = step.run
+    if run is None:
+        return None
+    return {
+        "agent_id": checked_id("agent_id", run.agent_id),
+        "status": run.status,
+        "iteration": run.iteration,
+        "usage": to_json(run.usage, exclude_none=True).decode(),
+        "ended_at": None if run.status is None else now,
+    }
+
+
+def point_of(step: Step) -> str:
+    """The name of a step's commit; `points` lists them."""
+    if step.started:
+        return "effect.started"
+    if step.ended:
+        return "effect.ended"
+    if step.opened:
+        return "request.opened"
+    if step.run is not None and step.run.status is not None:
+        return "run.ended"
+    if step.messages:
+        return "prompt" if any(isinstance(it, UserMessage) for it in step.messages) else "message"
+    return "step"
+
+
+async def stored_thread(thread_id: str, loaded: Loaded) -> StoredThread:
+    """A thread from its rows; a long one is decoded in pieces, between which others get their turn."""
+    messages: list[Message] = []
+    for start in range(0, len(loaded.bodies), _AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        messages += decode_many(loaded.bodies[start : start + _AT_ONCE], first=start)
+    requests = {row[1]: stored_request(RequestRow(*row)) for row in loaded.requests}
+    return StoredThread(
+        thread_id=thread_id,
+        fence=loaded.fence,
+        messages=messages,
+        requests=requests,
+        effects={row[0]: StoredEffect(*row) for row in loaded.effects},
+        run=None if loaded.run is None else StoredRun(*loaded.run),
+        lease_owner=loaded.lease_owner,
+        lease_until=loaded.lease_until,
+        extra={} if loaded.extra is None else cast(JsonObject, from_json(loaded.extra)),
+    )
+
+
+def stored_request(row: RequestRow) -> StoredRequest:
+    """A request from its row."""
+    request = decode_request(row)
+    return StoredRequest(
+        request=request,
+        thread_id=row.thread_id,
+        run_id=row.run_id,
+        status=cast(RequestStatus, row.status),
+        answer=None if row.answer is None else fit_answer(request, from_json(row.answer)),
+        reason=decode_text(row.reason),
+        answered_by=row.answered_by,
+        via=row.via,
+        settled_at=row.settled_at,
+    )
+
+
+def thread_info(row: tuple[Any, ...]) -> ThreadInfo:
+    """A thread in a list, from its row."""
+    return ThreadInfo(*row)
+
+
+def cursor_place(cursor: str | None) -> tuple[int, str, str]:
+    """Where a `StoredRequest.cursor` stands: created at, thread id, question id."""
+    if cursor is None:
+        return (-(2**62), "", "")
+    try:
+        created_at, length, ids = cursor.split(":", 2)
+        return int(created_at), ids[: int(length)], ids[int(length) :]
+    except ValueError:
+        raise StoreError(f"{cursor!r} is no cursor of a request") from None

@@ -1,0 +1,216 @@
+"""Durable threads in SQL: the one implementation of `Checkpointer`, whatever the database."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from assent.checkpointer import points
+from assent.checkpointer.base import Step, StoredThread, ThreadInfo
+from assent.checkpointer.leases import Leases
+from assent.checkpointer.rows import (
+    checked_id,
+    cursor_place,
+    opened_row,
+    point_of,
+    stored_request,
+    stored_thread,
+    thread_info,
+    writing,
+)
+from assent.clock import Clock, SystemClock
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, StoreError
+from assent.requests import HitlRequest, StoredRequest
+from assent.store.finish import finish
+from assent.store.rows import Settled, fresh_write_id
+
+if TYPE_CHECKING:
+    from assent.store.store import Store
+
+T = TypeVar("T")
+_EXPIRED_AT_ONCE = 100
+
+
+class SqlCheckpointer:
+    """What `SQLiteCheckpointer`, `PostgresCheckpointer` and `MySQLCheckpointer` have in common.
+
+    A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by
+    default a name that no other checkpointer has; ``clock`` tells what deadlines and leases go by.
+    """
+
+    def __init__(
+        self, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._leases = Leases(lease_seconds, owner, self._clock)
+        self._open_store: Store | None = None
+        self._opening = False
+
+    @property
+    def owner(self) -> str:
+        """The name under which this checkpointer holds leases."""
+        return self._leases.owner
+
+    async def _connect(self) -> Store:
+        """Open the store."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        if self._open_store is not None or self._opening:
+            raise StoreError(f"{self!r} is open already")
+        self._opening = True
+        try:
+            self._open_store = await self._connect()
+        finally:
+            self._opening = False
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store, self._open_store = self._open_store, None
+        if store is not None:
+            await self._leases.stop()
+            await store.close()
+
+    @property
+    def _store(self) -> Store:
+        if self._open_store is None:
+            raise StoreError(f'{self!r} is not open: use it in "async with"')
+        return self._open_store
+
+    def _now(self) -> int:
+        return round(self._clock.now() * 1000)
+
+    # Threads.
+
+    async def load(self, thread_id: str) -> StoredThread | None:
+        """The thread as it stands, or None if there is none."""
+        loaded = await self._store.load(checked_id("thread_id", thread_id))
+        return None if loaded is None else await stored_thread(thread_id, loaded)
+
+    async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
+        """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
+        store, leases, point = self._store, self._leases, point_of(step)
+        now = self._now()
+        rows = writing(
+            thread_id, step, fence, acquire=acquire, owner=leases.owner, now=now, until=now + leases.length
+        )
+        points.reached(f"before:{point}")
+        job = store.commit(rows)
+        job.add_done_callback(lambda job: leases.note(store, rows, job))  # cancelled or not
+        new_fence = await finish(job)
+        points.reached(point)
+        return new_fence
+
+    async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
+        """Threads by id; ``after`` is the last id of the page before."""
+        return [thread_info(row) for row in await self._store.listing(limit, after or "")]
+
+    async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
+        """A new thread with the first ``upto`` messages of another; raises `ThreadNotFound`."""
+        checked_id("thread_id", thread_id)
+        checked_id("new_thread_id", new_thread_id)
+        if upto is not None and upto < 0:
+            raise StoreError(f"upto is a number of messages, not {upto}")
+        await finish(self._store.fork(thread_id, new_thread_id, upto, self._now(), fresh_write_id()))
+
+    async def delete(self, thread_id: str) -> None:
+        """Remove a thread, if there is one, and all that belongs to it; raises `LeaseHeld`."""
+        await finish(self._store.remove(checked_id("thread_id", thread_id), self._now()))
+
+    # Requests.
+
+    async def settle(
+        self, thread_id: str, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+    ) -> StoredRequest:
+        """Answer a request; see `Checkpointer.settle`."""
+        return await self._settle(
+            self._settled_as(thread_id, question_id, "answered")._replace(answer=answer, by=by, via=via)
+        )
+
+    async def cancel(
+        self,
+        thread_id: str,
+        question_id: str,
+        reason: str = "cancelled",
+        *,
+        by: str | None = None,
+        via: str | None = None,
+    ) -> StoredRequest:
+        """End a request without an answer; the same errors as `settle`."""
+        return await self._settle(
+            self._settled_as(thread_id, question_id, "cancelled")._replace(reason=reason, by=by, via=via)
+        )
+
+    async def _settle(self, by: Settled) -> StoredRequest:
+        for name, value in (("by", by.by), ("via", by.via)):
+            if value is not None:
+                checked_id(name, value)
+        row = await self._at_point("request.settled", self._store.settle, by)
+        if row.status != by.status:  # its deadline had passed: it is timed out now, and this is late
+            raise HitlStaleAnswer(by.question_id, row.status)
+        return stored_request(row)
+
+    async def expire(self, thread_id: str, question_id: str) -> StoredRequest:
+        """Settle a request as timed out if it is pending and past its deadline; return it as it stands."""
+        by = self._settled_as(thread_id, question_id, "timed_out")
+        return stored_request(await self._at_point("request.settled", self._store.expire, by))
+
+    async def expire_due(self, limit: int = 1000) -> list[StoredRequest]:
+        """Settle up to ``limit`` pending requests that are past their deadlines; return them."""
+        expired: list[StoredRequest] = []
+        while len(expired) < limit:
+            points.reached("before:request.settled")
+            count = min(_EXPIRED_AT_ONCE, limit - len(expired))
+            rows = await finish(self._store.expire_due(self._now(), count, fresh_write_id()))
+            points.reached("request.settled")
+            expired += map(stored_request, rows)
+            if len(rows) < count:
+                break
+        return expired
+
+    async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
+        """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`."""
+        with self._store.hub.waiting((thread_id, question_id)) as woken:
+            while True:
+                woken.clear()
+                request = await self.request(thread_id, question_id)
+                if request is None:
+                    raise HitlNoPendingRequest(thread_id, question_id)
+                if request.status != "pending":
+                    return request
+                await woken.wait()
+
+    async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:
+        """A request as it stands now."""
+        checked_id("thread_id", thread_id)
+        row = await self._store.request(thread_id, checked_id("question_id", question_id))
+        return None if row is None else stored_request(row)
+
+    async def pending(self, limit: int = 100, after: str | None = None) -> list[StoredRequest]:
+        """Open requests of all threads, oldest first; ``after`` is a `StoredRequest.cursor` to go on from."""
+        return [stored_request(row) for row in await self._store.open_page(limit, cursor_place(after))]
+
+    async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
+        """Store a request for a thread, lease or no lease; None cancels whatever is pending there."""
+        checked_id("thread_id", thread_id)
+        row = None if request is None else opened_row(request)
+        point = "request.settled" if row is None else "request.opened"
+        await self._at_point(point, self._store.save_request, thread_id, row, self._now(), fresh_write_id())
+
+    async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
+        """The thread's oldest pending request."""
+        row = await self._store.oldest_open(checked_id("thread_id", thread_id))
+        return None if row is None else stored_request(row).request
+
+    def _settled_as(self, thread_id: str, question_id: str, status: str) -> Settled:
+        checked_id("thread_id", thread_id)
+        checked_id("question_id", question_id)
+        return Settled(thread_id, question_id, status, self._now(), fresh_write_id())
+
+    async def _at_point(self, point: str, work: Any, *args: Any) -> Any:
+        points.reached(f"before:{point}")
+        result = await finish(work(*args))
+        points.reached(point)
+        return result

@@ -1,0 +1,42 @@
+"""Durable threads in an SQLite file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from assent.checkpointer.extras import needs
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.clock import Clock
+
+if TYPE_CHECKING:
+    from assent.store.store import Store
+
+
+class SQLiteCheckpointer(SqlCheckpointer):
+    """Keeps threads in a file: ``async with SQLiteCheckpointer("threads.db") as checkpointer: ...``
+
+    Any number of processes may share the file. What is committed survives a power cut.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        lease_seconds: float = 30.0,
+        owner: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock)
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._path!r})"
+
+    async def _connect(self) -> Store:
+        with needs(type(self).__name__, "sqlite"):
+            from assent.store.sqlite_engine import SQLiteEngine
+            from assent.store.store import Store
+        engine = SQLiteEngine(self._path)
+        await engine.open()
+        return Store(engine)

@@ -1,0 +1,1 @@
+"""Assent in a terminal; needs the ``cli`` extra."""

@@ -1,0 +1,130 @@
+"""Labelled text on a console: labels in a left column, text in a right one."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.text import Text
+
+from assent.cli.visible import visible
+
+_LABEL_WIDTH = 7
+_NARROWEST = 8
+_HOLD = 200
+_TOKENS = re.compile(r"\r?\n|[ \t]+|(?:(?!\r?\n)[^ \t\n])+")
+_CODE_POINT = r"<U\+[0-9A-F]{4,6}>"
+
+
+class Column:
+    """Blocks of text, each with a label.
+
+    The left column is written here and nowhere else: every line, wrapped ones too, begins with a label or
+    with its blank, so that no text can pass for a label. Text is made `visible` first. Where the console
+    is no terminal nothing is wrapped.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.unicode = console.encoding.lower().startswith("utf")
+        self._label: str | None = None
+        self._style = ""
+        self._held = ""  # the last word, which may still grow
+        self._gap = ""  # the blanks before the next word
+        self._used = 0  # cells in use on this line
+        self._out: list[tuple[str, str]] = []  # texts and their styles, not printed yet
+
+    @property
+    def label(self) -> str | None:
+        """The label of the open block."""
+        return self._label
+
+    @property
+    def room(self) -> int | None:
+        """How many cells a line of text may have; None where nothing is wrapped."""
+        if not self._console.is_terminal:
+            return None
+        return max(self._console.width - len(self.margin) - 1, _NARROWEST)
+
+    @property
+    def margin(self) -> str:
+        """The left column of a line without a label."""
+        return " " * _LABEL_WIDTH + (" │ " if self.unicode else " | ")
+
+    def shown(self, text: str) -> str:
+        """A text as it can be shown here: `visible`, and in characters that the console can encode."""
+        encoding = self._console.encoding
+        return visible(text).encode(encoding, "backslashreplace").decode(encoding)
+
+    def block(self, label: str, text: str, *, label_style: str = "bold", style: str = "") -> None:
+        """Write a whole block."""
+        self.open(label, label_style=label_style, style=style)
+        self.write(text)
+        self.close()
+
+    def open(self, label: str, *, label_style: str = "bold", style: str = "") -> None:
+        """Begin a block; the one before it is closed."""
+        self.close()
+        self._label, self._style = label, style
+        self._out += [(f"{label:>{_LABEL_WIDTH}}", label_style), (self.margin[_LABEL_WIDTH:], "dim")]
+
+    def write(self, text: str) -> None:
+        """Add to the open block. A word is shown once it is whole."""
+        tokens = _TOKENS.findall(self._held + text)
+        self._held = tokens.pop() if tokens and len(tokens[-1]) < _HOLD else ""
+        for token in tokens:
+            self._add(token)
+        self._flush()
+
+    def close(self) -> None:
+        """End the open block, if there is one."""
+        if self._label is None:
+            return
+        if not self._held.endswith("\n"):
+            self._add(self._held)
+        self._held, self._label = "", None
+        self._end_line()
+        self._flush()
+
+    def _add(self, token: str) -> None:
+        if token.endswith("\n"):
+            self._new_line()
+        elif not token.strip(" \t"):
+            self._gap += token.replace("\t", "    ")
+        else:
+            self._add_word(self.shown(token))
+
+    def _add_word(self, word: str) -> None:
+        room = self.room
+        if room is None:
+            pieces = [self._gap + word]
+        elif self._used and self._used + len(self._gap) + cell_len(word) > room:
+            self._new_line()
+            pieces = chop_cells(word, room)
+        else:
+            pieces = chop_cells(self._gap + word, room - self._used)
+        self._gap = ""
+        for number, piece in enumerate(pieces):
+            if number:
+                self._new_line()
+            self._out.append((piece, self._style))
+            self._used += cell_len(piece)
+
+    def _new_line(self) -> None:
+        self._end_line()
+        self._out.append((self.margin, "dim"))
+
+    def _end_line(self) -> None:
+        self._out.append(("\n", self._style))
+        self._used, self._gap = 0, ""
+
+    def _flush(self) -> None:
+        out = Text()
+        for style, pieces in groupby(self._out, key=lambda piece: piece[1]):
+            out.append("".join(text for text, _ in pieces), style)
+        self._out = []
+        if out:
+            out.highlight_regex(_CODE_POINT, "reverse")
+            self._console.print(out, end="", soft_wrap=True)

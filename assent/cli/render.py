@@ -1,0 +1,177 @@
+"""An agent's events in a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+try:
+    from rich.console import Console
+except ModuleNotFoundError as error:
+    from assent.errors import MissingExtra
+
+    raise MissingExtra("the terminal view", "cli") from error
+
+from assent.cli.bars import Bars
+from assent.cli.column import Column
+from assent.events import (
+    AgentEvent,
+    MessageDeltaEvent,
+    MessageEndedEvent,
+    RunEndedEvent,
+    RunStartedEvent,
+    ToolEndedEvent,
+    ToolProgressEvent,
+    ToolStartedEvent,
+)
+from assent.messages import (
+    AssistantMessage,
+    Delta,
+    FilePart,
+    ImagePart,
+    JsonObject,
+    Message,
+    TextDelta,
+    TextPart,
+    ThinkingDelta,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    Value,
+    canonical_json,
+)
+
+RESULT_LIMIT = 2_000
+"""A tool's result is shown up to this many characters, and the view says how many are left out."""
+
+
+class TerminalView:
+    """A listener that shows one agent at work: ``agent.subscribe(TerminalView())``.
+
+    Text appears as the model says it. Every call is shown with its exact arguments, and once more where it
+    runs with others than the model wrote. Progress is a live bar. Labels stand in a column of their own
+    that no text can reach, and characters that act or hide are shown as code points. Where the output is
+    no terminal, it is plain lines.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._column = Column(self._console)
+        self._bars = Bars(self._console, self._column)
+        self._streamed = ""
+        self._asked: dict[str, ToolCall] = {}
+
+    def __call__(self, event: AgentEvent) -> None:
+        """Show an event."""
+        match event:
+            case ToolProgressEvent():
+                self._column.close()
+                self._bars.show(event)
+            case ToolEndedEvent():
+                self._bars.remove(event.tool_call_id)
+            case MessageDeltaEvent():
+                self._bars.hide()
+                self._delta(event.delta)
+            case RunStartedEvent() | MessageEndedEvent() | ToolStartedEvent() | RunEndedEvent():
+                self._bars.hide()
+                self._column.close()
+                self._block(event)
+            case _:
+                pass
+
+    def _block(self, event: RunStartedEvent | MessageEndedEvent | ToolStartedEvent | RunEndedEvent) -> None:
+        match event:
+            case RunStartedEvent():
+                self._column.block("run", f"{event.agent_id} {'goes on' if event.resumed else 'starts'}")
+            case MessageEndedEvent():
+                self._message(event.message)
+            case ToolStartedEvent():
+                self._started(event)
+            case RunEndedEvent():
+                self._ended(event)
+
+    def _delta(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta():
+                self._streamed += delta.text
+                self._say("agent", delta.text)
+            case ThinkingDelta():
+                self._say("thinks", delta.text, "dim italic")
+            case _ if delta.type == "restart":
+                self._streamed = ""
+                self._column.block("retry", f"the answer starts anew: {delta.reason}", label_style="bold red")
+            case _:
+                pass  # a call is shown once it is whole
+
+    def _say(self, label: str, text: str, style: str = "") -> None:
+        if self._column.label != label:
+            self._column.open(label, label_style=style or "bold", style=style)
+        self._column.write(text)
+
+    def _message(self, message: Message) -> None:
+        match message:
+            case UserMessage():
+                self._column.block("you", _shown(message.content), label_style="bold blue")
+            case AssistantMessage():
+                self._answer(message)
+            case ToolResultMessage():
+                self._result(message)
+
+    def _answer(self, message: AssistantMessage) -> None:
+        """What the model said, if that differs from what was seen of it, and what it calls."""
+        if message.text != self._streamed:
+            self._column.block("kept" if self._streamed else "agent", message.text or "(nothing)")
+        self._streamed = ""
+        self._asked = {call.id: call for call in message.tool_calls}
+        for call in message.tool_calls:
+            if call.malformed is None:
+                said = self._call(call.name, call.args)
+            else:
+                said = f"{call.name} (no JSON object) {call.malformed}"
+            self._column.block("call", said, label_style="bold magenta")
+
+    def _started(self, event: ToolStartedEvent) -> None:
+        asked = self._asked.get(event.tool_call_id)
+        if asked is None or canonical_json(asked.args) != canonical_json(event.args):
+            self._column.block("runs", self._call(event.tool_name, event.args), label_style="bold magenta")
+
+    def _call(self, name: str, args: JsonObject) -> str:
+        line = f"{name} {json.dumps(args, ensure_ascii=False)}"
+        if self._column.room is None or len(line) <= self._column.room:
+            return line
+        return f"{name} {json.dumps(args, ensure_ascii=False, indent=2)}"
+
+    def _result(self, message: ToolResultMessage) -> None:
+        text = _shown(message.content)
+        if not text.startswith(message.tool_name):
+            text = f"{message.tool_name}: {text}"
+        label, colour = ("error", "red") if message.is_error else ("result", "green")
+        style = colour if message.is_error else ""
+        self._column.block(label, text[:RESULT_LIMIT], label_style=f"bold {colour}", style=style)
+        if len(text) > RESULT_LIMIT:
+            self._column.block("more", f"{len(text) - RESULT_LIMIT:,} characters are not shown", style="dim")
+
+    def _ended(self, event: RunEndedEvent) -> None:
+        colour = "green" if event.status == "completed" else "red"
+        said = event.status + (f": {event.reason}" if event.reason else "") + _cost(event.usage)
+        self._column.block("run", said, label_style=f"bold {colour}", style=colour)
+
+
+def _shown(content: Sequence[Value]) -> str:
+    """Content as text; what is no text is named."""
+    return "".join(part.text if isinstance(part, TextPart) else _named(part) for part in content)
+
+
+def _named(part: Value) -> str:
+    if isinstance(part, ImagePart | FilePart):
+        where = part.url if part.data is None else f"{len(part.data):,} bytes"
+        return f"({part.media_type}, {where})"
+    return f"({getattr(part, 'type', 'unknown')})"
+
+
+def _cost(usage: Usage) -> str:
+    if not usage.input_tokens + usage.output_tokens:
+        return ""
+    cached = f" ({usage.cache_read_tokens:,} from cache)" if usage.cache_read_tokens else ""
+    return f" ({usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out)"

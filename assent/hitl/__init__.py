@@ -1,0 +1,76 @@
+"""Asking a person: channels, and what uses them."""
+
+from assent.hitl.ask_user import AskUserParams, ask_user_tool
+from assent.hitl.checkpointed import CheckpointedChannel
+from assent.hitl.exceptions import (
+    HitlAborted,
+    HitlCancelled,
+    HitlConcurrencyError,
+    HitlControlException,
+    HitlDetached,
+    HitlDurabilityNotGuaranteed,
+    HitlError,
+    HitlInvalidAnswer,
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    HitlTimedOut,
+)
+from assent.hitl.memory import InMemoryChannel
+from assent.hitl.middleware import (
+    ApprovalDecision,
+    ApprovalPolicyMiddleware,
+    Approve,
+    AskUser,
+    ConfirmToolCallMiddleware,
+    Deny,
+)
+from assent.hitl.types import (
+    ApproveAnswer,
+    ApproveRequest,
+    AskRequest,
+    ConfirmRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlChannel,
+    HitlPayload,
+    HitlRequest,
+    Option,
+    Question,
+)
+
+__all__ = [
+    "ApprovalDecision",
+    "ApprovalPolicyMiddleware",
+    "Approve",
+    "ApproveAnswer",
+    "ApproveRequest",
+    "AskRequest",
+    "AskUser",
+    "AskUserParams",
+    "CheckpointedChannel",
+    "ConfirmRequest",
+    "ConfirmToolCallMiddleware",
+    "Deny",
+    "EscalateAnswer",
+    "EscalateRequest",
+    "HitlAborted",
+    "HitlCancelled",
+    "HitlChannel",
+    "HitlConcurrencyError",
+    "HitlControlException",
+    "HitlDetached",
+    "HitlDurabilityNotGuaranteed",
+    "HitlError",
+    "HitlInvalidAnswer",
+    "HitlNoPendingRequest",
+    "HitlPayload",
+    "HitlRequest",
+    "HitlRequestPending",
+    "HitlStaleAnswer",
+    "HitlTimedOut",
+    "InMemoryChannel",
+    "Option",
+    "Question",
+    "ask_user_tool",
+]

@@ -1,0 +1,345 @@
+"""What all channels share: one request at a time, opened, waited for and settled once."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self, cast
+from weakref import WeakSet
+
+from assent.agent.asking import current_asking
+from assent.agent.people import outcome_of
+from assent.checkpointer.base import Checkpointer
+from assent.clock import Clock, SystemClock
+from assent.errors import HitlConcurrencyError, HitlControlException
+from assent.hitl.spans import hitl_span
+from assent.messages import call_digest
+from assent.requests import (
+    DEFAULT,
+    Answers,
+    ApproveAnswer,
+    ApproveRequest,
+    AskRequest,
+    ChannelHost,
+    ConfirmRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    Question,
+    StoredRequest,
+    fit_answer,
+    plain_answer,
+)
+
+
+class Channel:
+    """The verbs and the wait, for channels that differ in where their requests are kept.
+
+    A subclass says how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
+    forgotten once its outcome was delivered (`_forget`).
+    """
+
+    def __init__(self, *, default_timeout: float | None = None, clock: Clock | None = None) -> None:
+        self._default_timeout = default_timeout
+        self._clock: Clock = clock or SystemClock()
+        self._host: ChannelHost | None = None
+        self._slot: _Slot | None = None
+        self._subscriptions: WeakSet[_Subscription] = WeakSet()
+
+    # The agent's side.
+
+    async def confirm(
+        self,
+        prompt: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> bool:
+        """Ask yes or no."""
+        payload = ConfirmRequest(prompt=prompt, details=_json(details))
+        return cast(bool, await self._put(payload, timeout, signal))
+
+    async def approve(
+        self,
+        tool_name: str,
+        tool_call_id: str,
+        args: Mapping[str, Any],
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> ApproveAnswer:
+        """Ask whether a tool may run with these arguments; the answer is bound to them."""
+        payload = ApproveRequest(
+            tool_name=tool_name,
+            tool_call_id=tool_call_id,
+            args=dict(args),
+            details=_json(details),
+            digest=call_digest(tool_name, args),
+        )
+        return cast(ApproveAnswer, await self._put(payload, timeout, signal))
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> Answers:
+        """Ask some questions; the answer has a string, or a list of them, for each key."""
+        return cast(Answers, await self._put(AskRequest(questions=list(questions)), timeout, signal))
+
+    async def escalate(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = ("retry", "skip", "abort"),
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> EscalateAnswer:
+        """Ask what to do about something that went wrong."""
+        payload = EscalateRequest(prompt=prompt, choices=list(choices), details=_json(details))
+        return cast(EscalateAnswer, await self._put(payload, timeout, signal))
+
+    # The host's side.
+
+    @property
+    def pending(self) -> HitlRequest | None:
+        """The request that is waited for in this process, if any."""
+        return self._slot.request if self._slot is not None and self._slot.told else None
+
+    async def open_request(self) -> HitlRequest | None:
+        """The request that waits for an answer, whether or not anyone waits for it just now."""
+        return self.pending
+
+    def subscribe(self) -> AsyncIterator[HitlRequest]:
+        """The requests as they come, the current one first."""
+        subscription = _Subscription()
+        self._subscriptions.add(subscription)
+        if self.pending is not None:
+            subscription.queue.put_nowait(self.pending)
+        return subscription
+
+    async def answer(
+        self, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+    ) -> None:
+        """Answer a request, with the answer's model or with plain JSON.
+
+        Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
+        fit; the request is then still pending.
+        """
+        slot = self._slot
+        if slot is not None and slot.request.question_id == question_id:
+            answer = self.fit(slot.request, answer)
+        self._deliver(await self._settle(question_id, answer, by, via))
+
+    async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
+        """End a request without an answer; the asker gets `HitlCancelled`."""
+        self._deliver(await self._cancel(question_id, reason))
+
+    # The agent that it belongs to.
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that this channel is for, where it is made for one."""
+        return None
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer that keeps the requests, where it settles them itself."""
+        return None
+
+    def bind(self, host: ChannelHost) -> None:
+        """Belong to an agent: its listeners hear of requests."""
+        self._host = host
+
+    def interrupt(self, signal: HitlControlException) -> HitlRequest | None:
+        """Raise a signal where this process waits; the request itself stays open."""
+        slot = self._slot
+        if slot is None or not slot.told or slot.settled.done():
+            return None
+        slot.settled.set_exception(signal)
+        return slot.request
+
+    def fit(self, request: HitlRequest, answer: Any) -> Any:
+        """The answer as its model, checked against the request and, for an edit, against the tool."""
+        payload, check = request.payload, None
+        if isinstance(payload, ApproveRequest) and self._host is not None:
+            check = self._host.args_check(payload.tool_name)
+        return fit_answer(request, answer, check)
+
+    # Where the requests are kept.
+
+    async def _record(self, request: HitlRequest) -> StoredRequest:
+        """Record a request, or find it as it was recorded before a restart: pending, or settled by now."""
+        raise NotImplementedError
+
+    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
+        raise NotImplementedError
+
+    async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
+        raise NotImplementedError
+
+    async def _expire(self, question_id: str) -> StoredRequest:
+        """Time a request out if its deadline has passed; return it as it stands."""
+        raise NotImplementedError
+
+    async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
+        """Wait until somebody else settles the request; for ever, where nobody else can."""
+        return await asyncio.get_running_loop().create_future()
+
+    def _forget(self, stored: StoredRequest) -> None:
+        """The outcome was delivered to whoever asked."""
+
+    _is_shared = False
+    """Whether somebody else, such as another process, may settle a request."""
+
+    # The wait.
+
+    async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
+        """Open a request, wait for its settlement and return the answer, or raise what came instead."""
+        if self._slot is not None:
+            raise HitlConcurrencyError(self._slot.request.question_id)
+        asked = HitlRequest(
+            question_id=_question_id(payload),
+            thread_id=self._host.thread_id if self._host is not None else None,
+            payload=payload,
+            created_at=self._clock.now(),
+            timeout_seconds=self._default_timeout if timeout is DEFAULT else timeout,
+        )
+        slot = self._slot = _Slot(asked)
+        with hitl_span(asked) as span:
+            try:
+                stored = await self._record(asked)
+                span.from_resume = stored.status != "pending"
+                if stored.status == "pending":
+                    slot.request, slot.told = stored.request, True
+                    await self._announce(stored.request)
+                    stored = await self._wait(slot, signal)
+            finally:
+                self._slot = None
+            self._forget(stored)
+            await self._announce_settled(stored)
+            return span.outcome(outcome_of(stored))
+
+    async def _wait(self, slot: _Slot, signal: asyncio.Event | None) -> StoredRequest:
+        """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
+        helpers: list[asyncio.Task[None]] = []
+        if slot.request.expires_at is not None:
+            helpers.append(asyncio.create_task(self._watch_deadline(slot)))
+        if signal is not None:
+            helpers.append(asyncio.create_task(self._watch_signal(slot, signal)))
+        if self._is_shared:
+            helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
+        try:
+            return await slot.settled
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            if helpers:
+                await asyncio.wait(helpers)
+
+    async def _watch_deadline(self, slot: _Slot) -> None:
+        expires_at = cast(float, slot.request.expires_at)
+        with slot.failing():
+            while True:
+                await self._clock.sleep(max(0.0, expires_at - self._clock.now()))
+                stored = await self._expire(slot.request.question_id)
+                if stored.status != "pending":
+                    slot.settle(stored)
+                    return
+                await self._clock.sleep(0.01)  # the store's clock is a little behind ours
+
+    async def _watch_signal(self, slot: _Slot, signal: asyncio.Event) -> None:
+        with slot.failing():
+            await signal.wait()
+            stored = await self._cancel(slot.request.question_id, "its signal was set")
+            slot.settle(replace(stored, status="aborted"))
+
+    async def _watch_elsewhere(self, slot: _Slot) -> None:
+        with slot.failing():
+            slot.settle(await self._settled_elsewhere(slot.request.question_id))
+
+    def _deliver(self, stored: StoredRequest) -> None:
+        if self._slot is not None and self._slot.request.question_id == stored.question_id:
+            self._slot.settle(stored)
+
+    async def _announce(self, request: HitlRequest) -> None:
+        for subscription in self._subscriptions:
+            subscription.queue.put_nowait(request)
+        if self._host is not None:
+            await self._host.announce(request)
+
+    async def _announce_settled(self, stored: StoredRequest) -> None:
+        if self._host is not None:
+            await self._host.announce_settled(
+                stored.question_id,
+                plain_answer(stored.answer) if stored.answer is not None else None,
+                cancelled=stored.status == "cancelled",
+                timed_out=stored.status == "timed_out",
+            )
+
+
+class _Slot:
+    """The one request that a channel waits for."""
+
+    __slots__ = ("request", "settled", "told")
+
+    def __init__(self, request: HitlRequest) -> None:
+        self.request = request
+        self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
+        self.told = False
+
+    def settle(self, stored: StoredRequest) -> None:
+        if not self.settled.done():
+            self.settled.set_result(stored)
+
+    def failing(self) -> _Failing:
+        return _Failing(self)
+
+
+class _Failing:
+    """Hands what goes wrong in a helper to whoever waits for the slot."""
+
+    def __init__(self, slot: _Slot) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not self._slot.settled.done():
+            self._slot.settled.set_exception(error)
+        return True
+
+
+class _Subscription:
+    """An endless iterator of requests; dropping it ends it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[HitlRequest] = asyncio.Queue()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> HitlRequest:
+        return await self.queue.get()
+
+
+def _json(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if details is None else dict(details)
+
+
+def _question_id(payload: HitlPayload) -> str:
+    """For an approve the tool call's id; else one that a resumed run would choose again, where there is a run."""
+    if isinstance(payload, ApproveRequest):
+        return payload.tool_call_id
+    asking = current_asking()
+    return secrets.token_hex(16) if asking is None else asking.question_id(payload.kind)

@@ -1,0 +1,31 @@
+"""The errors and signals of asking a person, under the names that the documentation uses."""
+
+from assent.errors import (
+    HitlAborted,
+    HitlCancelled,
+    HitlConcurrencyError,
+    HitlControlException,
+    HitlDetached,
+    HitlDurabilityNotGuaranteed,
+    HitlError,
+    HitlInvalidAnswer,
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    HitlTimedOut,
+)
+
+__all__ = [
+    "HitlAborted",
+    "HitlCancelled",
+    "HitlConcurrencyError",
+    "HitlControlException",
+    "HitlDetached",
+    "HitlDurabilityNotGuaranteed",
+    "HitlError",
+    "HitlInvalidAnswer",
+    "HitlNoPendingRequest",
+    "HitlRequestPending",
+    "HitlStaleAnswer",
+    "HitlTimedOut",
+]

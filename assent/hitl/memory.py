@@ -1,0 +1,70 @@
+"""A channel within one process: for the command line, notebooks and tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from assent.clock import Clock
+from assent.errors import HitlStaleAnswer
+from assent.hitl.channel import Channel
+from assent.requests import HitlRequest, RequestStatus, StoredRequest, fit_answer, same_question
+
+
+class InMemoryChannel(Channel):
+    """Asks within this process; what is pending is lost with it.
+
+    ``default_timeout`` in seconds holds for every request that does not say otherwise; None means no limit.
+    """
+
+    def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
+        super().__init__(default_timeout=default_timeout, clock=clock)
+        self._kept: dict[str, StoredRequest] = {}
+
+    async def open_request(self) -> HitlRequest | None:
+        """The request that waits for an answer, also after the agent was detached from it."""
+        return next((kept.request for kept in self._kept.values() if kept.status == "pending"), None)
+
+    async def _record(self, request: HitlRequest) -> StoredRequest:
+        known = self._kept.get(request.question_id)
+        if known is None or not same_question(known.request, request):
+            known = StoredRequest(request, request.thread_id or "", None, "pending")
+            self._kept[request.question_id] = known
+        return known
+
+    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
+        fitted = fit_answer(self._pending(question_id).request, answer)
+        return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
+
+    async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
+        self._pending(question_id)
+        return self._set(question_id, "cancelled", reason=reason)
+
+    async def _expire(self, question_id: str) -> StoredRequest:
+        kept = self._kept[question_id]
+        expires_at = kept.request.expires_at
+        if kept.status == "pending" and expires_at is not None and expires_at <= self._clock.now():
+            return self._set(question_id, "timed_out")
+        return kept
+
+    def _forget(self, stored: StoredRequest) -> None:
+        self._kept.pop(stored.question_id, None)
+
+    def drop(self, question_id: str) -> None:
+        """Forget a request that nobody is to answer any more."""
+        self._kept.pop(question_id, None)
+
+    def _pending(self, question_id: str) -> StoredRequest:
+        kept = self._kept.get(question_id)
+        if kept is None or kept.status != "pending":
+            raise HitlStaleAnswer(question_id, kept.status if kept else None)
+        expires_at = kept.request.expires_at
+        if expires_at is not None and expires_at <= self._clock.now():
+            raise HitlStaleAnswer(question_id, "timed_out")
+        return kept
+
+    def _set(self, question_id: str, status: RequestStatus, **fields: Any) -> StoredRequest:
+        settled_at = round(self._clock.now() * 1000)
+        kept = replace(self._kept[question_id], status=status, settled_at=settled_at, **fields)
+        self._kept[question_id] = kept
+        return kept

@@ -1,0 +1,111 @@
+"""Asking before a tool runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assent.agent.gate import denial
+from assent.agent.middleware import BeforeToolCallResult, Middleware, ToolCallContext
+from assent.agent.tools import json_object
+from assent.agent.verdict import approve_trace, refusal_of
+from assent.errors import HitlCancelled, HitlTimedOut
+from assent.messages import JsonObject
+from assent.requests import DEFAULT, HitlChannel
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """Let the call run without asking anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """Block the call; the model is told the reason."""
+
+    reason: str = "denied by policy"
+
+
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    """Ask a person. ``details`` are shown along with the call; without ``timeout_seconds`` the channel's
+    own time-out holds, None switches it off."""
+
+    timeout_seconds: float | None = DEFAULT
+    details: Mapping[str, Any] | None = None
+
+
+ApprovalDecision = Approve | Deny | AskUser
+ApprovalPolicy = Callable[[ToolCallContext], ApprovalDecision | Awaitable[ApprovalDecision]]
+
+
+class ApprovalPolicyMiddleware(Middleware):
+    """Lets a function of the call decide: run it, block it, or ask a person through the channel.
+
+    A policy that raises, or decides on something else, blocks the call.
+    """
+
+    def __init__(self, channel: HitlChannel, policy: ApprovalPolicy) -> None:
+        self._channel = channel
+        self._policy = policy
+
+    async def before_tool_call(self, ctx: ToolCallContext) -> BeforeToolCallResult | None:
+        """Decide on a call."""
+        decision = self._policy(ctx)
+        if inspect.isawaitable(decision):
+            decision = await decision
+        match decision:
+            case Approve():
+                return None
+            case Deny(reason):
+                trace: JsonObject = {"decision": "policy_deny", "reason": reason}
+                return BeforeToolCallResult(block=True, reason=reason, hitl_trace=trace)
+            case AskUser():
+                return await self._ask(ctx, decision)
+            case _:
+                raise TypeError(f"the policy returned {decision!r}, not Approve, Deny or AskUser")
+
+    async def _ask(self, ctx: ToolCallContext, ask: AskUser) -> BeforeToolCallResult:
+        call, args = ctx.tool_call, json_object(ctx.args)
+        try:
+            answer = await self._channel.approve(
+                call.name, call.id, args, details=ask.details, timeout=ask.timeout_seconds
+            )
+        except (HitlTimedOut, HitlCancelled) as signal:
+            why, trace = refusal_of(call.name, signal)
+            return BeforeToolCallResult(block=True, reason=why, hitl_trace=trace)
+        trace = approve_trace(ctx.tool, args, answer)
+        if answer.decision == "deny":
+            why = denial(call.name, answer.reason)
+            return BeforeToolCallResult(block=True, reason=why, hitl_trace=trace)
+        return BeforeToolCallResult(edited_args=answer.edited_args, hitl_trace=trace)
+
+
+class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
+    """Asks a person before tools run: all of them, those named, or those a predicate picks.
+
+    ``details_fn`` gives what is to be shown along with a call.
+    """
+
+    def __init__(
+        self,
+        channel: HitlChannel,
+        require_confirm: Collection[str] | Callable[[ToolCallContext], bool] | None = None,
+        *,
+        timeout_seconds: float | None = DEFAULT,
+        details_fn: Callable[[ToolCallContext], Mapping[str, Any] | None] | None = None,
+    ) -> None:
+        def policy(ctx: ToolCallContext) -> ApprovalDecision:
+            if require_confirm is None:
+                asked = True
+            elif callable(require_confirm):
+                asked = require_confirm(ctx)
+            else:
+                asked = ctx.tool_call.name in require_confirm
+            if not asked:
+                return Approve()
+            return AskUser(timeout_seconds, details_fn(ctx) if details_fn is not None else None)
+
+        super().__init__(channel, policy)

@@ -1,0 +1,171 @@
+"""A test kit for agents that ask: scripted people, a clock to turn by hand, crashes and races on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import signal as signals
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from assent.checkpointer import points
+from assent.errors import HitlError
+from assent.hitl.memory import InMemoryChannel
+from assent.requests import (
+    ApproveRequest,
+    AskRequest,
+    ConfirmRequest,
+    HitlRequest,
+    Question,
+    StoredRequest,
+)
+
+__all__ = ["FakeClock", "NoopChannel", "ScriptedChannel", "crash_at"]
+
+
+class _InstantChannel(InMemoryChannel):
+    """Answers every request by itself, at once."""
+
+    def _reply(self, request: HitlRequest) -> Any:
+        raise NotImplementedError
+
+    async def _record(self, request: HitlRequest) -> StoredRequest:
+        await super()._record(request)
+        reply = self._reply(request)
+        if isinstance(reply, BaseException):
+            self.drop(request.question_id)
+            raise reply
+        await self._announce(request)
+        return await self._settle(request.question_id, self.fit(request, reply), None, None)
+
+
+class ScriptedChannel(_InstantChannel):
+    """Gives the answers of a script, in order.
+
+    An answer is a value (a model or plain JSON, checked like a person's), a function of the request that
+    returns one, or an exception, which is raised where the answer is awaited. ``history`` has every request
+    seen. When the answers are used up, asking raises `HitlError`.
+    """
+
+    def __init__(self, answers: Sequence[Any] = ()) -> None:
+        super().__init__()
+        self._answers = list(answers)
+        self.history: list[HitlRequest] = []
+
+    def _reply(self, request: HitlRequest) -> Any:
+        self.history.append(request)
+        if len(self.history) > len(self._answers):
+            raise HitlError(
+                f"the scripted channel has {len(self._answers)} answers and was asked once more: {request.payload!r}"
+            )
+        answer = self._answers[len(self.history) - 1]
+        return answer(request) if callable(answer) else answer
+
+
+class NoopChannel(_InstantChannel):
+    """Approves and confirms everything and answers questions with the first option, or with nothing.
+
+    Only what is in doubt is not approved: asked what to do after a failure, it says ``skip``.
+    """
+
+    def _reply(self, request: HitlRequest) -> Any:
+        payload = request.payload
+        if isinstance(payload, ConfirmRequest):
+            return True
+        if isinstance(payload, ApproveRequest):
+            return {"decision": "approve"}
+        if isinstance(payload, AskRequest):
+            return {question.key: _first(question) for question in payload.questions}
+        return "skip" if "skip" in payload.choices else payload.choices[-1]
+
+    def fit(self, request: HitlRequest, answer: Any) -> Any:
+        """As it is: saying nothing is an answer here."""
+        return answer if isinstance(request.payload, AskRequest) else super().fit(request, answer)
+
+    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
+        self._pending(question_id)
+        request = self._kept[question_id].request
+        if isinstance(request.payload, AskRequest):
+            return self._set(question_id, "answered", answer=answer, answered_by=by, via=via)
+        return await super()._settle(question_id, answer, by, via)
+
+
+def _first(question: Question) -> str | list[str]:
+    value = question.options[0].value if question.options else ""
+    return [value] if question.multi_select else value
+
+
+class FakeClock:
+    """A clock that stands still until it is advanced: ``await clock.advance(30)``.
+
+    Give it to a channel and to a checkpointer, and their deadlines pass when the test says so.
+    """
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._count = 0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        """The time it was advanced to."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been advanced that far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        self._count += 1
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, self._count, woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: whoever sleeps until then wakes, in order, and gets to run."""
+        until = self._now + seconds
+        await _settle_down()
+        while self._sleepers and self._sleepers[0][0] <= until:
+            self._now, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+            await _settle_down()
+        self._now = until
+        await _settle_down()
+
+
+async def _settle_down() -> None:
+    """Let every task that can run, run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def crash_at(point: str, *, skip: int = 0) -> Generator[None]:
+    """Kill this process (SIGKILL) when a commit's point is reached; for the child process of a test.
+
+    Points are named after the commits: ``"effect.started"`` is right after that commit, and
+    ``"before:effect.started"`` right before it; see `assent.checkpointer.points`. ``skip`` lets it pass that
+    many times.
+    """
+    left = skip
+
+    def kill(reached: str) -> None:
+        nonlocal left
+        if reached == point:
+            if left == 0:
+                os.kill(os.getpid(), signals.SIGKILL)
+            left -= 1
+
+    with _hooked(kill):
+        yield
+
+
+@contextmanager
+def _hooked(hook: Callable[[str], None]) -> Generator[None]:
+    before, points.hook = points.hook, hook
+    try:
+        yield
+    finally:
+        points.hook = before

@@ -1,0 +1,38 @@
+"""Effects: the ledger of tool bodies, begun before they run and ended with their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+
+from assent.store import tables
+from assent.store.statement import Statement, Transaction, param, upsert
+
+_E = tables.effects.c
+_THREAD = _E.thread_id == param("thread_id")
+
+START = upsert(tables.effects, update=("tool_name", "digest", "effect", "attempt", "started_at", "ended_at"))
+END = Statement(
+    update(tables.effects)
+    .where(_THREAD, _E.tool_call_id == param("tool_call_id"))
+    .values(ended_at=param("now"))
+)
+UNENDED = Statement(
+    select(_E.tool_call_id, _E.tool_name, _E.digest, _E.effect, _E.attempt).where(_THREAD, _E.ended_at.is_(None))
+)
+
+
+def start(begun: Sequence[Mapping[str, Any]], key: Mapping[str, Any], now: int) -> Transaction[None]:
+    """Note that bodies are about to begin, for the first time or again."""
+    rows = [{"thread_id": key["thread_id"], "started_at": now, "ended_at": None, **row} for row in begun]
+    if rows:
+        yield START, rows if len(rows) > 1 else rows[0]
+
+
+def end(tool_call_ids: Sequence[str], key: Mapping[str, Any], now: int) -> Transaction[None]:
+    """Note that bodies have come to their end."""
+    rows = [{"thread_id": key["thread_id"], "tool_call_id": it, "now": now} for it in tool_call_ids]
+    if rows:
+        yield END, rows if len(rows) > 1 else rows[0]

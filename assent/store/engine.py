@@ -1,0 +1,49 @@
+"""What an engine is. `sqlite_engine`, `postgres_engine` and `mysql_engine` alone know dialects and drivers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from assent.store.statement import Transaction
+from assent.store.wakeups import Hub
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """Runs transactions. What it returns is a future: the transaction goes on if nobody waits any more.
+
+    A transaction may be run more than once (a deadlock, a lost connection), so it is handed in as a function;
+    only one of these passages is ever committed. Failures of the database are raised as `StoreError`.
+    """
+
+    hub: Hub
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect."""
+        ...
+
+    def write(
+        self,
+        transaction: Callable[[], Transaction[T]],
+        landed: Callable[[], Transaction[T | None]] | None = None,
+    ) -> asyncio.Future[T]:
+        """Run a transaction and commit it; the future is done once that is on disk.
+
+        Where the connection breaks during the COMMIT, nobody knows the outcome. Then ``landed`` is run on a
+        new connection, in the transaction of the second attempt, before that attempt: what it returns, if
+        not None, is the result. It has to take the lock that the first attempt held.
+        """
+        ...
+
+    def read(
+        self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False
+    ) -> asyncio.Future[T]:
+        """Run a transaction that only reads; with ``snapshot`` all its statements see the same moment."""
+        ...

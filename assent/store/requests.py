@@ -1,0 +1,232 @@
+"""Requests: opened, settled once, and found again by whoever looks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import to_json
+from sqlalchemy import Integer, and_, case, func, insert, literal_column, or_, select, tuple_, update
+
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.requests import fit_answer, plain_answer
+from assent.store import tables
+from assent.store.rows import RequestRow, Settled, decode_request
+from assent.store.statement import WAKE, Statement, Transaction, param
+
+Row = Mapping[str, Any]
+_Q = tables.requests.c
+# Partial indexes are used only where the status stands in the statement itself.
+_PENDING = literal_column("'pending'")
+_0, _1 = literal_column("0", Integer), literal_column("1", Integer)
+_THREAD = _Q.thread_id == param("thread_id")
+_THIS = and_(_THREAD, _Q.question_id == param("question_id"))
+_IS_OPEN = _Q.status == _PENDING
+WATCHED = 50
+"""How many requests one statement looks after."""
+
+
+COLUMNS = tuple(_Q[name] for name in RequestRow._fields)
+_BIG = _Q.created_at.type
+
+_FRESH = ("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at")
+OPEN = Statement(
+    insert(tables.requests).from_select(
+        [*_FRESH, "status", "round"],
+        select(
+            *(param(name, _Q[name].type).label(name) for name in _FRESH),
+            _PENDING.label("status"),
+            (func.coalesce(func.max(_Q.round), _0) + _1).label("round"),
+        )
+        .where(_THIS)
+        .having(func.coalesce(func.max(case((_IS_OPEN, _1), else_=_0)), _0) == _0),
+    )
+)
+_SETTLED: dict[Any, Any] = {
+    _Q.status: param("status"),
+    _Q.answer: param("answer"),
+    _Q.reason: param("reason"),
+    _Q.answered_by: param("answered_by"),
+    _Q.via: param("via"),
+    _Q.settled_at: param("now"),
+    _Q.write_id: param("write_id"),
+}
+SETTLE = Statement(
+    update(tables.requests).where(_THIS, _Q.round == param("round"), _IS_OPEN).values(_SETTLED)
+)
+END = Statement(update(tables.requests).where(_THIS, _IS_OPEN).values(_SETTLED))
+LATEST = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1))
+LOCKED = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1).with_for_update())
+OF_RUN = Statement(
+    select(*COLUMNS)
+    .where(_THREAD, or_(_IS_OPEN, _Q.run_id == param("run_id")))
+    .order_by(_Q.created_at, _Q.question_id, _Q.round)
+)
+OPEN_IDS = Statement(select(_Q.question_id, _Q.created_at).where(_THREAD, _IS_OPEN))
+OPEN_PAGE = Statement(
+    select(*COLUMNS)
+    .where(
+        _IS_OPEN,
+        _Q.created_at >= param("created_at"),  # the index's way in; what follows is the exact place
+        tuple_(_Q.created_at, _Q.thread_id, _Q.question_id)
+        > tuple_(param("created_at", _BIG), param("thread_id", tables.ID), param("question_id", tables.ID)),
+    )
+    .order_by(_Q.status, _Q.created_at, _Q.thread_id, _Q.question_id)
+    .limit(param("limit", _BIG))
+)
+DUE = Statement(
+    select(*COLUMNS)
+    .where(_IS_OPEN, _Q.expires_at <= param("now"))
+    .order_by(_Q.status, _Q.expires_at)
+    .limit(param("limit", _BIG))
+)
+STILL_OPEN = Statement(
+    select(_Q.thread_id, _Q.question_id).where(
+        _IS_OPEN,
+        or_(
+            *(
+                and_(_Q.thread_id == param(f"t{n}"), _Q.question_id == param(f"q{n}"))
+                for n in range(WATCHED)
+            )
+        ),
+    )
+)
+
+
+def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
+    """Open requests; one that is pending still under the same id gives way to its new round."""
+    for request in opened:
+        row = {**key, **request}
+        if not (yield OPEN, row):
+            yield END, _ended(row["thread_id"], row["question_id"], "superseded", now, write_id)
+            yield OPEN, row
+
+
+def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
+    """Settle requests without an answer, as part of a step; raises if one of them was settled before."""
+    for request in ended:
+        row = _ended(key["thread_id"], now=now, write_id=write_id, **request)
+        if not (yield END, row):
+            raise _too_late(row, (yield LATEST, row))
+        yield WAKE, row
+
+
+def settle(by: Settled) -> Transaction[RequestRow]:
+    """Answer, or end, the latest round of a request; what is past its deadline is timed out instead.
+
+    The caller looks at the status of what it gets.
+    """
+    params = by.params()
+    row = yield from _latest(params)
+    if row.status != "pending":
+        raise HitlStaleAnswer(by.question_id, row.status)
+    if _overdue(row, by.now):
+        params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
+    elif by.status == "answered":
+        params["answer"] = to_json(plain_answer(fit_answer(decode_request(row), by.answer))).decode()
+    return (yield from _settle_row(row, params))
+
+
+def landed(by: Settled) -> Transaction[RequestRow | None]:
+    """A request that was perhaps settled, nobody knows, by this very settlement; None if it was not."""
+    rows = yield LOCKED, by.params()
+    return RequestRow(*rows[0]) if rows and rows[0][-1] == by.write_id else None
+
+
+def expire(by: Settled) -> Transaction[RequestRow]:
+    """Time a request out if it is pending and past its deadline; returns it as it stands."""
+    params = by.params()
+    row = yield from _latest(params)
+    if row.status == "pending" and _overdue(row, by.now) and (yield SETTLE, {**params, "round": row.round}):
+        yield WAKE, params
+    return (yield from _latest(params))
+
+
+def expire_due(now: int, limit: int, write_id: int) -> Transaction[list[RequestRow]]:
+    """Time out what is past its deadline; returns those that nobody else settled meanwhile."""
+    rows = yield DUE, {"now": now, "limit": limit}
+    expired: list[RequestRow] = []
+    for row in map(RequestRow._make, rows):
+        params = _ended(row.thread_id, row.question_id, "timed_out", now, write_id)
+        if (yield SETTLE, {**params, "round": row.round}):
+            yield WAKE, params
+            expired.append(_as_settled(row, params))
+    return expired
+
+
+def latest(thread_id: str, question_id: str) -> Transaction[RequestRow | None]:
+    """A request as it stands now."""
+    rows = yield LATEST, {"thread_id": thread_id, "question_id": question_id}
+    return RequestRow(*rows[0]) if rows else None
+
+
+def open_page(limit: int, after: tuple[int, str, str]) -> Transaction[list[RequestRow]]:
+    """Open requests of all threads, oldest first."""
+    created_at, thread_id, question_id = after
+    place = {"created_at": created_at, "thread_id": thread_id, "question_id": question_id}
+    rows = yield OPEN_PAGE, {**place, "limit": limit}
+    return [RequestRow(*row) for row in rows]
+
+
+def oldest_open(thread_id: str) -> Transaction[RequestRow | None]:
+    """A thread's oldest pending request."""
+    rows = yield OPEN_IDS, {"thread_id": thread_id}
+    if not rows:
+        return None
+    question_id, _ = min(rows, key=lambda row: (row[1], row[0]))
+    return (yield from latest(thread_id, question_id))
+
+
+def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
+    """Cancel whatever is pending on a thread."""
+    rows = yield OPEN_IDS, {"thread_id": thread_id}
+    for question_id, _ in rows:
+        ended = _ended(thread_id, question_id, "cancelled", now, write_id)
+        if (yield END, ended):
+            yield WAKE, ended
+
+
+def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[set[tuple[str, str]]]:
+    """Which of up to `WATCHED` requests are pending still."""
+    padded = [*keys, *[keys[-1]] * (WATCHED - len(keys))]
+    params = {f"t{n}": key[0] for n, key in enumerate(padded)} | {f"q{n}": key[1] for n, key in enumerate(padded)}
+    rows = yield STILL_OPEN, params
+    return {(thread_id, question_id) for thread_id, question_id in rows}
+
+
+def _ended(
+    thread_id: str, question_id: str, status: str, now: int, write_id: int, reason: str | None = None
+) -> dict[str, Any]:
+    """Parameters that settle a request without an answer."""
+    return Settled(thread_id, question_id, status, now, write_id, reason=reason).params()
+
+
+def _latest(params: Row) -> Transaction[RequestRow]:
+    rows = yield LATEST, params
+    if not rows:
+        raise HitlNoPendingRequest(params["thread_id"], params["question_id"])
+    return RequestRow(*rows[0])
+
+
+def _overdue(row: RequestRow, now: int) -> bool:
+    return row.expires_at is not None and row.expires_at <= now
+
+
+def _settle_row(row: RequestRow, params: Row) -> Transaction[RequestRow]:
+    """The compare-and-set: one wins, and everyone after it is told."""
+    won = yield SETTLE, {**params, "round": row.round}
+    if not won:
+        raise _too_late(params, (yield LATEST, params))
+    yield WAKE, params
+    return _as_settled(row, params)
+
+
+def _as_settled(row: RequestRow, params: Row) -> RequestRow:
+    names = ("status", "answer", "reason", "answered_by", "via", "write_id")
+    return row._replace(settled_at=params["now"], **{name: params[name] for name in names})
+
+
+def _too_late(params: Row, rows: Sequence[tuple[Any, ...]]) -> Exception:
+    if not rows:
+        return HitlNoPendingRequest(params["thread_id"], params["question_id"])
+    return HitlStaleAnswer(params["question_id"], RequestRow(*rows[0]).status)

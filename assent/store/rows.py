@@ -1,0 +1,129 @@
+"""What goes into a transaction and comes out of it, as plain values that need no database library."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from assent.requests import HitlRequest
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Writing:
+    """A step as rows. The rows that share ids with the step leave them out."""
+
+    thread_id: str
+    run_id: str
+    owner: str
+    fence: int
+    acquire: bool
+    release: bool
+    now: int
+    lease_until: int
+    write_id: int
+    messages: Sequence[tuple[str, str]] = ()
+    """Role and body of each."""
+    opened: Sequence[Row] = ()
+    settled: Sequence[Row] = ()
+    started: Sequence[Row] = ()
+    ended: Sequence[str] = ()
+    run: Row | None = None
+    new_fence: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Giving the lease back moves the fence as well: who loaded the thread before that has not seen its end.
+        self.new_fence = self.fence + 1 if self.acquire or self.release else self.fence
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A thread's rows."""
+
+    fence: int
+    lease_owner: str | None
+    lease_until: int
+    extra: str | None
+    bodies: list[str]
+    requests: list[tuple[Any, ...]]
+    effects: list[tuple[Any, ...]]
+    run: tuple[Any, ...] | None
+
+
+class RequestRow(NamedTuple):
+    """A request's columns, in the order in which `COLUMNS` reads them."""
+
+    thread_id: str
+    question_id: str
+    round: int
+    run_id: str | None
+    payload: str
+    status: str
+    created_at: int
+    expires_at: int | None
+    answer: str | None
+    reason: str | None
+    answered_by: str | None
+    via: str | None
+    settled_at: int | None
+    write_id: int | None
+
+
+class Settled(NamedTuple):
+    """How a request is to be settled; ``answer`` is fitted to what was asked, the rest is taken as it is."""
+
+    thread_id: str
+    question_id: str
+    status: str
+    now: int
+    write_id: int
+    answer: Any = None
+    reason: str | None = None
+    by: str | None = None
+    via: str | None = None
+
+    def params(self) -> dict[str, Any]:
+        """The statement's parameters, all but the answer."""
+        return {
+            "thread_id": self.thread_id,
+            "question_id": self.question_id,
+            "status": self.status,
+            "now": self.now,
+            "write_id": self.write_id,
+            "answer": None,
+            "reason": encode_text(self.reason),
+            "answered_by": self.by,
+            "via": self.via,
+        }
+
+
+def encode_text(text: str | None) -> str | None:
+    """A person's words as JSON: any text at all, on databases that know no NUL."""
+    return None if text is None else to_json(text).decode()
+
+
+def decode_text(text: str | None) -> str | None:
+    """What `encode_text` was given."""
+    return None if text is None else from_json(text)
+
+
+def encode_request(request: HitlRequest) -> str:
+    """A request as JSON, without the ids that its row has anyway."""
+    return request.model_dump_json(exclude={"thread_id", "question_id"}, exclude_none=True)
+
+
+def decode_request(row: RequestRow) -> HitlRequest:
+    """The request that a row holds."""
+    return HitlRequest.model_validate(
+        {**from_json(row.payload), "thread_id": row.thread_id, "question_id": row.question_id}
+    )
+
+
+def fresh_write_id() -> int:
+    """A number that no other write has, as far as chance goes."""
+    return secrets.randbits(63)

@@ -1,0 +1,324 @@
+"""SQLite: one thread that writes, one that reads, and commits shared by whoever is waiting for one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+
+from assent.errors import StoreError
+from assent.store import requests
+from assent.store.schema import prepare_sqlite
+from assent.store.statement import WAKE, Params, Statement, Transaction
+from assent.store.wakeups import Hub, Key, look_after
+
+T = TypeVar("T")
+BUSY_SECONDS = 60.0
+PROBE_SECONDS = 0.1
+MEMORY = ":memory:"
+_DIALECT = sqlite_dialect(paramstyle="qmark")
+DATA_VERSION = Statement(text("PRAGMA data_version"), reads=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A transaction on its way through a worker, and what came of it."""
+
+    transaction: Callable[[], Transaction[Any]]
+    future: asyncio.Future[Any]
+    result: Any = None
+    error: BaseException | None = None
+    wakes: list[Key] = field(default_factory=list[Key])
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Pump the generator; raises what it raises."""
+        self.wakes.clear()
+        transaction, answer = self.transaction(), None
+        try:
+            while True:
+                statement, params = transaction.send(answer)
+                if statement is WAKE:
+                    self.wakes.append((params["thread_id"], params["question_id"]))  # pyright: ignore[reportArgumentType, reportCallIssue]
+                    answer = 0
+                else:
+                    answer = _execute(connection, statement, params)
+        except StopIteration as stop:
+            self.result, self.error = stop.value, None
+
+
+def _execute(connection: sqlite3.Connection, statement: Statement, params: Params) -> Any:
+    sql, arguments, reads = statement.form(_DIALECT)
+    if isinstance(params, list):
+        return connection.executemany(sql, map(arguments, params)).rowcount
+    cursor = connection.execute(sql, arguments(params))  # pyright: ignore[reportArgumentType]
+    return cursor.fetchall() if reads else cursor.rowcount
+
+
+class _Worker:
+    """A thread with its own connection, to which jobs are handed and which hands back whole batches."""
+
+    def __init__(self, name: str, hub: Hub | None = None) -> None:
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._hub = hub
+        self._name = name
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+
+    async def start(self, connect: Callable[[], sqlite3.Connection], *, writes: bool) -> None:
+        """Start the thread; raises what connecting raises."""
+        opened: asyncio.Future[None] = self._loop.create_future()
+        run = partial(self._run, connect, opened, _write_batch if writes else _read_batch)
+        Thread(target=run, name=self._name, daemon=True).start()
+        await opened
+
+    def submit(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Job(transaction, future))
+        return future
+
+    async def stop(self) -> None:
+        """Do what is queued, close the connection and end the thread."""
+        self._queue.put(None)
+        await self._ended
+
+    def _run(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        opened: asyncio.Future[None],
+        run_batch: Callable[[sqlite3.Connection, list[_Job]], None],
+    ) -> None:
+        try:
+            connection = connect()
+        except BaseException as error:
+            self._tell(_fail, opened, error)
+            return
+        self._tell(opened.set_result, None)
+        try:
+            going = True
+            while going:
+                batch, going = self._next_batch()
+                if batch:
+                    run_batch(connection, batch)
+                    self._tell(self._hand_back, batch)
+        finally:
+            connection.close()
+            self._tell(self._ended.set_result, None)
+
+    def _next_batch(self) -> tuple[list[_Job], bool]:
+        """Everything that has queued up, and whether more may come."""
+        batch: list[_Job] = []
+        job = self._queue.get()
+        with suppress(Empty):
+            while job is not None:
+                batch.append(job)
+                job = self._queue.get_nowait()
+            return batch, False
+        return batch, True
+
+    def _tell(self, function: Callable[..., object], *args: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def _hand_back(self, batch: list[_Job]) -> None:
+        for job in batch:
+            if job.future.cancelled():
+                continue
+            if job.error is not None:
+                job.future.set_exception(job.error)
+                continue
+            job.future.set_result(job.result)
+            if self._hub is not None and job.wakes:
+                self._hub.wake(job.wakes)
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.cancelled():
+        future.set_exception(error)
+
+
+def _read_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
+    for job in batch:
+        try:
+            connection.execute("BEGIN")
+            try:
+                job.run(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except BaseException as error:
+            job.error = _told(error)
+
+
+def _write_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
+    """One commit for all; should it fail, or the transaction break under one of them, one for each."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.Error as error:
+        for job in batch:
+            job.error = _told(error)
+        return
+    if len(batch) == 1:
+        _write_one(connection, batch[0])
+        return
+    try:
+        if _write_together(connection, batch):
+            return
+    except sqlite3.Error:
+        _roll_back(connection)
+    for job in batch:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            job.error = _told(error)
+        else:
+            _write_one(connection, job)
+
+
+def _write_one(connection: sqlite3.Connection, job: _Job) -> None:
+    try:
+        job.run(connection)
+        connection.execute("COMMIT")
+    except BaseException as error:
+        _roll_back(connection)
+        job.error = _told(error)
+
+
+def _write_together(connection: sqlite3.Connection, batch: list[_Job]) -> bool:
+    """A savepoint for each, so that none can harm another; False if SQLite itself rolled everything back."""
+    for job in batch:
+        connection.execute("SAVEPOINT job")
+        try:
+            job.run(connection)
+        except BaseException as error:
+            if not connection.in_transaction:
+                return False
+            connection.execute("ROLLBACK TO job")
+            job.error = _told(error)
+        connection.execute("RELEASE job")
+    connection.execute("COMMIT")
+    return True
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _told(error: BaseException) -> BaseException:
+    if isinstance(error, sqlite3.Error):
+        told = StoreError(f"SQLite: {error}")
+        told.__cause__ = error
+        return told
+    return error
+
+
+def _data_version() -> Transaction[int]:
+    rows = yield DATA_VERSION, {}
+    return rows[0][0]
+
+
+def _patiently(connection: sqlite3.Connection, sql: str) -> None:
+    """Run what may find the file locked without SQLite's own waiting for it."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute(sql)
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+class SQLiteEngine:
+    """A database file, or ``":memory:"``, which has but one connection for everything."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        self.hub = Hub(self._probe)
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        self._writer = _Worker("assent-sqlite-write", self.hub)
+        await self._writer.start(self._connect_writer, writes=True)
+        if self.path == MEMORY:
+            self._reader = self._writer
+            return
+        self._reader = _Worker("assent-sqlite-read")
+        try:
+            await self._reader.start(self._connect_reader, writes=False)
+        except BaseException:
+            await self._writer.stop()
+            raise
+
+    async def close(self) -> None:
+        """Finish what is queued and close the file."""
+        await self.hub.close()
+        if self._reader is not self._writer:
+            await self._reader.stop()
+        await self._writer.stop()
+
+    def write(
+        self,
+        transaction: Callable[[], Transaction[T]],
+        landed: Callable[[], Transaction[T | None]] | None = None,
+    ) -> asyncio.Future[T]:
+        """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
+        return self._writer.submit(transaction)
+
+    def read(
+        self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False
+    ) -> asyncio.Future[T]:
+        """Run a reading transaction in the reading thread; it sees one moment in any case."""
+        return self._reader.submit(transaction)
+
+    async def _probe(self, hub: Hub) -> None:
+        """While somebody waits, look whether any other connection has written anything."""
+        if self.path == MEMORY:
+            return
+        seen: int | None = None
+        while hub.keys:
+            version = await self.read(_data_version)
+            if version != seen:
+                seen = version
+                await look_after(hub, self._still_open, batch=requests.WATCHED)
+            await asyncio.sleep(PROBE_SECONDS)
+
+    async def _still_open(self, keys: list[Key]) -> set[Key]:
+        return await self.read(lambda: requests.still_open(keys))
+
+    def _connect_writer(self) -> sqlite3.Connection:
+        try:
+            connection = self._connect()
+            try:
+                if self.path != MEMORY:
+                    _patiently(connection, "PRAGMA journal_mode = WAL")
+                    connection.execute("PRAGMA synchronous = FULL")
+                prepare_sqlite(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            raise StoreError(f"the SQLite database {self.path!r} cannot be opened: {error}") from error
+        return connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        connection = self._connect()
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _connect(self) -> sqlite3.Connection:
+        # `isolation_level=None`: the driver begins no transactions of its own.
+        return sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )

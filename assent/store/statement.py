@@ -1,0 +1,95 @@
+"""A statement: written once in SQLAlchemy Core, compiled once per dialect, run by the driver itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import BindParameter, Executable, Table, bindparam, text
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+T = TypeVar("T")
+Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Values by name; a list of such for a statement to be run once for each."""
+
+Transaction = Generator[tuple["Statement", Params], Any, T]
+"""What happens between begin and commit, without I/O: yields statements with their parameters, receives
+a list of rows for one that reads and the number of rows it touched for one that writes."""
+
+_PREFIX = "p_"
+
+
+class Form(NamedTuple):
+    """A statement as one driver wants it."""
+
+    sql: str
+    arguments: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    """From parameters by name to the driver's order."""
+    reads: bool
+
+
+class Statement:
+    """One SQL statement for every dialect; ``expression`` may be a function of the dialect's name."""
+
+    __slots__ = ("_expression", "_forms", "_reads")
+
+    def __init__(self, expression: Executable | Callable[[str], Executable], *, reads: bool = False) -> None:
+        self._expression = expression
+        self._reads = reads
+        self._forms: dict[str, Form] = {}
+
+    def form(self, dialect: Dialect) -> Form:
+        """The statement for a dialect, compiled at its first use."""
+        form = self._forms.get(dialect.name)
+        if form is None:
+            form = self._forms[dialect.name] = self._compile(dialect)
+        return form
+
+    def _compile(self, dialect: Dialect) -> Form:
+        expression = self._expression
+        if not isinstance(expression, Executable):
+            expression = expression(dialect.name)
+        compiled: Any = expression.compile(dialect=dialect)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+        if not isinstance(compiled, SQLCompiler):
+            raise TypeError("a statement is a query, an insert, an update or a delete")
+        names = [name.removeprefix(_PREFIX) for name in compiled.positiontup or ()]
+        constants = {name: value for name, value in compiled.params.items() if value is not None}
+        return Form(str(compiled), _arguments(names, constants), self._reads or expression.is_select)
+
+
+def _arguments(
+    names: Sequence[str], constants: Mapping[str, Any]
+) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    if constants:
+        return lambda params: tuple([constants[name] if name in constants else params[name] for name in names])
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda params: tuple([params[name] for name in names])
+
+
+def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]:
+    """A parameter. SQLAlchemy keeps the columns' own names to itself, so it carries a prefix in there."""
+    return bindparam(_PREFIX + name, type_=type_)
+
+
+def upsert(table: Table, *, update: Sequence[str]) -> Statement:
+    """Insert a row, or set these columns of the one that has its key already."""
+    key = [column.name for column in table.primary_key]
+
+    def build(dialect: str) -> Executable:
+        fresh = {name: param(name, table.c[name].type) for name in update}
+        if dialect == "mysql":
+            return mysql.insert(table).on_duplicate_key_update(fresh)
+        flavour = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        return flavour(table).on_conflict_do_update(index_elements=key, set_=fresh)
+
+    return Statement(build)
+
+
+WAKE = Statement(text("-- wake"))
+"""Not SQL: ``yield WAKE, {"thread_id": ..., "question_id": ...}`` tells all who wait for that request,
+in every process, once the transaction is committed."""

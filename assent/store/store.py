@@ -1,0 +1,89 @@
+"""An open store: the transactions, each handed to the engine. What it returns are futures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from assent.store import requests, threads
+from assent.store.engine import Engine
+from assent.store.rows import Loaded, RequestRow, Row, Settled, Writing
+from assent.store.wakeups import Hub
+
+T = TypeVar("T")
+Job = asyncio.Future[T]
+
+
+class Store:
+    """Everything that can be done to the tables, over an engine that is open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def hub(self) -> Hub:
+        """Who waits for which request."""
+        return self._engine.hub
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect."""
+        await self._engine.close()
+
+    def load(self, thread_id: str) -> Job[Loaded | None]:
+        """A thread's rows, all from one moment."""
+        return self._engine.read(partial(threads.load, thread_id), snapshot=True)
+
+    def commit(self, step: Writing) -> Job[int]:
+        """Write a step."""
+        return self._engine.write(partial(threads.commit, step), partial(threads.landed, step))
+
+    def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[list[str]]:
+        """Renew leases; those that were lost come back."""
+        return self._engine.write(partial(threads.renew, owner, thread_ids, lease_until))
+
+    def listing(self, limit: int, after: str) -> Job[list[tuple[Any, ...]]]:
+        """A page of threads."""
+        return self._engine.read(partial(threads.listing, limit, after))
+
+    def fork(self, thread_id: str, new_id: str, upto: int | None, now: int, write_id: int) -> Job[bool]:
+        """Copy a thread's beginning."""
+        return self._engine.write(
+            partial(threads.fork, thread_id, new_id, upto, now, write_id),
+            partial(threads.forked, new_id, write_id),
+        )
+
+    def remove(self, thread_id: str, now: int) -> Job[None]:
+        """Delete a thread."""
+        return self._engine.write(partial(threads.remove, thread_id, now))
+
+    def settle(self, by: Settled) -> Job[RequestRow]:
+        """Answer or cancel a request."""
+        return self._engine.write(partial(requests.settle, by), partial(requests.landed, by))
+
+    def expire(self, by: Settled) -> Job[RequestRow]:
+        """Time a request out, if it is time."""
+        return self._engine.write(partial(requests.expire, by))
+
+    def expire_due(self, now: int, limit: int, write_id: int) -> Job[list[RequestRow]]:
+        """Time out whatever is due."""
+        return self._engine.write(partial(requests.expire_due, now, limit, write_id))
+
+    def request(self, thread_id: str, question_id: str) -> Job[RequestRow | None]:
+        """A request as it stands."""
+        return self._engine.read(partial(requests.latest, thread_id, question_id))
+
+    def open_page(self, limit: int, after: tuple[int, str, str]) -> Job[list[RequestRow]]:
+        """A page of open requests."""
+        return self._engine.read(partial(requests.open_page, limit, after))
+
+    def oldest_open(self, thread_id: str) -> Job[RequestRow | None]:
+        """A thread's oldest pending request."""
+        return self._engine.read(partial(requests.oldest_open, thread_id), snapshot=True)
+
+    def save_request(self, thread_id: str, request: Row | None, now: int, write_id: int) -> Job[None]:
+        """Open a request outside of any step, or end all that are open."""
+        if request is None:
+            return self._engine.write(partial(requests.end_open, thread_id, now, write_id))
+        return self._engine.write(partial(threads.save_request, thread_id, request, now, write_id))

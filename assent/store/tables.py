@@ -1,0 +1,136 @@
+"""The tables, for every database. `migrations` builds them; a test holds the two equal.
+
+Times are milliseconds since 1970 (UTC). ``write_id`` is a random number that a transaction leaves behind, so
+that one whose connection broke during its COMMIT can tell afterwards whether it happened.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text, text
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.types import TypeEngine
+
+SCHEMA = "0001"
+"""The latest revision in `migrations`."""
+
+VERSION_TABLE = "assent_alembic_version"
+ID_LENGTH = 255
+
+ID = String(ID_LENGTH).with_variant(String(ID_LENGTH, collation="C"), "postgresql")
+"""An id: compared and sorted by its bytes, on every database."""
+
+BODY: TypeEngine[str] = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+"""JSON, as it was encoded."""
+
+metadata = MetaData()
+_MYSQL: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_bin",
+}
+# Small rows live in their key's tree; a wide one there would spill over to pages of its own.
+_SMALL: dict[str, Any] = {**_MYSQL, "sqlite_with_rowid": False}
+
+threads = Table(
+    "assent_threads",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("parent", ID),
+    Column("next_seq", BigInteger, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("lease_owner", ID),
+    Column("lease_until", BigInteger, nullable=False),
+    Column("run_id", ID),
+    Column("write_id", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("extra", BODY),
+    **_SMALL,
+)
+
+messages = Table(
+    "assent_messages",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("run_id", ID, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("body", BODY, nullable=False),
+    **_MYSQL,
+)
+
+runs = Table(
+    "assent_runs",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("run_id", ID, primary_key=True),
+    Column("agent_id", ID, nullable=False),
+    Column("status", String(16)),
+    Column("iteration", BigInteger, nullable=False),
+    Column("usage", BODY, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    **_SMALL,
+)
+
+requests = Table(
+    "assent_requests",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("question_id", ID, primary_key=True),
+    Column("round", Integer, primary_key=True, autoincrement=False),
+    Column("run_id", ID),
+    Column("kind", String(16), nullable=False),
+    Column("payload", BODY, nullable=False),
+    Column("digest", String(64)),
+    Column("status", String(16), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("answer", BODY),
+    Column("reason", BODY),
+    Column("answered_by", ID),
+    Column("via", ID),
+    Column("settled_at", BigInteger),
+    Column("write_id", BigInteger),
+    **_MYSQL,
+)
+
+OPEN = text("status = 'pending'")
+DUE = text("status = 'pending' AND expires_at IS NOT NULL")
+
+# The status comes first because MySQL has no partial indexes; elsewhere only what is pending is in them.
+Index(
+    "assent_requests_open",
+    requests.c.status,
+    requests.c.created_at,
+    requests.c.thread_id,
+    requests.c.question_id,
+    sqlite_where=OPEN,
+    postgresql_where=OPEN,
+)
+Index(
+    "assent_requests_due",
+    requests.c.status,
+    requests.c.expires_at,
+    sqlite_where=DUE,
+    postgresql_where=DUE,
+)
+
+effects = Table(
+    "assent_effects",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("tool_call_id", ID, primary_key=True),
+    Column("tool_name", ID, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("effect", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    **_SMALL,
+)

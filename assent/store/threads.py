@@ -1,0 +1,249 @@
+"""Threads: the transactions that write a step, load, list, fork and delete.
+
+Every write to a thread begins with one compare-and-set on its row, which also locks the row; whatever follows
+in the transaction stands on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import and_, delete, exists, func, insert, literal_column, or_, select, update
+
+from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
+from assent.store import effects, requests, tables
+from assent.store.rows import Loaded, Row, Writing
+from assent.store.statement import WAKE, Statement, Transaction, param, upsert
+
+_T, _M, _R = tables.threads.c, tables.messages.c, tables.runs.c
+_THIS = _T.thread_id == param("thread_id")
+BATCH = 50
+"""How many leases one statement renews."""
+
+_RENEWED: dict[Any, Any] = {
+    _T.next_seq: _T.next_seq + param("count"),
+    _T.lease_owner: param("lease_owner"),
+    _T.lease_until: param("lease_until"),
+    _T.run_id: func.coalesce(param("run_id", tables.ID), _T.run_id),
+    _T.write_id: param("write_id"),
+    _T.updated_at: param("now"),
+    _T.fence: param("new_fence"),
+}
+_AT_FENCE = and_(_THIS, _T.fence == param("fence"))
+_FREE = or_(_T.lease_owner.is_(None), _T.lease_until <= param("now"))
+
+ADVANCE = Statement(
+    update(tables.threads).where(_AT_FENCE, _T.lease_owner == param("owner")).values(_RENEWED)
+)
+ACQUIRE = Statement(update(tables.threads).where(_AT_FENCE, _FREE).values(_RENEWED))
+
+_ABSENT = ~exists(select(literal_column("1")).where(_THIS))
+
+
+def _create(values: dict[str, Any]) -> Statement:
+    """Insert a thread unless there is one; a race for it ends in a unique violation, and is run again."""
+    columns = {name: value.label(name) for name, value in values.items()}
+    source = select(*columns.values()).where(_ABSENT)
+    return Statement(insert(tables.threads).from_select(list(columns), source))
+
+
+def _value(name: str) -> Any:
+    return param(name, _T[name].type)
+
+
+CREATE = _create(
+    {name: _value(name) for name in ("thread_id", "parent", "fence", "lease_owner", "lease_until")}
+    | {name: _value(name) for name in ("run_id", "write_id")}
+    | {
+        "next_seq": param("count", _T.next_seq.type),
+        "created_at": param("now", _T.created_at.type),
+        "updated_at": param("now", _T.updated_at.type),
+    }
+)
+
+THREAD = Statement(
+    select(
+        _T.fence, _T.lease_owner, _T.lease_until, _T.run_id, _T.next_seq, _T.extra, _T.write_id, _T.parent
+    ).where(_THIS)
+)
+LOCKED = Statement(
+    select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id).where(_THIS).with_for_update()
+)
+
+APPEND = Statement(
+    insert(tables.messages)
+    .values(
+        thread_id=param("thread_id"),
+        seq=select(_T.next_seq).where(_THIS).scalar_subquery() - param("back", _M.seq.type),
+        run_id=param("run_id"),
+        role=param("role"),
+        body=param("body"),
+    )
+    .inline()
+)
+MESSAGES = Statement(select(_M.body).where(_M.thread_id == param("thread_id")).order_by(_M.seq))
+RECORD_RUN = upsert(tables.runs, update=("status", "iteration", "usage", "ended_at"))
+RUN = Statement(
+    select(_R.run_id, _R.agent_id, _R.status).where(
+        _R.thread_id == param("thread_id"), _R.run_id == param("run_id")
+    )
+)
+THREADS = Statement(
+    select(_T.thread_id, _T.parent, _T.next_seq, _T.created_at, _T.updated_at)
+    .where(_T.thread_id > param("after"))
+    .order_by(_T.thread_id)
+    .limit(param("limit", _T.next_seq.type))
+)
+COPY = Statement(
+    insert(tables.messages).from_select(
+        ["thread_id", "seq", "run_id", "role", "body"],
+        select(param("new_thread_id", tables.ID), _M.seq, _M.run_id, _M.role, _M.body).where(
+            _M.thread_id == param("thread_id"), _M.seq < param("upto")
+        ),
+    )
+)
+_ALL = (tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
+DELETE = tuple(Statement(delete(table).where(table.c.thread_id == param("thread_id"))) for table in _ALL)
+
+_HELD = and_(_T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(BATCH)]))
+RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
+HELD = Statement(select(_T.thread_id).where(_HELD))
+
+
+def commit(step: Writing) -> Transaction[int]:
+    """Write a step, whole or not at all, and return the fence after it."""
+    yield from _claim(step)
+    key = {"thread_id": step.thread_id, "run_id": step.run_id}
+    count = len(step.messages)
+    if count:
+        rows = [
+            {**key, "back": count - place, "role": role, "body": body}
+            for place, (role, body) in enumerate(step.messages)
+        ]
+        yield APPEND, rows if count > 1 else rows[0]
+    yield from requests.end(step.settled, key, step.now, step.write_id)
+    yield from requests.open_all(step.opened, key, step.now, step.write_id)
+    yield from effects.start(step.started, key, step.now)
+    yield from effects.end(step.ended, key, step.now)
+    if step.run is not None:
+        yield RECORD_RUN, {**key, "started_at": step.now, **step.run}
+    return step.new_fence
+
+
+def _claim(step: Writing) -> Transaction[None]:
+    """The compare-and-set that every step stands on; raises if the thread is not this writer's to write."""
+    params = {
+        "thread_id": step.thread_id,
+        "owner": step.owner,
+        "fence": step.fence,
+        "new_fence": step.new_fence,
+        "count": len(step.messages),
+        "lease_owner": None if step.release else step.owner,
+        "lease_until": 0 if step.release else step.lease_until,
+        "run_id": None if step.run is None else step.run_id,
+        "write_id": step.write_id,
+        "now": step.now,
+    }
+    if step.acquire and step.fence == 0:
+        made = yield CREATE, {**params, "parent": None, "fence": step.new_fence}
+        if made:
+            return
+    done = yield (ACQUIRE if step.acquire else ADVANCE), params
+    if not done:
+        yield from _refuse(step)
+
+
+def _refuse(step: Writing) -> Transaction[None]:
+    rows = yield THREAD, {"thread_id": step.thread_id}
+    if rows and step.acquire:
+        _, owner, until, *_ = rows[0]
+        if owner is not None and until > step.now:
+            raise LeaseHeld(step.thread_id, owner, until)
+    raise LeaseLost(step.thread_id, step.fence)
+
+
+def landed(step: Writing) -> Transaction[int | None]:
+    """The fence after a step of which nobody knows whether it was committed; None if it was not.
+
+    It waits for the row's lock: whoever may still be committing holds that.
+    """
+    rows = yield LOCKED, {"thread_id": step.thread_id}
+    return step.new_fence if rows and rows[0][3] == step.write_id else None
+
+
+def load(thread_id: str) -> Transaction[Loaded | None]:
+    """All there is of a thread: one ordered read of its messages, and what is open."""
+    key = {"thread_id": thread_id}
+    rows = yield THREAD, key
+    if not rows:
+        return None
+    fence, owner, until, run_id, _, extra, *_ = rows[0]
+    bodies = yield MESSAGES, key
+    latest = {**key, "run_id": run_id}
+    asked = yield requests.OF_RUN, latest
+    begun = yield effects.UNENDED, key
+    runs = (yield RUN, latest) if run_id is not None else []
+    run = runs[0] if runs else None
+    return Loaded(fence, owner, until, extra, [body for (body,) in bodies], asked, begun, run)
+
+
+def listing(limit: int, after: str) -> Transaction[list[tuple[Any, ...]]]:
+    """A page of threads, by id."""
+    return (yield THREADS, {"limit": limit, "after": after})
+
+
+def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_id: int) -> Transaction[bool]:
+    """Copy a thread's beginning to a new thread, which nobody holds."""
+    rows = yield THREAD, {"thread_id": thread_id}
+    if not rows:
+        raise ThreadNotFound(thread_id)
+    count = rows[0][4] if upto is None else min(upto, rows[0][4])
+    new = {"thread_id": new_thread_id, "parent": thread_id, "count": count, "now": now, "write_id": write_id}
+    made = yield CREATE, {**new, "fence": 1, "lease_owner": None, "lease_until": 0, "run_id": None}
+    if not made:
+        raise StoreError(f"there is a thread {new_thread_id!r} already")
+    if count:
+        yield COPY, {"thread_id": thread_id, "new_thread_id": new_thread_id, "upto": count}
+    return True
+
+
+def forked(new_thread_id: str, write_id: int) -> Transaction[bool | None]:
+    """Whether a fork, of which nobody knows, was committed."""
+    rows = yield LOCKED, {"thread_id": new_thread_id}
+    return True if rows and rows[0][3] == write_id else None
+
+
+def save_request(thread_id: str, request: Row, now: int, write_id: int) -> Transaction[None]:
+    """Open a request outside of any step; the same one, pending still, is left as it is."""
+    key = {"thread_id": thread_id, "run_id": None}
+    known = yield from requests.latest(thread_id, request["question_id"])
+    if known is not None and known.status == "pending" and known.payload == request["payload"]:
+        return
+    fresh = {**key, "parent": None, "count": 0, "now": now, "write_id": write_id}
+    yield CREATE, {**fresh, "fence": 0, "lease_owner": None, "lease_until": 0}
+    yield LOCKED, key
+    yield from requests.open_all([request], key, now, write_id)
+
+
+def remove(thread_id: str, now: int) -> Transaction[None]:
+    """Delete a thread with all that belongs to it, unless someone is at work on it."""
+    key = {"thread_id": thread_id}
+    rows = yield LOCKED, key
+    if rows and rows[0][1] is not None and rows[0][2] > now:
+        raise LeaseHeld(thread_id, rows[0][1], rows[0][2])
+    for question_id, _ in (yield requests.OPEN_IDS, key):
+        yield WAKE, {**key, "question_id": question_id}
+    for statement in DELETE:
+        yield statement, key
+
+
+def renew(owner: str, thread_ids: Sequence[str], lease_until: int) -> Transaction[list[str]]:
+    """Renew the leases an owner holds on up to `BATCH` threads; returns those that it holds no longer."""
+    padded = [*thread_ids, *[thread_ids[-1]] * (BATCH - len(thread_ids))]
+    params = {"owner": owner, "lease_until": lease_until, **{f"id{n}": it for n, it in enumerate(padded)}}
+    renewed = yield RENEW, params
+    if renewed == len(thread_ids):
+        return []
+    held = {thread_id for (thread_id,) in (yield HELD, params)}
+    return [thread_id for thread_id in thread_ids if thread_id not in held]

@@ -1,0 +1,78 @@
+"""What `import assent` offers, and what it does not load."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module, resources
+from pathlib import Path
+
+import pytest
+
+import assent
+from assent import models
+
+PACKAGE = Path(assent.__file__).parent
+
+
+def modules_after(statement: str) -> set[str]:
+    """The modules of a fresh interpreter that ran a statement, less those that it starts with."""
+    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", assent.__all__)
+def test_every_export_is_there_and_documented(name: str) -> None:
+    value = getattr(assent, name)
+    assert value is getattr(import_module(f"assent.{assent._HOMES[name]}"), name)
+    assert name == "AgentEvent" or value.__doc__
+
+
+def test_exports_are_complete() -> None:
+    assert list(assent._HOMES) == assent.__all__
+    assert sorted(assent.__all__, key=lambda name: (name.islower(), name)) == assent.__all__
+    assert set(assent.__all__) <= set(dir(assent))
+
+
+def test_type_checkers_see_the_same_exports() -> None:
+    seen: dict[str, str] = {}
+    for node in ast.walk(ast.parse((PACKAGE / "__init__.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("assent."):
+            seen |= {alias.name: node.module.removeprefix("assent.") for alias in node.names}
+    assert seen == assent._HOMES
+
+
+def test_models_exports_are_there() -> None:
+    assert all(getattr(models, name).__doc__ for name in models.__all__)
+    assert sorted(models.__all__) == models.__all__
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'assent' has no attribute 'Agnet'"):
+        assent.Agnet  # noqa: B018
+
+
+def test_import_assent_loads_nothing_else() -> None:
+    loaded = modules_after("import assent")
+    assert "assent" in loaded
+    assert not [name for name in loaded if name.startswith("assent.")]
+    assert not loaded & {"asyncio", "pydantic", "pydantic_core", "rich", "pydantic_ai", "typing_extensions"}
+
+
+def test_using_the_core_loads_no_extra() -> None:
+    names = ", ".join(assent.__all__)
+    loaded = modules_after(f"from assent import {names}; from assent.models import ScriptedModel")
+    assert "pydantic" in loaded
+    assert not loaded & {"rich", "pydantic_ai", "stamina", "openai", "anthropic"}
+    assert not loaded & {"alembic", "asyncmy", "asyncpg", "opentelemetry", "sqlalchemy"}
+
+
+def test_the_package_is_typed() -> None:
+    assert resources.files("assent").joinpath("py.typed").is_file()
+
+
+def test_every_module_says_what_it_is() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), path

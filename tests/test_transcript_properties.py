@@ -1,0 +1,298 @@
+"""Whatever happens to an agent, its transcript only grows, every call ends with one result, and providers
+accept it.
+
+An agent is driven through arbitrary conversations: turns of text and of calls that work, raise, do not exist or
+are malformed, models that fail, aborts and cancellations at any step of the event loop, and resumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from transcripts import assert_sound, open_calls
+from wire_servers import (
+    AnthropicServer,
+    OpenAIServer,
+    anthropic_body,
+    anthropic_complaints,
+    anthropic_model,
+    anthropic_reply,
+    anthropic_text,
+    openai_body,
+    openai_complaints,
+    openai_model,
+    openai_reply,
+    openai_text,
+)
+
+from assent import Agent, tool
+from assent.errors import ModelError
+from assent.messages import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    UserMessage,
+    decode,
+    encode,
+)
+from assent.models import ModelRequest, ScriptedModel
+
+# The tools: one of each kind of end.
+
+
+@tool
+async def add(a: int) -> int:
+    await asyncio.sleep(0)
+    return a + 1
+
+
+@tool
+async def broken() -> None:
+    await asyncio.sleep(0)
+    raise ValueError("broken as always")
+
+
+@tool(execution_mode="sequential")
+async def alone(a: int) -> str:
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return ""
+
+
+@tool
+async def stubborn() -> str:
+    """Does not stop when it is cancelled."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    return "done all the same"
+
+
+@tool
+def threaded() -> list[int]:
+    return [1, 2]
+
+
+TOOLS = [add, broken, alone, stubborn, threaded]
+
+
+# What may happen.
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A turn in which the model fails."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """Something done to the agent. After ``steps`` of the event loop it is stopped, if ``stop`` says how."""
+
+    kind: str
+    stop: str | None = None
+    steps: int = 0
+
+
+ids = st.sampled_from(["c1", "c2", "call_" + "x" * 35, ""])
+call_parts = st.one_of(
+    st.builds(lambda id, a: ToolCall(id, "add", {"a": a}), ids, st.sampled_from([1, "x", None])),
+    st.builds(
+        lambda id, name: ToolCall(id, name, {}), ids, st.sampled_from(["broken", "stubborn", "nothing"])
+    ),
+    st.builds(lambda id: ToolCall(id, "alone", {"a": 1}), ids),
+    st.builds(lambda id: ToolCall(id, "add", {}, malformed='{"a": '), ids),
+    st.builds(lambda id: ToolCall(id, "threaded", {}), ids),
+)
+words = st.sampled_from(["Hello.", "I look. ", " ", ""]).map(TextPart)
+thoughts = st.just(ThinkingPart("hm", signature="c2ln"))
+spoken = st.lists(words | thoughts | call_parts, max_size=4).map(
+    lambda parts: AssistantMessage(
+        parts, stop_reason="tool_use" if any(isinstance(part, ToolCall) for part in parts) else "end"
+    )
+)
+cut = st.lists(words | call_parts, max_size=2).map(
+    lambda parts: AssistantMessage(parts, stop_reason="length")
+)
+turns = st.lists(spoken | cut | st.just(Fails()), max_size=10)
+ops = st.lists(
+    st.builds(
+        Op,
+        kind=st.sampled_from(["prompt", "resume", "stream"]),
+        stop=st.sampled_from([None, None, "abort", "cancel", "abort and cancel", "abort twice"]),
+        steps=st.integers(0, 25),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _turn(said: AssistantMessage | Fails) -> Any:
+    async def turn(messages: list[Message]) -> AssistantMessage:
+        await asyncio.sleep(0)
+        if isinstance(said, Fails):
+            raise ModelError("no luck")
+        return said
+
+    return turn
+
+
+@dataclass
+class Driver:
+    """Does things to an agent and watches its transcript."""
+
+    agent: Agent
+    seen: tuple[Message, ...] = ()
+    finished: list[Any] = field(default_factory=list[Any])
+
+    def look(self) -> None:
+        now = self.agent.messages
+        assert now[: len(self.seen)] == self.seen, "the transcript changed in its past"
+        self.seen = now
+
+    async def do(self, op: Op) -> None:
+        task = asyncio.create_task(self._run(op.kind))
+        for _ in range(op.steps):
+            if task.done():
+                break
+            await asyncio.sleep(0)
+            self.look()
+        if op.stop is not None and "abort" in op.stop:
+            self.agent.abort()
+        if op.stop == "abort twice":
+            self.agent.abort()
+        if op.stop is not None and "cancel" in op.stop:
+            task.cancel()
+        await asyncio.wait([task])
+        self.look()
+        if task.cancelled():
+            return
+        assert task.exception() is None
+        assert_sound(self.seen)
+        assert not isinstance(self.seen[-1] if self.seen else None, UserMessage), "nobody answered"
+
+    async def _run(self, kind: str) -> None:
+        if kind == "prompt":
+            self.finished.append(await self.agent.prompt("go on"))
+        elif kind == "resume":
+            self.finished.append(await self.agent.resume())
+        else:
+            async for _ in self.agent.stream("go on"):
+                self.look()
+
+
+async def drive(script: Sequence[AssistantMessage | Fails], todo: Sequence[Op]) -> tuple[Message, ...]:
+    """Do all of it, end with a prompt that nobody stops, and return the transcript."""
+    model = ScriptedModel([_turn(said) for said in script])
+    driver = Driver(Agent(model=model, tools=TOOLS, max_iterations=4))
+    for op in todo:
+        await driver.do(op)
+    await driver.do(Op("prompt"))
+    for before, after in zip(model.requests, model.requests[1:], strict=False):
+        assert after[: len(before)] == before, "a request is no extension of the one before"
+    return driver.seen
+
+
+def request(messages: Sequence[Message]) -> ModelRequest:
+    return ModelRequest(
+        (*messages, UserMessage("and now?")), "Be brief.", tuple(each.schema for each in TOOLS)
+    )
+
+
+async def complaints(messages: Sequence[Message]) -> list[str]:
+    """What either provider would refuse in this transcript, continued by a person."""
+    asked = request(messages)
+    return [
+        *openai_complaints(await openai_body(asked)),
+        *anthropic_complaints(await anthropic_body(asked)),
+    ]
+
+
+LONG = "call_" + "x" * 35
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(turns, ops)
+@example([AssistantMessage([ToolCall("c1", "add", {"a": 1})] * 3)] * 2, [Op("prompt", "abort", 4)])
+@example(
+    [AssistantMessage([ToolCall("c1", "stubborn", {}), ToolCall("c2", "alone", {"a": 1})])],
+    [Op("prompt", "abort", 6)],
+)
+@example([Fails(), Fails()], [Op("prompt"), Op("resume"), Op("resume")])
+@example([AssistantMessage(ToolCall(LONG, "add", {"a": 1}))] * 3, [Op("prompt"), Op("prompt")])
+@example([AssistantMessage(ToolCall("c1", "alone", {"a": 1}))], [Op("prompt", "cancel", 6), Op("resume")])
+def test_any_conversation_leaves_a_sound_transcript(
+    script: list[AssistantMessage | Fails], todo: list[Op]
+) -> None:
+    messages = asyncio.run(drive(script, todo))
+    assert open_calls(messages) == []
+    assert tuple(decode(encode(message)) for message in messages) == messages
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[Phase.explicit, Phase.generate],
+)
+@given(turns, ops)
+@example([AssistantMessage(ToolCall(LONG, "add", {"a": 1}))] * 3, [Op("prompt"), Op("prompt")])
+@example([AssistantMessage([TextPart(" "), ToolCall("", "nothing", {})])], [Op("prompt", "abort", 5)])
+def test_both_providers_accept_any_conversation(
+    script: list[AssistantMessage | Fails], todo: list[Op]
+) -> None:
+    """Through pydantic-ai and the real SDKs, down to the body that would be sent."""
+
+    async def main() -> list[str]:
+        return await complaints(await drive(script, todo))
+
+    assert asyncio.run(main()) == []
+
+
+# And over a real connection, where the servers refuse what the providers would.
+
+ROUGH: list[AssistantMessage | Fails] = [
+    AssistantMessage(
+        [
+            ThinkingPart("hm", signature="c2ln"),
+            TextPart("I look. "),
+            ToolCall("c1", "add", {"a": 1}),
+            ToolCall("c1", "add", {"a": "x"}),
+            ToolCall("c2", "nothing", {}),
+            ToolCall("c3", "add", {}, malformed='{"a": '),
+            ToolCall("c4", "broken", {}),
+            ToolCall("c5", "alone", {"a": 1}),
+        ],
+        stop_reason="tool_use",
+    ),
+    Fails(),
+    AssistantMessage(ToolCall("c1", "stubborn", {}), stop_reason="tool_use"),
+    AssistantMessage(()),
+]
+ROUGH_OPS = [Op("prompt"), Op("resume", "abort", 3), Op("prompt", "cancel", 5), Op("prompt", "abort", 2)]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.anyio
+async def test_a_rough_conversation_goes_on_with_a_real_provider(provider: str) -> None:
+    messages = await drive(ROUGH, ROUGH_OPS)
+    if provider == "openai":
+        async with OpenAIServer(openai_reply(openai_text("Fine."))) as server:
+            result = await Agent(model=openai_model(server), tools=TOOLS, messages=messages).prompt(
+                "and now?"
+            )
+    else:
+        async with AnthropicServer(anthropic_reply(anthropic_text("Fine."))) as server:
+            result = await Agent(model=anthropic_model(server), tools=TOOLS, messages=messages).prompt(
+                "and now?"
+            )
+    assert (result.status, result.text, result.reason) == ("completed", "Fine.", None)
+    assert len(server.requests) == 1
