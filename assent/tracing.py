@@ -1,54 +1,74 @@
-"""OpenTelemetry spans and metrics, and nothing at all without the ``tracing`` extra.
+"""OpenTelemetry spans and metrics, and nothing at all without the ``tracing`` extra or a tracer provider.
 
-Spans: ``invoke_agent ID`` (a run), ``chat MODEL`` (a model call), ``execute_tool NAME`` (a tool's body), and
+Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
+``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
 ``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). Metrics:
 ``assent.hitl.open_requests`` and ``assent.hitl.time_to_answer``. No argument, answer or message is in any of
-them unless `record_content` is switched on, and never one that is marked sensitive.
+them unless `record_content` is switched on.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 record_content = False
 """Whether arguments and answers may go into spans; off unless a developer switches it on."""
 
 _otel: Any = None
 """OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
+_instruments: dict[str, Any] = {}
 
 
 class Span:
-    """What is being traced; forgets everything where there is no tracing."""
+    """What is being traced, as a context manager; this one forgets everything."""
 
-    __slots__ = ("_span",)
+    __slots__ = ()
 
-    def __init__(self, span: Any = None) -> None:
-        self._span = span
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
     def set(self, name: str, value: Any) -> None:
         """Set an attribute; None leaves it out."""
-        if self._span is not None and value is not None:
-            self._span.set_attribute(name, value)
 
     def set_content(self, name: str, value: Any) -> None:
         """Set an attribute that holds what people or models said: only where `record_content` is on."""
-        if record_content and self._span is not None:
+
+    def fail(self, kind: str) -> None:
+        """Mark what is traced as failed; ``kind`` names the failure without telling its contents."""
+
+
+class _Recording(Span):
+    __slots__ = ("_manager", "_span")
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._span: Any = None
+
+    def __enter__(self) -> Self:
+        self._span = self._manager.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._manager.__exit__(*error)
+
+    def set(self, name: str, value: Any) -> None:
+        if value is not None:
+            self._span.set_attribute(name, value)
+
+    def set_content(self, name: str, value: Any) -> None:
+        if record_content:
             self._span.set_attribute(name, json.dumps(value, default=str))
 
-    def event(self, name: str, attributes: Mapping[str, Any]) -> None:
-        """Note that something happened within the span."""
-        if self._span is not None:
-            self._span.add_event(name, {key: value for key, value in attributes.items() if value is not None})
-
-    def fail(self, description: str) -> None:
-        """Mark the span as failed."""
-        if self._span is not None:
-            trace, _ = _load()
-            self._span.set_status(trace.Status(trace.StatusCode.ERROR, description))
+    def fail(self, kind: str) -> None:
+        trace, _ = _load()
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(trace.Status(trace.StatusCode.ERROR, kind))
 
 
 _NO_SPAN = Span()
@@ -58,64 +78,92 @@ def _load() -> Any:
     global _otel
     if _otel is None:
         try:
-            _otel = (
-                importlib.import_module("opentelemetry.trace"),
-                importlib.import_module("opentelemetry.metrics"),
-            )
+            names = ("opentelemetry.trace", "opentelemetry.metrics")
+            _otel = tuple(importlib.import_module(name) for name in names)
         except ImportError:
             _otel = False
     return _otel
 
 
-@contextmanager
-def span(name: str, attributes: Mapping[str, Any]) -> Generator[Span]:
+def _enabled() -> bool:
+    """Whether anybody has set tracing up."""
+    otel = _load()
+    return bool(otel) and not isinstance(otel[0].get_tracer_provider(), otel[0].ProxyTracerProvider)
+
+
+def span(name: str, attributes: Mapping[str, Any]) -> Span:
     """Trace what happens within, as a child of the span around it."""
-    otel = _load()
-    if not otel:
-        yield _NO_SPAN
-        return
+    if not _enabled():
+        return _NO_SPAN
     known = {key: value for key, value in attributes.items() if value is not None}
-    tracer = otel[0].get_tracer("assent")
-    with tracer.start_as_current_span(
-        name, attributes=known, record_exception=False, set_status_on_exception=False
-    ) as started:
-        yield Span(started)
+    manager = (
+        _load()[0]
+        .get_tracer("assent")
+        .start_as_current_span(name, attributes=known, record_exception=False, set_status_on_exception=False)
+    )
+    return _Recording(manager)
 
 
-@contextmanager
-def open_request(kind: str) -> Generator[None]:
-    """Count a request as open while it is waited for."""
-    counter = _instrument("open_requests")
-    if counter is None:
-        yield
-        return
-    counter.add(1, {"hitl.kind": kind})
-    try:
-        yield
-    finally:
-        counter.add(-1, {"hitl.kind": kind})
+def run_span(agent_id: str, thread_id: str) -> Span:
+    """Trace a run."""
+    if not _enabled():
+        return _NO_SPAN
+    return _operation(
+        "invoke_agent", agent_id, {"gen_ai.agent.id": agent_id, "gen_ai.conversation.id": thread_id}
+    )
 
 
-def answered(kind: str, outcome: str, seconds: float) -> None:
+def turn_span() -> Span:
+    """Trace a turn: a model call and its tools."""
+    return span("turn", {}) if _enabled() else _NO_SPAN
+
+
+def model_span(model: str) -> Span:
+    """Trace a model call."""
+    return _operation("chat", model, {"gen_ai.request.model": model}) if _enabled() else _NO_SPAN
+
+
+def tool_span(tool_name: str, tool_call_id: str) -> Span:
+    """Trace a tool's body."""
+    if not _enabled():
+        return _NO_SPAN
+    return _operation(
+        "execute_tool", tool_name, {"gen_ai.tool.name": tool_name, "gen_ai.tool.call.id": tool_call_id}
+    )
+
+
+def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span:
+    return span(f"{operation} {name}", {"gen_ai.operation.name": operation, **attributes})
+
+
+def request_opened(kind: str) -> None:
+    """Count a request as open."""
+    _count(1, kind)
+
+
+def request_left(kind: str) -> None:
+    """Count a request as open no longer, at least not here."""
+    _count(-1, kind)
+
+
+def request_answered(kind: str, outcome: str, seconds: float) -> None:
     """Record how long a person took."""
-    histogram = _instrument("time_to_answer")
-    if histogram is not None:
-        histogram.record(seconds, {"hitl.kind": kind, "hitl.outcome": outcome})
+    if _load():
+        if "time_to_answer" not in _instruments:
+            _instruments["time_to_answer"] = _meter().create_histogram(
+                "assent.hitl.time_to_answer", unit="s", description="From asking a person to the answer"
+            )
+        _instruments["time_to_answer"].record(seconds, {"hitl.kind": kind, "hitl.outcome": outcome})
 
 
-def _instrument(name: str) -> Any:
-    otel = _load()
-    if not otel:
-        return None
-    meter = otel[1].get_meter("assent")
-    if name not in _INSTRUMENTS:
-        _INSTRUMENTS["open_requests"] = meter.create_up_down_counter(
-            "assent.hitl.open_requests", description="Requests that are waited for in this process"
-        )
-        _INSTRUMENTS["time_to_answer"] = meter.create_histogram(
-            "assent.hitl.time_to_answer", unit="s", description="From asking a person to the answer"
-        )
-    return _INSTRUMENTS[name]
+def _count(change: int, kind: str) -> None:
+    if _load():
+        if "open_requests" not in _instruments:
+            _instruments["open_requests"] = _meter().create_up_down_counter(
+                "assent.hitl.open_requests", description="Requests that are waited for in this process"
+            )
+        _instruments["open_requests"].add(change, {"hitl.kind": kind})
 
 
-_INSTRUMENTS: dict[str, Any] = {}
+def _meter() -> Any:
+    return _load()[1].get_meter("assent")

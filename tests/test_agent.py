@@ -426,6 +426,13 @@ async def test_a_model_that_numbers_its_calls_anew() -> None:
     assert result.status == "completed"
 
 
+async def test_ids_stay_short_enough_for_every_provider() -> None:
+    long = ToolCall("c" * 40, "add", {"a": 1, "b": 1})
+    result = await Agent(model=ScriptedModel([[long] * 12, "done"]), tools=[add]).prompt("go")
+    assert_sound(result.messages)
+    assert max(len(call_id) for call_id in results(result.messages)) <= 40
+
+
 async def test_ids_are_unique_beside_those_of_a_given_transcript() -> None:
     old = [
         UserMessage("a"),

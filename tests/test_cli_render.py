@@ -17,7 +17,15 @@ from assent import Agent, BeforeToolCallResult, Middleware, ToolCallContext, Too
 from assent.cli.column import Column
 from assent.cli.render import RESULT_LIMIT, TerminalView
 from assent.cli.visible import visible
-from assent.events import MessageDeltaEvent, MessageEndedEvent, RunStartedEvent, ToolProgressEvent
+from assent.events import (
+    HitlAnswerEvent,
+    MessageDeltaEvent,
+    MessageEndedEvent,
+    RunStartedEvent,
+    ToolProgressEvent,
+)
+from assent.hitl import ConfirmToolCallMiddleware, HitlTimedOut, InMemoryChannel, ask_user_tool
+from assent.hitl.testing import ScriptedChannel
 from assent.messages import (
     AssistantMessage,
     ImagePart,
@@ -34,7 +42,7 @@ from assent.models import ModelRequest, ScriptedModel
 pytestmark = pytest.mark.anyio
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-LINE = re.compile(r" *(run|you|thinks|agent|kept|call|runs|result|error|more|retry|)(?<=^.{7}) │ ")
+LINE = re.compile(r" *(run|you|thinks|agent|kept|call|runs|asks|answer|waits|closed|result|error|more|retry|)(?<=^.{7}) │ ")
 
 
 def plain() -> Console:
@@ -192,6 +200,90 @@ def test_a_resumed_run_is_told() -> None:
     console = plain()
     TerminalView(console)(RunStartedEvent(**IDS, agent_id="desk", resumed=True))
     assert shown(console) == "    run │ desk goes on\n"
+
+
+# A person is asked.
+
+
+async def ask(console: Console, *answers: Any, tools: Any = (), turns: Any = None, **options: Any) -> str:
+    channel = ScriptedChannel(answers)
+    turns = turns or [ToolCall("c1", "pay", {"to": "Ada"}), "Done."]
+    tools = [pay, ask_user_tool(channel), *tools]
+    middleware = [ConfirmToolCallMiddleware(channel, {"pay"}, **options)]
+    return await watch(console, turns, *tools, channel=channel, middleware=middleware)
+
+
+async def test_an_approval_is_shown_with_the_arguments_that_would_run() -> None:
+    seen = await ask(plain(), {"decision": "approve"}, details_fn=lambda ctx: {"why": "an invoice"})
+    assert (
+        '   asks │ approve c1\n        │ pay {"to": "Ada", "cents": 100}\n        │ details {"why": "an invoice"}\n'
+        ' answer │ c1: {"decision": "approve"}\n'
+    ) in seen
+
+
+async def test_questions_are_shown_with_their_options() -> None:
+    questions = [
+        {"key": "how", "prompt": "How?", "options": [{"label": "By bus", "value": "bus"}]},
+        {"key": "why", "prompt": "Why?"},
+    ]
+    turns = [ToolCall("c1", "ask_user", {"questions": questions}), "Done."]
+    seen = await ask(plain(), {"how": "bus", "why": "rain"}, turns=turns)
+    assert "   asks │ ask c1:ask:1\n        │ how: How? one of: bus (By bus)\n        │ why: Why?\n" in seen
+    assert ' answer │ c1:ask:1: {"how": "bus", "why": "rain"}\n' in seen
+
+
+async def test_what_was_not_answered_is_told() -> None:
+    seen = await ask(plain(), HitlTimedOut(5))
+    assert "  error │ pay was not run: nobody answered within 5 s.\n" in seen
+    console = plain()
+    view = TerminalView(console)
+    view(HitlAnswerEvent(**IDS, question_id="c1", timed_out=True))
+    view(HitlAnswerEvent(**IDS, question_id="c1", cancelled=True))
+    view(HitlAnswerEvent(**IDS, question_id="c1"))
+    assert shown(console) == (
+        " answer │ c1: nobody answered in time\n answer │ c1: cancelled\n answer │ c1: no answer\n"
+    )
+
+
+async def test_yes_or_no_and_what_now() -> None:
+    console, channel = plain(), ScriptedChannel([True, "skip"])
+
+    @tool
+    async def deploy() -> str:
+        """Deploy."""
+        sure = await channel.confirm("Really?", timeout=30)
+        return f"{sure} {(await channel.escalate('It broke.')).action}"
+
+    agent = Agent(model=ScriptedModel([ToolCall("c1", "deploy", {}), "."]), tools=[deploy], channel=channel)
+    agent.subscribe(TerminalView(console))
+    await agent.prompt("Go.")
+    assert (
+        "   asks │ confirm c1:confirm:1 within 30 s\n        │ Really?\n answer │ c1:confirm:1: true\n"
+        "   asks │ escalate c1:escalate:2\n        │ retry, skip, abort? It broke.\n"
+    ) in shown(console)
+
+
+async def test_a_detached_and_a_closed_conversation_are_told() -> None:
+    console, channel = plain(), InMemoryChannel()
+    model = ScriptedModel([ToolCall("c1", "pay", {"to": "Ada"})])
+    middleware = [ConfirmToolCallMiddleware(channel)]
+    agent = Agent(model=model, tools=[pay], channel=channel, middleware=middleware)
+
+    async def leave(event: Any) -> None:
+        if event.type == "hitl_request":
+            await agent.detach()
+
+    agent.subscribe(TerminalView(console))
+    agent.subscribe(leave)
+    await agent.prompt("Go.")
+    await agent.abort_pending("not today")
+    assert "  waits │ nobody waits for c1 here; it can still be answered\n" in shown(console)
+    assert " closed │ not today\n" in shown(console)
+
+
+async def test_a_hostile_question_is_inert() -> None:
+    turns = [ToolCall("c1", "ask_user", {"questions": [{"key": "k", "prompt": HOSTILE}]}), "."]
+    assert_inert(await ask(plain(), {"k": HOSTILE}, turns=turns))
 
 
 # Progress.

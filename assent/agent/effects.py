@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
+from assent import tracing
 from assent.agent.asking import asking_from
 from assent.agent.emitter import is_cancelled, logger
 from assent.agent.gate import Admitted, Settled
@@ -98,7 +99,10 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
         if run.signal.is_set():
             return
         run.thread.effects[call.id] = _effect(item)
-        result = results[call.id] = _message(item, await _run_body(run, item))
+        with tracing.tool_span(call.name, call.id) as span:
+            result = results[call.id] = _message(item, await _run_body(run, item))
+            if result.is_error:
+                span.fail("tool_error")
         await run.emitter.flush()
         if run.spec.onion.after_tool_call:
             result = results[call.id] = await _after(run, item, result)

@@ -7,7 +7,6 @@ from functools import reduce
 
 from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage
 
-
 _LONGEST_ID = 40  # OpenAI takes no longer one
 
 

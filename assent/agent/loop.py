@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assent import tracing
 from assent.agent.effects import execute
 from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.gate import settle
@@ -19,11 +20,12 @@ async def advance(run: Run) -> None:
     process from the transcript alone.
     """
     while not (run.signal.is_set() or is_finished(run.messages)):
-        await run.emit(TurnStartedEvent)
-        if not unresolved_calls(run.messages):
-            await run.append(message := await ask_model(run))
-            if message.stop_reason == "error":
-                return
-        if calls := unresolved_calls(run.messages):
-            await execute(run, await settle(run, calls))
-        await run.emit(TurnEndedEvent)
+        with tracing.turn_span():
+            await run.emit(TurnStartedEvent)
+            if not unresolved_calls(run.messages):
+                await run.append(message := await ask_model(run))
+                if message.stop_reason == "error":
+                    return
+            if calls := unresolved_calls(run.messages):
+                await execute(run, await settle(run, calls))
+            await run.emit(TurnEndedEvent)

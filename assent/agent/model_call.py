@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Any, cast
 
+from assent import tracing
 from assent.agent.emitter import logger
 from assent.agent.fold import iterations
 from assent.agent.middleware import ModelCallContext
@@ -24,14 +25,20 @@ async def ask_model(run: Run) -> AssistantMessage:
     request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
     ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
     await run.open_message()
-    try:
-        ctx = await spec.onion.before_model(ctx)
-        message = await spec.onion.after_model(ctx, await _stream(run, ctx.request))
-    except ModelError as error:
-        return _failure(str(error))
-    except Exception as error:
-        logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
-        return _failure(f"{type(error).__name__}: {error}")
+    with tracing.model_span(spec.resolved_model.name) as span:
+        try:
+            ctx = await spec.onion.before_model(ctx)
+            message = await spec.onion.after_model(ctx, await _stream(run, ctx.request))
+        except ModelError as error:
+            span.fail(type(error).__name__)
+            return _failure(str(error))
+        except Exception as error:
+            logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
+            span.fail(type(error).__name__)
+            return _failure(f"{type(error).__name__}: {error}")
+        span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
+        span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
+        span.set("gen_ai.response.finish_reasons", [message.stop_reason])
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})

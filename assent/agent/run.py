@@ -22,7 +22,15 @@ from assent.events import (
     MessageStartedEvent,
     RunStatus,
 )
-from assent.messages import AssistantMessage, Delta, Message, TextDelta, ToolResultMessage, UserMessage
+from assent.messages import (
+    AssistantMessage,
+    Delta,
+    JsonObject,
+    Message,
+    TextDelta,
+    ToolResultMessage,
+    UserMessage,
+)
 from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
 
 
@@ -145,13 +153,14 @@ class Run:
         )
         ledger.difference_update(ended)
 
-    async def open(self, message: UserMessage) -> list[Message]:
+    async def open(self, message: UserMessage, *, superseding: bool = False) -> list[Message]:
         """Begin with what a person says, written before anyone is told; returns what was added.
 
         Calls that are still open are not run any more, and their requests are settled as superseded.
         """
         superseded = self._drop("superseded", "a newer prompt came")
-        added = self._add([*self._unrun("Not run: the conversation went on without it."), message])
+        trace: JsonObject | None = {"decision": "superseded"} if superseding else None
+        added = self._add([*self._unrun("Not run: the conversation went on without it.", trace), message])
         await self.commit(settled=superseded, run=RunRecord(self.spec.id))
         return added
 
@@ -191,11 +200,11 @@ class Run:
                 self.said.clear()
         await self.emit(MessageDeltaEvent, delta=delta)
 
-    async def close(self, why: str = "the run was aborted") -> None:
+    async def close(self, why: str = "the run was aborted", trace: JsonObject | None = None) -> None:
         """End an aborted run: no call is left open, and the last word is what the model had said by then."""
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=why)
         self.dropped = self._drop("aborted", why)
-        await self.append(*self._unrun(f"Not run: {why}."), last)
+        await self.append(*self._unrun(f"Not run: {why}.", trace), last)
 
     async def finish(self, status: RunStatus) -> None:
         """Write the end of the run, and give the thread back."""
@@ -213,11 +222,20 @@ class Run:
         known = self.thread.requests.values()
         return [Settlement(each.question_id, status, why) for each in known if each.status == "pending"]
 
-    def _unrun(self, why: str) -> list[ToolResultMessage]:
+    def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
         effects = self.thread.effects
+        details: JsonObject = {"synthetic": True}
+        if trace is not None:
+            details["hitl"] = trace
         return [
-            unrun(call.id, call.name, _interrupted(effects[call.id]) if call.id in effects else why)
+            ToolResultMessage(
+                call.id,
+                call.name,
+                _interrupted(effects[call.id]) if call.id in effects else why,
+                is_error=True,
+                details=details,
+            )
             for call in unresolved_calls(self.messages)
         ]
 
@@ -230,8 +248,3 @@ def _interrupted(effect: StoredEffect) -> str:
 
 def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:
     return known is not None and known.status == "pending" and same_question(known.request, request)
-
-
-def unrun(tool_call_id: str, tool_name: str, why: str) -> ToolResultMessage:
-    """The result of a call that did not run, or whose end nobody saw."""
-    return ToolResultMessage(tool_call_id, tool_name, why, is_error=True, details={"synthetic": True})

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from assent import tracing
 from assent.agent.arguments import args_faults
 from assent.agent.asking import current_asking
 from assent.agent.emitter import Emitter, call_on, logger
@@ -84,10 +85,10 @@ class Session:
         async with self.lock:
             for _ in range(_ATTEMPTS):
                 await self.load()
-                await self._check_pending(on_pending)
+                superseding = await self._check_pending(on_pending)
                 run = self._new_run(run_id)
                 try:
-                    added = await run.open(message)
+                    added = await run.open(message, superseding=superseding)
                 except (LeaseLost, HitlStaleAnswer):
                     self._loaded = False  # another worker was at the thread since it was loaded: look again
                 except BaseException:
@@ -198,14 +199,15 @@ class Session:
             raise HitlRequestPending(self.thread_id, pending.question_id)
         self.channel.interrupt(HitlDetached())
 
-    async def _check_pending(self, on_pending: OnPending) -> None:
-        """Refuse to go on while a person is being asked, or see to it that nobody is."""
+    async def _check_pending(self, on_pending: OnPending) -> bool:
+        """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
         request = await self._open_request()
         if request is None:
-            return
+            return False
         if on_pending == "raise":
             raise HitlRequestPending(self.thread_id, request.question_id)
         await self._drop_request("superseded by a newer prompt")
+        return True
 
     async def _open_request(self) -> HitlRequest | None:
         if self.checkpointer is not None:
@@ -235,7 +237,8 @@ class Session:
                 await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
                 for message in added or ():
                     await run.tell(message)
-                await advance(run)
+                with tracing.run_span(self.spec.id, self.thread_id):
+                    await advance(run)
         except (HitlDetached, LeaseLost, LeaseHeld) as stopped:
             return await self._suspend(run, stopped)
         except HitlAborted as aborted:
@@ -265,7 +268,7 @@ class Session:
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more."""
-        await run.close(reason)
+        await run.close(reason, {"decision": "aborted", "reason": reason})
         await self._drop_request(reason)
         result = result_of(run.messages, self.thread_id, run.run_id)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from assent.errors import MissingExtra
@@ -11,7 +11,7 @@ _LIBRARIES = {"alembic", "asyncmy", "asyncpg", "greenlet", "sqlalchemy"}
 
 
 @contextmanager
-def needs(what: str, extra: str) -> Iterator[None]:
+def needs(what: str, extra: str) -> Generator[None]:
     """Turn the failing import of a database library into `MissingExtra`."""
     try:
         yield

@@ -61,7 +61,11 @@ def writing(
         messages=[(message.role, encode(message)) for message in step.messages],
         opened=[opened_row(request) for request in step.opened],
         settled=[
-            {"question_id": checked_id("question_id", it.question_id), "status": it.status, "reason": it.reason}
+            {
+                "question_id": checked_id("question_id", it.question_id),
+                "status": it.status,
+                "reason": it.reason,
+            }
             for it in step.settled
         ],
         started=[_effect_row(effect) for effect in step.started],

@@ -15,7 +15,11 @@ except ModuleNotFoundError as error:
 from assent.cli.bars import Bars
 from assent.cli.column import Column
 from assent.events import (
+    AgentAbortedEvent,
     AgentEvent,
+    AgentSuspendedEvent,
+    HitlAnswerEvent,
+    HitlRequestEvent,
     MessageDeltaEvent,
     MessageEndedEvent,
     RunEndedEvent,
@@ -41,6 +45,18 @@ from assent.messages import (
     Value,
     canonical_json,
 )
+from assent.requests import ApproveRequest, AskRequest, EscalateRequest, HitlRequest, Question
+
+_Block = (
+    RunStartedEvent
+    | MessageEndedEvent
+    | ToolStartedEvent
+    | HitlRequestEvent
+    | HitlAnswerEvent
+    | AgentSuspendedEvent
+    | AgentAbortedEvent
+    | RunEndedEvent
+)
 
 RESULT_LIMIT = 2_000
 """A tool's result is shown up to this many characters, and the view says how many are left out."""
@@ -50,7 +66,8 @@ class TerminalView:
     """A listener that shows one agent at work: ``agent.subscribe(TerminalView())``.
 
     Text appears as the model says it. Every call is shown with its exact arguments, and once more where it
-    runs with others than the model wrote. Progress is a live bar. Labels stand in a column of their own
+    runs with others than the model wrote. What a person is asked, and what came of it, has labels of its own.
+    Progress is a live bar. Labels stand in a column of their own
     that no text can reach, and characters that act or hide are shown as code points. Where the output is
     no terminal, it is plain lines.
     """
@@ -73,14 +90,14 @@ class TerminalView:
             case MessageDeltaEvent():
                 self._bars.hide()
                 self._delta(event.delta)
-            case RunStartedEvent() | MessageEndedEvent() | ToolStartedEvent() | RunEndedEvent():
+            case _ if isinstance(event, _Block):
                 self._bars.hide()
                 self._column.close()
                 self._block(event)
             case _:
                 pass
 
-    def _block(self, event: RunStartedEvent | MessageEndedEvent | ToolStartedEvent | RunEndedEvent) -> None:
+    def _block(self, event: _Block) -> None:
         match event:
             case RunStartedEvent():
                 self._column.block("run", f"{event.agent_id} {'goes on' if event.resumed else 'starts'}")
@@ -88,8 +105,36 @@ class TerminalView:
                 self._message(event.message)
             case ToolStartedEvent():
                 self._started(event)
+            case HitlRequestEvent():
+                self._column.block("asks", self._asks(event.request), label_style="bold yellow")
+            case HitlAnswerEvent():
+                self._column.block("answer", _answered(event), label_style="bold yellow")
+            case AgentSuspendedEvent():
+                said = f"nobody waits for {event.pending_request.question_id} here; it can still be answered"
+                self._column.block("waits", said, label_style="bold yellow")
+            case AgentAbortedEvent():
+                self._column.block("closed", event.reason, label_style="bold red", style="red")
             case RunEndedEvent():
                 self._ended(event)
+
+    def _asks(self, request: HitlRequest) -> str:
+        """What a person is asked, whole, below the id to answer it by."""
+        payload = request.payload
+        limit = "" if request.timeout_seconds is None else f" within {request.timeout_seconds:g} s"
+        lines = [f"{payload.kind} {request.question_id}{limit}"]
+        match payload:
+            case ApproveRequest():
+                lines.append(self._call(payload.tool_name, payload.args))
+            case AskRequest():
+                lines += [_asked(question) for question in payload.questions]
+            case EscalateRequest():
+                lines.append(f"{', '.join(payload.choices)}? {payload.prompt}")
+            case _:
+                lines.append(payload.prompt)
+        details = None if isinstance(payload, AskRequest) else payload.details
+        if details:
+            lines.append(f"details {json.dumps(details, ensure_ascii=False)}")
+        return "\n".join(lines)
 
     def _delta(self, delta: Delta) -> None:
         match delta:
@@ -156,6 +201,23 @@ class TerminalView:
         colour = "green" if event.status == "completed" else "red"
         said = event.status + (f": {event.reason}" if event.reason else "") + _cost(event.usage)
         self._column.block("run", said, label_style=f"bold {colour}", style=colour)
+
+
+def _asked(question: Question) -> str:
+    if question.options is None:
+        return f"{question.key}: {question.prompt}"
+    offered = ", ".join(f"{option.value} ({option.label})" for option in question.options)
+    return f"{question.key}: {question.prompt} {'any' if question.multi_select else 'one'} of: {offered}"
+
+
+def _answered(event: HitlAnswerEvent) -> str:
+    if event.timed_out:
+        return f"{event.question_id}: nobody answered in time"
+    if event.cancelled:
+        return f"{event.question_id}: cancelled"
+    if event.answer is None:
+        return f"{event.question_id}: no answer"
+    return f"{event.question_id}: {json.dumps(event.answer, ensure_ascii=False)}"
 
 
 def _shown(content: Sequence[Value]) -> str:

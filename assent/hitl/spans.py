@@ -48,7 +48,8 @@ def hitl_span(request: HitlRequest) -> Generator[HitlSpan]:
     attributes: dict[str, Any] = {"hitl.question_id": request.question_id}
     if isinstance(payload, ApproveRequest):
         attributes |= {"hitl.tool_name": payload.tool_name, "hitl.tool_call_id": payload.tool_call_id}
-    with tracing.span(f"hitl.{payload.kind}", attributes) as span, tracing.open_request(payload.kind):
+    with tracing.span(f"hitl.{payload.kind}", attributes) as span:
+        tracing.request_opened(payload.kind)
         error: BaseException | None = None
         try:
             yield state
@@ -61,5 +62,6 @@ def hitl_span(request: HitlRequest) -> Generator[HitlSpan]:
             span.set("hitl.duration_seconds", seconds)
             if payload.kind == "approve":
                 span.set("hitl.from_resume", state.from_resume)
+            tracing.request_left(payload.kind)
             if error is None:
-                tracing.answered(payload.kind, outcome, seconds)
+                tracing.request_answered(payload.kind, outcome, seconds)

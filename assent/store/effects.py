@@ -20,7 +20,9 @@ END = Statement(
     .values(ended_at=param("now"))
 )
 UNENDED = Statement(
-    select(_E.tool_call_id, _E.tool_name, _E.digest, _E.effect, _E.attempt).where(_THREAD, _E.ended_at.is_(None))
+    select(_E.tool_call_id, _E.tool_name, _E.digest, _E.effect, _E.attempt).where(
+        _THREAD, _E.ended_at.is_(None)
+    )
 )
 
 

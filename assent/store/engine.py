@@ -42,8 +42,6 @@ class Engine(Protocol):
         """
         ...
 
-    def read(
-        self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False
-    ) -> asyncio.Future[T]:
+    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
         """Run a transaction that only reads; with ``snapshot`` all its statements see the same moment."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import Integer, and_, case, func, insert, literal_column, or_, select, tuple_, update
+from sqlalchemy import Integer, String, and_, case, func, insert, literal_column, or_, select, tuple_, update
 
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.requests import fit_answer, plain_answer
@@ -17,7 +17,7 @@ from assent.store.statement import WAKE, Statement, Transaction, param
 Row = Mapping[str, Any]
 _Q = tables.requests.c
 # Partial indexes are used only where the status stands in the statement itself.
-_PENDING = literal_column("'pending'")
+_PENDING = literal_column("'pending'", String)
 _0, _1 = literal_column("0", Integer), literal_column("1", Integer)
 _THREAD = _Q.thread_id == param("thread_id")
 _THIS = and_(_THREAD, _Q.question_id == param("question_id"))
@@ -84,10 +84,7 @@ STILL_OPEN = Statement(
     select(_Q.thread_id, _Q.question_id).where(
         _IS_OPEN,
         or_(
-            *(
-                and_(_Q.thread_id == param(f"t{n}"), _Q.question_id == param(f"q{n}"))
-                for n in range(WATCHED)
-            )
+            *(and_(_Q.thread_id == param(f"t{n}"), _Q.question_id == param(f"q{n}")) for n in range(WATCHED))
         ),
     )
 )
@@ -189,7 +186,9 @@ def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
 def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[set[tuple[str, str]]]:
     """Which of up to `WATCHED` requests are pending still."""
     padded = [*keys, *[keys[-1]] * (WATCHED - len(keys))]
-    params = {f"t{n}": key[0] for n, key in enumerate(padded)} | {f"q{n}": key[1] for n, key in enumerate(padded)}
+    params = {f"t{n}": key[0] for n, key in enumerate(padded)} | {
+        f"q{n}": key[1] for n, key in enumerate(padded)
+    }
     rows = yield STILL_OPEN, params
     return {(thread_id, question_id) for thread_id, question_id in rows}
 

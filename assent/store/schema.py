@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, NullPool, StaticPool, column, create_engine, select, table, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import Connection, Engine, StaticPool, String, column, create_engine, select, table
 
 from assent.errors import StoreError
 from assent.store.statement import Statement
-from assent.store.tables import SCHEMA, VERSION_TABLE
+from assent.store.tables import VERSION_TABLE
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-VERSION = Statement(select(column("version_num")).select_from(table(VERSION_TABLE)))
-KNOWN = ("0001",)
-"""Every revision, oldest first."""
-
-_LOCKS = {  # 20 processes may open a fresh database at once
-    "postgresql": text("SELECT pg_advisory_xact_lock(7286889413)"),
-    "mysql": text("SELECT GET_LOCK(CONCAT('assent_', LEFT(SHA2(DATABASE(), 256), 32)), 120)"),
-}
+VERSION = Statement(select(column("version_num", String)).select_from(table(VERSION_TABLE)))
+REVISIONS = ("0001",)
+"""The history, oldest first; the last is what this version works with."""
 
 
 def is_current(version: str | None) -> bool:
     """Whether nothing is to be migrated. Raises `StoreError` for a schema that this version does not know."""
-    if version is not None and version not in KNOWN:
+    if version is not None and version not in REVISIONS:
         raise StoreError(
-            f"the database has schema {version}, made by a newer Assent; this one knows up to {SCHEMA}"
+            f"the database has schema {version}, made by a newer Assent; this one knows up to {REVISIONS[-1]}"
         )
-    return version == SCHEMA
+    return version == REVISIONS[-1]
 
 
 def alembic_config() -> Config:
@@ -81,19 +73,3 @@ def _sqlite_version(connection: sqlite3.Connection) -> str | None:
         return None
     row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608
     return None if row is None else row[0]
-
-
-async def prepare_server(url: str, connect: Callable[[], Awaitable[Any]]) -> None:
-    """Migrate a server's database, in a thread of its own: Alembic reads files and takes its time."""
-    await asyncio.to_thread(asyncio.run, _migrate_server(url, connect))
-
-
-async def _migrate_server(url: str, connect: Callable[[], Awaitable[Any]]) -> None:
-    engine = create_async_engine(url, async_creator=connect, poolclass=NullPool)
-    try:
-        async with engine.connect() as connection:
-            await connection.execute(_LOCKS[connection.dialect.name])
-            await connection.run_sync(upgrade)
-            await connection.commit()
-    finally:
-        await engine.dispose()

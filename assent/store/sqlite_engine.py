@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from assent.errors import StoreError
 from assent.store import requests
 from assent.store.schema import prepare_sqlite
-from assent.store.statement import WAKE, Params, Statement, Transaction
+from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class _Job:
             while True:
                 statement, params = transaction.send(answer)
                 if statement is WAKE:
-                    self.wakes.append((params["thread_id"], params["question_id"]))  # pyright: ignore[reportArgumentType, reportCallIssue]
+                    self.wakes.append(woken(params))
                     answer = 0
                 else:
                     answer = _execute(connection, statement, params)
@@ -276,9 +276,7 @@ class SQLiteEngine:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
         return self._writer.submit(transaction)
 
-    def read(
-        self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False
-    ) -> asyncio.Future[T]:
+    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
         """Run a reading transaction in the reading thread; it sees one moment in any case."""
         return self._reader.submit(transaction)
 
@@ -319,6 +317,4 @@ class SQLiteEngine:
 
     def _connect(self) -> sqlite3.Connection:
         # `isolation_level=None`: the driver begins no transactions of its own.
-        return sqlite3.connect(
-            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        return sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)

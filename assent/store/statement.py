@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import BindParameter, Executable, Table, bindparam, text
 from sqlalchemy.dialects import mysql, postgresql, sqlite
@@ -65,7 +65,9 @@ def _arguments(
     names: Sequence[str], constants: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     if constants:
-        return lambda params: tuple([constants[name] if name in constants else params[name] for name in names])
+        return lambda params: tuple(
+            [constants[name] if name in constants else params[name] for name in names]
+        )
     if len(names) > 1:
         return itemgetter(*names)
     return lambda params: tuple([params[name] for name in names])
@@ -93,3 +95,9 @@ def upsert(table: Table, *, update: Sequence[str]) -> Statement:
 WAKE = Statement(text("-- wake"))
 """Not SQL: ``yield WAKE, {"thread_id": ..., "question_id": ...}`` tells all who wait for that request,
 in every process, once the transaction is committed."""
+
+
+def woken(params: Params) -> tuple[str, str]:
+    """Whom a `WAKE` is for."""
+    values = cast("Mapping[str, str]", params)
+    return values["thread_id"], values["question_id"]

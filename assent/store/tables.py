@@ -12,9 +12,6 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Tab
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.types import TypeEngine
 
-SCHEMA = "0001"
-"""The latest revision in `migrations`."""
-
 VERSION_TABLE = "assent_alembic_version"
 ID_LENGTH = 255
 

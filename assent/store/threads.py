@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_, delete, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_column, or_, select, update
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from assent.store import effects, requests, tables
@@ -38,7 +38,7 @@ ADVANCE = Statement(
 )
 ACQUIRE = Statement(update(tables.threads).where(_AT_FENCE, _FREE).values(_RENEWED))
 
-_ABSENT = ~exists(select(literal_column("1")).where(_THIS))
+_ABSENT = ~exists(select(literal_column("1", Integer)).where(_THIS))
 
 
 def _create(values: dict[str, Any]) -> Statement:
@@ -183,8 +183,8 @@ def load(thread_id: str) -> Transaction[Loaded | None]:
     latest = {**key, "run_id": run_id}
     asked = yield requests.OF_RUN, latest
     begun = yield effects.UNENDED, key
-    runs = (yield RUN, latest) if run_id is not None else []
-    run = runs[0] if runs else None
+    runs: list[Any] = [] if run_id is None else (yield RUN, latest)
+    run = tuple(runs[0]) if runs else None
     return Loaded(fence, owner, until, extra, [body for (body,) in bodies], asked, begun, run)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
 
 Key = tuple[str, str]
@@ -30,7 +30,7 @@ class Hub:
         return list(self._waiters)
 
     @contextmanager
-    def waiting(self, key: Key) -> Iterator[asyncio.Event]:
+    def waiting(self, key: Key) -> Generator[asyncio.Event]:
         """An event that is set when the request may have been settled. Look at the table after entering."""
         event = asyncio.Event()
         self._waiters.setdefault(key, []).append(event)

@@ -1,0 +1,185 @@
+"""MySQL and MariaDB, by asyncmy; waiters look for answers, less often the longer nothing comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+import asyncmy
+from asyncmy.constants.CLIENT import FOUND_ROWS
+from asyncmy.cursors import Cursor
+from sqlalchemy.dialects.mysql.asyncmy import dialect as asyncmy_dialect
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from assent.errors import StoreError
+from assent.store import requests, server_schema
+from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
+from assent.store.statement import Params, Statement
+from assent.store.wakeups import Hub, Key, look_after
+
+POLL_SECONDS = 0.05, 0.5
+_DIALECT = asyncmy_dialect()
+_LOST = {1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055}
+_BUSY = {1040, 1203}
+_AGAIN = {1020, 1062, 1205, 1213}
+_OPTIONS = {"unix_socket"}
+
+
+class _Cursor(Protocol):
+    rowcount: int
+
+    async def execute(self, query: str, args: Sequence[Any]) -> Any: ...
+    async def executemany(self, query: str, args: Sequence[Sequence[Any]]) -> Any: ...
+    async def fetchall(self) -> Sequence[tuple[Any, ...]]: ...
+
+
+class _QuietCursor(Cursor):
+    """Does not ask for the server's warnings: one more round trip, only to log them."""
+
+    async def _show_warnings(self, conn: object) -> None:
+        pass
+
+
+class _Connection(Protocol):
+    """As much of `asyncmy.Connection` as is used here."""
+
+    def cursor(self) -> _Cursor: ...
+    async def query(self, sql: str) -> Any: ...
+    async def ensure_closed(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class MySQLSession:
+    """One connection."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+
+    async def begin(self, *, snapshot: bool) -> None:
+        """Sessions are READ COMMITTED, which is enough to write: each begins with a compare-and-set."""
+        if snapshot:
+            await self._connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            await self._connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        else:
+            await self._connection.query("START TRANSACTION")
+
+    async def run(self, statement: Statement, params: Params) -> Any:
+        """Rows, or how many were touched."""
+        sql, arguments, reads = statement.form(_DIALECT)
+        cursor = self._connection.cursor()
+        if isinstance(params, list):
+            for each in params:
+                await cursor.execute(sql, arguments(each))
+            return len(params)
+        await cursor.execute(sql, arguments(cast("dict[str, Any]", params)))
+        return await cursor.fetchall() if reads else cursor.rowcount
+
+    async def commit(self, wakes: Sequence[Key]) -> None:
+        """Commit; other processes find out by looking."""
+        await self._connection.query("COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        await self._connection.query("ROLLBACK")
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        await self._connection.ensure_closed()
+
+    def drop(self) -> None:
+        """Close without a word."""
+        self._connection.close()
+
+
+class MySQLServer:
+    """A database at ``mysql://user:password@host:port/name``."""
+
+    name = "MySQL"
+
+    def __init__(self, dsn: str) -> None:
+        try:
+            url = make_url(dsn)
+        except ArgumentError:
+            raise StoreError("a MySQL address looks like mysql://user:password@host/name") from None
+        if url.get_backend_name() not in ("mysql", "mariadb"):
+            raise StoreError(f"{url.drivername}:// is no MySQL address: use mysql://")
+        if not url.database:
+            raise StoreError("a MySQL address ends with the database's name: mysql://user:password@host/name")
+        unknown = set(url.query) - _OPTIONS
+        if unknown:
+            raise StoreError(f"a MySQL address takes no {', '.join(sorted(unknown))}")
+        self.where = url.set(drivername="mysql", password=None).render_as_string()
+        self._password = url.password
+        self._options: dict[str, Any] = {
+            "host": url.host or "127.0.0.1",
+            "port": url.port or 3306,
+            "user": url.username,
+            "password": url.password or "",
+            "database": url.database,
+            **url.query,
+        }
+
+    async def connect(self) -> MySQLSession:
+        """Open a connection."""
+        return MySQLSession(await self._open())
+
+    async def _open(self) -> _Connection:
+        connect = cast(Any, asyncmy).connect
+        return await connect(
+            **self._options,
+            charset="utf8mb4",
+            autocommit=True,
+            client_flag=FOUND_ROWS,  # an UPDATE counts what it matched, as everywhere else
+            cursor_cls=_QuietCursor,
+            connect_timeout=10,
+            read_timeout=STATEMENT_SECONDS,
+            sql_mode="'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        )
+
+    def fault(self, error: BaseException) -> Fault:
+        """What an error means."""
+        if isinstance(error, OSError | TimeoutError | asyncmy.InterfaceError | EOFError):
+            return Fault.LOST
+        code = error.args[0] if isinstance(error, asyncmy.MySQLError) and error.args else None
+        if code in _LOST:
+            return Fault.LOST
+        if code in _BUSY:
+            return Fault.BUSY
+        if code in _AGAIN:
+            return Fault.AGAIN
+        return Fault.NO_TABLE if code == 1146 else Fault.OTHER
+
+    def reason(self, error: BaseException) -> str:
+        """The error in a line, without the password."""
+        said = " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__
+        return (
+            said.replace(self._password, "***")
+            if isinstance(self._password, str) and self._password
+            else said
+        )
+
+    async def migrate(self) -> None:
+        """Bring the schema up to date."""
+        await server_schema.migrate("mysql+asyncmy://", self._open)
+
+    async def watch(self, engine: ServerEngine, hub: Hub) -> None:
+        """While somebody waits, look: soon after something happened, then less and less often."""
+        shortest, longest = POLL_SECONDS
+        pause = shortest
+
+        async def still_open(keys: list[Key]) -> set[Key]:
+            return await engine.read(lambda: requests.still_open(keys))
+
+        while hub.keys:
+            hub.arrived.clear()
+            with suppress(StoreError):  # who waits finds out for themselves
+                woken = await look_after(hub, still_open, batch=requests.WATCHED)
+                pause = shortest if woken else min(pause * 1.5, longest)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await hub.arrived.wait()
+                    pause = shortest

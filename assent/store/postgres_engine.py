@@ -1,0 +1,180 @@
+"""PostgreSQL, by asyncpg; waiters hear of answers by LISTEN and NOTIFY."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
+from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from assent.errors import StoreError
+from assent.store import server_schema
+from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
+from assent.store.statement import Params, Statement
+from assent.store.wakeups import Hub, Key
+
+CHANNEL = "assent_settled"
+LISTENER_CHECK_SECONDS = 15.0
+_DIALECT = asyncpg_dialect()
+_LOST = ("08", "57P01", "57P02")
+_BUSY = ("57P03", "53300")
+_AGAIN = ("40001", "40P01", "23505", "0A000")
+
+
+class _Connection(Protocol):
+    """As much of `asyncpg.Connection` as is used here."""
+
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def executemany(self, query: str, args: list[tuple[Any, ...]]) -> None: ...
+    async def fetch(self, query: str, *args: Any) -> list[tuple[Any, ...]]: ...
+    async def add_listener(self, channel: str, callback: Any) -> None: ...
+    def add_termination_listener(self, callback: Any) -> None: ...
+    async def close(self, *, timeout: float) -> None: ...
+    def terminate(self) -> None: ...
+
+
+class PostgresSession:
+    """One connection."""
+
+    def __init__(self, connection: _Connection) -> None:
+        self._connection = connection
+
+    async def begin(self, *, snapshot: bool) -> None:
+        """READ COMMITTED is enough to write: each transaction begins with a compare-and-set."""
+        mode = "REPEATABLE READ, READ ONLY" if snapshot else "READ COMMITTED"
+        await self._connection.execute(f"BEGIN ISOLATION LEVEL {mode}")
+
+    async def run(self, statement: Statement, params: Params) -> Any:
+        """Rows, or how many were touched."""
+        sql, arguments, reads = statement.form(_DIALECT)
+        if isinstance(params, list):
+            await self._connection.executemany(sql, [arguments(each) for each in params])
+            return len(params)
+        values = arguments(cast("dict[str, Any]", params))
+        if reads:
+            return await self._connection.fetch(sql, *values)
+        tag = await self._connection.execute(sql, *values)
+        return int(tag.rpartition(" ")[2])
+
+    async def commit(self, wakes: Sequence[Key]) -> None:
+        """Commit, the notifications in the same breath."""
+        notify = "".join(f"NOTIFY {CHANNEL}, '{_payload(key)}'; " for key in wakes)
+        await self._connection.execute(f"{notify}COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo the transaction, if there is one."""
+        await self._connection.execute("ROLLBACK")
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        await self._connection.close(timeout=5)
+
+    def drop(self) -> None:
+        """Close without a word."""
+        self._connection.terminate()
+
+
+def _payload(key: Key) -> str:
+    return json.dumps(key).replace("'", "''")  # ASCII, at most 6 KB for the longest ids; NOTIFY takes 8
+
+
+class PostgresServer:
+    """A database at ``postgresql://user:password@host:port/name``."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, dsn: str) -> None:
+        try:
+            url = make_url(dsn)
+        except ArgumentError:
+            raise StoreError("a PostgreSQL address looks like postgresql://user:password@host/name") from None
+        if url.get_backend_name() not in ("postgresql", "postgres"):
+            raise StoreError(f"{url.drivername}:// is no PostgreSQL address: use postgresql://")
+        self._password = url.password
+        self.where = url.set(drivername="postgresql", password=None, query={}).render_as_string()
+        self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    async def connect(self) -> PostgresSession:
+        """Open a connection."""
+        return PostgresSession(await self._open())
+
+    async def _open(self) -> _Connection:
+        connect = cast(Any, asyncpg).connect
+        return await connect(
+            self._dsn,
+            timeout=10,
+            command_timeout=STATEMENT_SECONDS,
+            server_settings={"application_name": "assent", "standard_conforming_strings": "on"},
+        )
+
+    def fault(self, error: BaseException) -> Fault:
+        """What an error means."""
+        state: str = getattr(error, "sqlstate", None) or ""
+        if state.startswith(_LOST) or isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError):
+            return Fault.LOST
+        if state in _BUSY:
+            return Fault.BUSY
+        if state in _AGAIN:
+            return Fault.AGAIN
+        return Fault.NO_TABLE if state == "42P01" else Fault.OTHER
+
+    def reason(self, error: BaseException) -> str:
+        """The error in a line, without the password."""
+        said = " ".join(str(error).split()) or type(error).__name__
+        return (
+            said.replace(self._password, "***")
+            if isinstance(self._password, str) and self._password
+            else said
+        )
+
+    async def migrate(self) -> None:
+        """Bring the schema up to date."""
+        await server_schema.migrate("postgresql+asyncpg://", self._open)
+
+    async def watch(self, engine: ServerEngine, hub: Hub) -> None:
+        """Listen on a connection of its own; after each time it was lost, everyone looks for themselves."""
+        wait = 0.0
+        while True:
+            try:
+                connection = await self._open()
+            except Exception:
+                wait = min(wait + 0.1, 1.0)
+                await asyncio.sleep(wait)
+                continue
+            wait = 0.0
+            try:
+                await _listen(connection, hub)
+            except Exception:
+                hub.wake_all()
+            finally:
+                with suppress(Exception):
+                    await connection.close(timeout=5)
+                connection.terminate()
+
+
+async def _listen(connection: _Connection, hub: Hub) -> None:
+    """Pass notifications on until the connection is lost."""
+    lost = asyncio.Event()
+
+    def heard(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+        thread_id, question_id = json.loads(payload)
+        hub.wake([(thread_id, question_id)])
+
+    def ended(_connection: object) -> None:
+        lost.set()
+
+    connection.add_termination_listener(ended)
+    await connection.add_listener(CHANNEL, heard)
+    hub.wake_all()
+    while not lost.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LISTENER_CHECK_SECONDS):
+                await lost.wait()
+                return
+        await connection.execute("SELECT 1")  # a line that is dead without a sign would stay so

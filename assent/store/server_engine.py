@@ -1,0 +1,276 @@
+"""What the engines for database servers share: connections kept, transactions run again where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from assent.errors import AssentError, StoreError
+from assent.store.schema import VERSION, is_current
+from assent.store.statement import WAKE, Params, Statement, Transaction, woken
+from assent.store.wakeups import Hub, Key
+
+T = TypeVar("T")
+POOL_SIZE = 10
+RECONNECT_SECONDS = 30.0
+"""How long a server may be away, for instance to restart, before its users hear of it."""
+STATEMENT_SECONDS = 60.0
+
+
+class Fault(Enum):
+    """What a driver's error means for the transaction it hit."""
+
+    LOST = "the connection is gone"
+    BUSY = "the server takes no connection just now: it starts, or has too many"
+    AGAIN = "it was rolled back because of another one; run again, it may succeed"
+    NO_TABLE = "there is no such table"
+    OTHER = "it will not succeed"
+
+
+class Session(Protocol):
+    """One connection, as a server engine uses it."""
+
+    async def begin(self, *, snapshot: bool) -> None:
+        """Begin a transaction; with ``snapshot``, one that reads, and sees one moment."""
+        ...
+
+    async def run(self, statement: Statement, params: Params) -> Any:
+        """Rows, or how many were touched."""
+        ...
+
+    async def commit(self, wakes: Sequence[Key]) -> None:
+        """Commit, and let other processes know what was settled, if the server can tell them."""
+        ...
+
+    async def rollback(self) -> None: ...
+
+    async def close(self) -> None:
+        """Say goodbye."""
+        ...
+
+    def drop(self) -> None:
+        """Close without a word."""
+        ...
+
+
+class Server(Protocol):
+    """A database server and how to talk to it."""
+
+    name: str
+    where: str
+    """The database's address, without the password."""
+
+    async def connect(self) -> Session: ...
+
+    def fault(self, error: BaseException) -> Fault: ...
+
+    def reason(self, error: BaseException) -> str:
+        """The error in a line, without the password."""
+        ...
+
+    async def migrate(self) -> None:
+        """Bring the schema up to date; any number of processes may do so at once."""
+        ...
+
+    async def watch(self, engine: ServerEngine, hub: Hub) -> None:
+        """Wake the hub's waiters when other processes settle what they wait for."""
+        ...
+
+
+class Patience:
+    """How often, and after how long, to try again."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._conflicts = 0
+        self._losses = 0
+        self._until: float | None = None
+
+    async def after(self, error: BaseException, fault: Fault) -> None:
+        """Wait a little; raises `StoreError` when it is no use any more."""
+        if fault is Fault.AGAIN and self._conflicts < 50:
+            self._conflicts += 1
+            await asyncio.sleep(random.uniform(0, min(0.002 * 2**self._conflicts, 0.2)))  # noqa: S311
+        elif fault in (Fault.LOST, Fault.BUSY):
+            now = asyncio.get_running_loop().time()
+            self._until = self._until or now + RECONNECT_SECONDS
+            if now > self._until:
+                raise self._given_up(error)
+            # The first connection may simply have been idle for too long; another one helps at once.
+            await asyncio.sleep(min(0.05 * self._losses, 1.0))
+            self._losses += 1
+        else:
+            raise self._given_up(error)
+
+    def _given_up(self, error: BaseException) -> StoreError:
+        given_up = StoreError(f"{self._server.name}: {self._server.reason(error)}")
+        given_up.__cause__ = error
+        return given_up
+
+
+class ServerEngine:
+    """A pool of connections and the rules for running a transaction again."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.hub = Hub(lambda hub: server.watch(self, hub))
+        self._idle: list[Session] = []
+        self._slots = asyncio.Semaphore(POOL_SIZE)
+        self._jobs: set[asyncio.Task[Any]] = set()
+
+    async def open(self) -> None:
+        """Connect, and bring the schema up to date."""
+        server = self._server
+        try:
+            session = await self._first_session()
+            self._idle.append(session)
+            if not is_current(await self._version(session)):
+                await server.migrate()
+        except AssentError:
+            await self._disconnect()
+            raise
+        except Exception as error:
+            await self._disconnect()
+            problem = f"the {server.name} database at {server.where} cannot be opened: {server.reason(error)}"
+            raise StoreError(problem) from None  # what the driver says in full may hold the password
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect."""
+        await self.hub.close()
+        while self._jobs:
+            await asyncio.wait(self._jobs)
+        await self._disconnect()
+
+    def write(
+        self,
+        transaction: Callable[[], Transaction[T]],
+        landed: Callable[[], Transaction[T | None]] | None = None,
+    ) -> asyncio.Future[T]:
+        """Run a transaction and commit it; see `Engine.write`."""
+        return self._start(self._write(transaction, landed))
+
+    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
+        """Run a transaction that only reads."""
+        return self._start(self._read(transaction, snapshot=snapshot))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
+
+    async def _write(
+        self,
+        transaction: Callable[[], Transaction[T]],
+        landed: Callable[[], Transaction[T | None]] | None,
+    ) -> T:
+        patience, check = Patience(self._server), None
+        async with self._slots:
+            while True:
+                session, committing = await self._session(patience), False
+                wakes: list[Key] = []
+                try:
+                    await session.begin(snapshot=False)
+                    result = None if check is None else await _pump(session, check(), wakes)
+                    if result is None:
+                        result = await _pump(session, transaction(), wakes)
+                    committing = True
+                    await session.commit(wakes)
+                except BaseException as error:
+                    fault = await self._recover(session, error)
+                    if committing and fault is Fault.LOST:
+                        check = landed  # nobody knows whether that commit happened
+                    await patience.after(error, fault)
+                else:
+                    self._idle.append(session)
+                    self.hub.wake(wakes)
+                    return result
+
+    async def _read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool) -> T:
+        patience = Patience(self._server)
+        async with self._slots:
+            while True:
+                session = await self._session(patience)
+                try:
+                    if snapshot:
+                        await session.begin(snapshot=True)
+                    result = await _pump(session, transaction(), [])
+                    if snapshot:
+                        await session.commit(())
+                except BaseException as error:
+                    await patience.after(error, await self._recover(session, error))
+                else:
+                    self._idle.append(session)
+                    return result
+
+    async def _session(self, patience: Patience) -> Session:
+        while not self._idle:
+            try:
+                return await self._server.connect()
+            except Exception as error:
+                await patience.after(error, self._server.fault(error))
+        return self._idle.pop()
+
+    async def _recover(self, session: Session, error: BaseException) -> Fault:
+        """Leave no connection with a transaction on it; raises the error again if it is not the database's."""
+        fault = self._server.fault(error)
+        if fault is Fault.LOST or not isinstance(error, Exception):
+            session.drop()
+            if fault is Fault.LOST:  # most likely the others are gone too
+                while self._idle:
+                    self._idle.pop().drop()
+        else:
+            try:
+                await session.rollback()
+            except Exception:
+                session.drop()
+            else:
+                self._idle.append(session)
+        if isinstance(error, AssentError) or not isinstance(error, Exception):
+            raise error
+        return fault
+
+    async def _first_session(self) -> Session:
+        """Connect, and wait only for a server that says that it will be ready soon."""
+        for _ in range(100):
+            try:
+                return await self._server.connect()
+            except Exception as error:
+                if self._server.fault(error) is not Fault.BUSY:
+                    raise
+                await asyncio.sleep(0.1)
+        return await self._server.connect()
+
+    async def _version(self, session: Session) -> str | None:
+        try:
+            rows = await session.run(VERSION, {})
+        except Exception as error:
+            if self._server.fault(error) is Fault.NO_TABLE:
+                return None
+            raise
+        return rows[0][0] if rows else None
+
+    async def _disconnect(self) -> None:
+        while self._idle:
+            session = self._idle.pop()
+            with suppress(Exception):
+                await session.close()
+            session.drop()
+
+
+async def _pump(session: Session, transaction: Transaction[T], wakes: list[Key]) -> T:
+    answer: Any = None
+    try:
+        while True:
+            statement, params = transaction.send(answer)
+            if statement is WAKE:
+                wakes.append(woken(params))
+                answer = 0
+            else:
+                answer = await session.run(statement, params)
+    except StopIteration as stop:
+        return stop.value
