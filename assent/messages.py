@@ -6,7 +6,6 @@ version wrote are kept as they are, so that an older reader passes them on unhar
 """
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -47,8 +46,7 @@ class _Encodable:
 
 def _encodable(value: Any) -> Any:
     """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes, messages around it."""
-    text = json.dumps(value, ensure_ascii=False).encode()
-    from_json(b"[" * 16 + text + b"]" * 16)
+    from_json(b"[" * 16 + to_json(value, inf_nan_mode="constants") + b"]" * 16)
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from assent.errors import HitlControlException, HitlInvalidAnswer
-from assent.messages import JsonObject
+from assent.messages import JsonObject, call_digest
 
 Decision = Literal["approve", "deny", "edit"]
 Answers = dict[str, str | list[str]]
@@ -29,7 +29,7 @@ class Option(_Frozen):
 
 
 class Question(_Frozen):
-    """One question: free text without ``options``, else one of them, or several with ``multi_select``."""
+    """One question: free text without ``options``, else one of them; with ``multi_select`` a list of either."""
 
     key: str
     prompt: str
@@ -147,9 +147,8 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
             fitted = _ANSWERS.validate_python(answer, strict=True)
             faults = _ask_faults(payload.questions, fitted)
         else:
-            fitted = EscalateAnswer.model_validate(
-                {"action": answer} if isinstance(answer, str) else _plain(answer)
-            )
+            said = {"action": answer} if isinstance(answer, str) else _plain(answer)
+            fitted = EscalateAnswer.model_validate(said).model_copy(update=_NOBODY)
             if fitted.action not in payload.choices:
                 faults = [f"action is one of {', '.join(payload.choices)}"]
     except ValidationError as error:
@@ -164,9 +163,11 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
 
 def same_question(known: HitlRequest, asked: HitlRequest) -> bool:
     """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
-    if isinstance(known.payload, ApproveRequest) and isinstance(asked.payload, ApproveRequest):
-        return known.payload.digest == asked.payload.digest
-    return known.payload == asked.payload
+    shown = known.payload
+    if isinstance(shown, ApproveRequest) and isinstance(asked.payload, ApproveRequest):
+        # The digest on record is believed only if it is that of what the person saw.
+        return call_digest(shown.tool_name, shown.args) == shown.digest == asked.payload.digest
+    return shown == asked.payload
 
 
 def plain_answer(answer: Answer) -> Any:
@@ -208,7 +209,7 @@ def _question_faults(question: Question, answer: str | list[str]) -> list[str]:
         return [f"{key}: an answer is required"]
     if len(set(given)) < len(given):
         return [f"{key}: a choice is given twice"]
-    if question.options is None or any(option.allow_input for option in question.options):
+    if not question.options or any(option.allow_input for option in question.options):
         return []
     offered = [option.value for option in question.options]
     if not question.required:

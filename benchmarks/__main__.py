@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import report
 
-ALL = ("core",)
+ALL = ("core", "durable")
 
 
 def main(names: list[str]) -> int:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
+import crash_table
 import pytest
 import servers
 from blockbuster import blockbuster_ctx
+from processes import StoreUrls
+
+from assent.hitl.testing import RaceTrack
+from stores import checkpointer, database, fresh_databases  # noqa: F401
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -15,6 +21,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     servers.summarize(terminalreporter)
+    crash_table.summarize(terminalreporter)
 
 
 @pytest.fixture
@@ -25,5 +32,21 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def no_blocking_in_the_loop() -> Iterator[None]:
     """A blocking call in the event loop fails the test, wherever one of our frames is on the stack."""
-    with blockbuster_ctx("assent"):
+    with blockbuster_ctx("assent") as blockbuster:
+        for function in blockbuster.functions.values():  # as it connects: ~/.pgpass, certificates
+            function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_dsn_and_args")
         yield
+
+
+@pytest.fixture(scope="session")
+def store_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreUrls]:
+    """Databases that many processes of one test share."""
+    with ExitStack() as stack:
+        yield StoreUrls(tmp_path_factory.mktemp("stores"), stack)
+
+
+@pytest.fixture(scope="module")
+def race_track() -> Iterator[RaceTrack]:
+    """A process from which a test's processes are forked."""
+    with RaceTrack() as track:
+        yield track

@@ -11,7 +11,7 @@ from assent.agent.emitter import Listener
 from assent.agent.middleware import Middleware
 from assent.agent.result import AgentResult
 from assent.agent.run import Thread
-from assent.agent.session import OnPending, Session
+from assent.agent.session import OnPending, Session, new_run_id
 from assent.agent.spec import AgentSpec
 from assent.agent.tools import Tool
 from assent.checkpointer.base import Checkpointer
@@ -139,7 +139,7 @@ class Agent:
         `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
         are not run.
         """
-        return await self._session.prompt(UserMessage(content), secrets.token_hex(16), on_pending)
+        return await self._session.prompt(UserMessage(content), new_run_id(), on_pending)
 
     async def resume(self) -> AgentResult:
         """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed).
@@ -151,7 +151,7 @@ class Agent:
 
     async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
-        message, run_id = UserMessage(content), secrets.token_hex(16)
+        message, run_id = UserMessage(content), new_run_id()
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         unsubscribe = self.subscribe(
             lambda event: queue.put_nowait(event) if event.run_id == run_id else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import random
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -102,7 +102,7 @@ class Session:
         """A run that goes on from what the transcript says."""
         async with self.lock:
             await self.load(fresh=True)
-            return await self._work(self._new_run(self.run_id or secrets.token_hex(16)), None)
+            return await self._work(self._new_run(self.run_id or new_run_id()), None)
 
     async def close(self, reason: str) -> bool:
         """End the conversation where it waits for a person; False if there is nothing to end.
@@ -117,7 +117,7 @@ class Session:
             if known and self.thread.pending is None:
                 settled = next(iter(known.values()))
                 raise HitlStaleAnswer(settled.question_id, settled.status)
-            run = self._new_run(self.run_id or secrets.token_hex(16))
+            run = self._new_run(self.run_id or new_run_id())
             await self._end_aborted(run, reason)
             return True
 
@@ -307,6 +307,11 @@ class Session:
         await run.emit(
             RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
         )
+
+
+def new_run_id() -> str:
+    """An id that no other run has."""
+    return f"{random.getrandbits(128):032x}"  # noqa: S311  (no secret, and no system call)
 
 
 class _Running:

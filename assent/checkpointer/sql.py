@@ -105,7 +105,9 @@ class SqlCheckpointer:
 
     async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
         """Threads by id; ``after`` is the last id of the page before."""
-        return [thread_info(row) for row in await self._store.listing(limit, after or "")]
+        if after is not None:
+            checked_id("after", after)
+        return [thread_info(row) for row in await self._store.listing(limit, after)]
 
     async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
         """A new thread with the first ``upto`` messages of another; raises `ThreadNotFound`."""

@@ -13,6 +13,7 @@ from typing import Any
 from assent.checkpointer import points
 from assent.errors import HitlError
 from assent.hitl.memory import InMemoryChannel
+from assent.hitl.racing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut, race_answers
 from assent.requests import (
     ApproveRequest,
     AskRequest,
@@ -22,7 +23,18 @@ from assent.requests import (
     StoredRequest,
 )
 
-__all__ = ["FakeClock", "NoopChannel", "ScriptedChannel", "crash_at"]
+__all__ = [
+    "Aborts",
+    "Cancels",
+    "FakeClock",
+    "NoopChannel",
+    "RaceOutcome",
+    "RaceTrack",
+    "ScriptedChannel",
+    "TimesOut",
+    "crash_at",
+    "race_answers",
+]
 
 
 class _InstantChannel(InMemoryChannel):

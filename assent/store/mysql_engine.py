@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
-from assent.store import requests, server_schema
+from assent.store import requests
 from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
 from assent.store.statement import Params, Statement
 from assent.store.wakeups import Hub, Key, look_after
@@ -24,6 +24,8 @@ POLL_SECONDS = 0.05, 0.5
 _DIALECT = asyncmy_dialect()
 _LOST = {1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055}
 _BUSY = {1040, 1203}
+_MIGRATING = "CONCAT('assent_', LEFT(SHA2(DATABASE(), 256), 32))"
+_THERE_ALREADY = {1050, 1060, 1061, 1062}
 _AGAIN = {1020, 1062, 1205, 1213}
 _OPTIONS = {"unix_socket"}
 
@@ -85,6 +87,23 @@ class MySQLSession:
         """Undo the transaction, if there is one."""
         await self._connection.query("ROLLBACK")
 
+    async def lock(self) -> None:
+        """Wait until no other session has this lock, which the whole server shares."""
+        await self._connection.query(f"SELECT GET_LOCK({_MIGRATING}, 50)")
+
+    async def unlock(self) -> None:
+        """Let the next one in."""
+        await self._connection.query(f"SELECT RELEASE_LOCK({_MIGRATING})")
+
+    async def run_all(self, statements: Sequence[str]) -> None:
+        """One by one, each for good: what an attempt that died has made already is left as it is."""
+        for sql in statements:
+            try:
+                await self._connection.query(sql)
+            except asyncmy.MySQLError as error:
+                if not error.args or error.args[0] not in _THERE_ALREADY:
+                    raise
+
     async def close(self) -> None:
         """Say goodbye."""
         await self._connection.ensure_closed()
@@ -98,6 +117,7 @@ class MySQLServer:
     """A database at ``mysql://user:password@host:port/name``."""
 
     name = "MySQL"
+    dialect = "mysql"
 
     def __init__(self, dsn: str) -> None:
         try:
@@ -161,10 +181,6 @@ class MySQLServer:
             if isinstance(self._password, str) and self._password
             else said
         )
-
-    async def migrate(self) -> None:
-        """Bring the schema up to date."""
-        await server_schema.migrate("mysql+asyncmy://", self._open)
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
         """While somebody waits, look: soon after something happened, then less and less often."""

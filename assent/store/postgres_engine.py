@@ -14,7 +14,6 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
-from assent.store import server_schema
 from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
 from assent.store.statement import Params, Statement
 from assent.store.wakeups import Hub, Key
@@ -24,6 +23,7 @@ LISTENER_CHECK_SECONDS = 15.0
 _DIALECT = asyncpg_dialect()
 _LOST = ("08", "57P01", "57P02")
 _BUSY = ("57P03", "53300")
+_MIGRATING = 7286889413
 _AGAIN = ("40001", "40P01", "23505", "0A000")
 
 
@@ -71,6 +71,18 @@ class PostgresSession:
         """Undo the transaction, if there is one."""
         await self._connection.execute("ROLLBACK")
 
+    async def lock(self) -> None:
+        """Wait until no other session has this lock."""
+        await self._connection.execute(f"SELECT pg_advisory_lock({_MIGRATING})")
+
+    async def unlock(self) -> None:
+        """Let the next one in."""
+        await self._connection.execute(f"SELECT pg_advisory_unlock({_MIGRATING})")
+
+    async def run_all(self, statements: Sequence[str]) -> None:
+        """All of them or none."""
+        await self._connection.execute("; ".join(("BEGIN", *statements, "COMMIT")))
+
     async def close(self) -> None:
         """Say goodbye."""
         await self._connection.close(timeout=5)
@@ -88,6 +100,7 @@ class PostgresServer:
     """A database at ``postgresql://user:password@host:port/name``."""
 
     name = "PostgreSQL"
+    dialect = "postgresql"
 
     def __init__(self, dsn: str) -> None:
         try:
@@ -132,10 +145,6 @@ class PostgresServer:
             if isinstance(self._password, str) and self._password
             else said
         )
-
-    async def migrate(self) -> None:
-        """Bring the schema up to date."""
-        await server_schema.migrate("postgresql+asyncpg://", self._open)
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
         """Listen on a connection of its own; after each time it was lost, everyone looks for themselves."""

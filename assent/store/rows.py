@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -126,4 +126,4 @@ def decode_request(row: RequestRow) -> HitlRequest:
 
 def fresh_write_id() -> int:
     """A number that no other write has, as far as chance goes."""
-    return secrets.randbits(63)
+    return random.getrandbits(63)

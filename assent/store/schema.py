@@ -1,12 +1,15 @@
-"""Bringing a database's schema up to date when it is opened; Alembic is loaded only if there is work to do."""
+"""Bringing a database's schema up to date when it is opened; Alembic is loaded only if there is work to do.
+
+Alembic writes the statements, the engines run them under a lock of their own, so that any number of processes
+may open a fresh database at once.
+"""
 
 from __future__ import annotations
 
-import sqlite3
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, StaticPool, String, column, create_engine, select, table
+from sqlalchemy import String, column, select, table
 
 from assent.errors import StoreError
 from assent.store.statement import Statement
@@ -15,9 +18,10 @@ from assent.store.tables import VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
-VERSION = Statement(select(column("version_num", String)).select_from(table(VERSION_TABLE)))
 REVISIONS = ("0001",)
 """The history, oldest first; the last is what this version works with."""
+
+VERSION = Statement(select(column("version_num", String)).select_from(table(VERSION_TABLE)))
 
 
 def is_current(version: str | None) -> bool:
@@ -30,46 +34,44 @@ def is_current(version: str | None) -> bool:
 
 
 def alembic_config() -> Config:
-    """Assent's migrations as Alembic wants them; set ``sqlalchemy.url`` or ``attributes["connection"]``."""
+    """Assent's migrations as Alembic wants them: set ``sqlalchemy.url`` and hand it to a command."""
     config: Config = import_module("alembic.config").Config()
     config.set_main_option("script_location", "assent.store:migrations")
     config.set_main_option("path_separator", "os")
     return config
 
 
-def upgrade(connection: Connection) -> None:
-    """Migrate to the latest schema over an open connection."""
-    config = alembic_config()
-    config.attributes["connection"] = connection
-    import_module("alembic.command").upgrade(config, "head")
+class _Statements(list[str]):
+    """Collects what Alembic writes, a statement at a time."""
+
+    def write(self, written: str) -> None:
+        sql = written.strip().removesuffix(";")
+        if not sql.startswith("--"):
+            self.append(sql)
+
+    def flush(self) -> None:
+        pass
 
 
-def prepare_sqlite(connection: sqlite3.Connection) -> None:
-    """Migrate an SQLite database, if it needs that, holding its write lock meanwhile."""
-    if is_current(_sqlite_version(connection)):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if not is_current(_sqlite_version(connection)):
-            with _borrowed(connection).connect() as borrowed:
-                upgrade(borrowed)
-        if connection.in_transaction:
-            connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+def migration(dialect: str, version: str | None) -> list[str]:
+    """The statements that lead from a version (None: an empty database) to the latest."""
+    scripts: Any = import_module("alembic.script").ScriptDirectory.from_config(alembic_config())
+    statements = _Statements()
 
+    def steps(revision: Any, _context: Any) -> Any:
+        return scripts._upgrade_revs("head", revision)
 
-def _borrowed(connection: sqlite3.Connection) -> Engine:
-    return create_engine(
-        "sqlite://", creator=lambda: connection, poolclass=StaticPool, pool_reset_on_return=None
+    context: Any = import_module("alembic.runtime.migration").MigrationContext.configure(
+        dialect_name=dialect,
+        opts={
+            "as_sql": True,
+            "fn": steps,
+            "output_buffer": statements,
+            "starting_rev": version,
+            "transactional_ddl": False,
+            "version_table": VERSION_TABLE,
+        },
     )
-
-
-def _sqlite_version(connection: sqlite3.Connection) -> str | None:
-    known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    if not connection.execute(known, (VERSION_TABLE,)).fetchall():
-        return None
-    row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608
-    return None if row is None else row[0]
+    with import_module("alembic.operations").Operations.context(context):
+        context.run_migrations()
+    return statements

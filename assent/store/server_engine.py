@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from assent.errors import AssentError, StoreError
-from assent.store.schema import VERSION, is_current
+from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key
 
@@ -48,6 +48,16 @@ class Session(Protocol):
 
     async def rollback(self) -> None: ...
 
+    async def lock(self) -> None:
+        """Wait until no other session has this lock; it protects migrations."""
+        ...
+
+    async def unlock(self) -> None: ...
+
+    async def run_all(self, statements: Sequence[str]) -> None:
+        """Run what makes or changes tables; half-done, it can be run again."""
+        ...
+
     async def close(self) -> None:
         """Say goodbye."""
         ...
@@ -61,6 +71,7 @@ class Server(Protocol):
     """A database server and how to talk to it."""
 
     name: str
+    dialect: str
     where: str
     """The database's address, without the password."""
 
@@ -70,10 +81,6 @@ class Server(Protocol):
 
     def reason(self, error: BaseException) -> str:
         """The error in a line, without the password."""
-        ...
-
-    async def migrate(self) -> None:
-        """Bring the schema up to date; any number of processes may do so at once."""
         ...
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
@@ -129,7 +136,7 @@ class ServerEngine:
             session = await self._first_session()
             self._idle.append(session)
             if not is_current(await self._version(session)):
-                await server.migrate()
+                await self._migrate(session)
         except AssentError:
             await self._disconnect()
             raise
@@ -253,6 +260,16 @@ class ServerEngine:
                 return None
             raise
         return rows[0][0] if rows else None
+
+    async def _migrate(self, session: Session) -> None:
+        await session.lock()
+        try:
+            version = await self._version(session)  # another process may have been faster
+            if not is_current(version):
+                await session.run_all(await asyncio.to_thread(migration, self._server.dialect, version))
+        finally:
+            with suppress(Exception):
+                await session.unlock()
 
     async def _disconnect(self) -> None:
         while self._idle:

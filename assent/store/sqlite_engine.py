@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from assent.errors import StoreError
 from assent.store import requests
-from assent.store.schema import prepare_sqlite
+from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
 
@@ -227,6 +227,32 @@ def _data_version() -> Transaction[int]:
     return rows[0][0]
 
 
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date, holding the write lock meanwhile."""
+    if is_current(_version(connection)):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # another process may have been faster
+        if not is_current(version):
+            for sql in migration("sqlite", version):
+                connection.execute(sql)
+        connection.execute("COMMIT")
+    except BaseException:
+        _roll_back(connection)
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> str | None:
+    try:
+        rows = _execute(connection, VERSION, {})
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return None
+        raise
+    return rows[0][0] if rows else None
+
+
 def _patiently(connection: sqlite3.Connection, sql: str) -> None:
     """Run what may find the file locked without SQLite's own waiting for it."""
     deadline = time.monotonic() + BUSY_SECONDS
@@ -302,7 +328,7 @@ class SQLiteEngine:
                 if self.path != MEMORY:
                     _patiently(connection, "PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
-                prepare_sqlite(connection)
+                _migrate(connection)
             except BaseException:
                 connection.close()
                 raise

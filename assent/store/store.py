@@ -43,7 +43,7 @@ class Store:
         """Renew leases; those that were lost come back."""
         return self._engine.write(partial(threads.renew, owner, thread_ids, lease_until))
 
-    def listing(self, limit: int, after: str) -> Job[list[tuple[Any, ...]]]:
+    def listing(self, limit: int, after: str | None) -> Job[list[tuple[Any, ...]]]:
         """A page of threads."""
         return self._engine.read(partial(threads.listing, limit, after))
 

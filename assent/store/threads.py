@@ -89,12 +89,13 @@ RUN = Statement(
         _R.thread_id == param("thread_id"), _R.run_id == param("run_id")
     )
 )
-THREADS = Statement(
+_PAGE = (
     select(_T.thread_id, _T.parent, _T.next_seq, _T.created_at, _T.updated_at)
-    .where(_T.thread_id > param("after"))
     .order_by(_T.thread_id)
     .limit(param("limit", _T.next_seq.type))
 )
+FIRST_THREADS = Statement(_PAGE)
+MORE_THREADS = Statement(_PAGE.where(_T.thread_id > param("after")))
 COPY = Statement(
     insert(tables.messages).from_select(
         ["thread_id", "seq", "run_id", "role", "body"],
@@ -188,9 +189,9 @@ def load(thread_id: str) -> Transaction[Loaded | None]:
     return Loaded(fence, owner, until, extra, [body for (body,) in bodies], asked, begun, run)
 
 
-def listing(limit: int, after: str) -> Transaction[list[tuple[Any, ...]]]:
+def listing(limit: int, after: str | None) -> Transaction[list[tuple[Any, ...]]]:
     """A page of threads, by id."""
-    return (yield THREADS, {"limit": limit, "after": after})
+    return (yield (FIRST_THREADS if after is None else MORE_THREADS), {"limit": limit, "after": after})
 
 
 def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_id: int) -> Transaction[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, String, Text, inspect, text
+from sqlalchemy import BigInteger, Column, Integer, String, Text, text
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.types import TypeEngine
 
@@ -21,7 +21,6 @@ MYSQL: dict[str, Any] = {
     "mariadb_engine": "InnoDB",
     "mariadb_charset": "utf8mb4",
     "mariadb_collate": "utf8mb4_bin",
-    "if_not_exists": True,  # MySQL commits each statement: a migration that died goes on where it was
 }
 SMALL: dict[str, Any] = {**MYSQL, "sqlite_with_rowid": False}
 
@@ -111,6 +110,4 @@ def _requests() -> None:
 
 
 def _index(name: str, columns: list[str], where: Any) -> None:
-    known = {index["name"] for index in inspect(op.get_bind()).get_indexes("assent_requests")}
-    if name not in known:
-        op.create_index(name, "assent_requests", columns, sqlite_where=where, postgresql_where=where)
+    op.create_index(name, "assent_requests", columns, sqlite_where=where, postgresql_where=where)

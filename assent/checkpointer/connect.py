@@ -1,0 +1,44 @@
+"""From a URL, such as one in an environment variable, to the checkpointer for it."""
+
+from __future__ import annotations
+
+from assent.checkpointer.memory import MemoryCheckpointer
+from assent.checkpointer.mysql import MySQLCheckpointer
+from assent.checkpointer.postgres import PostgresCheckpointer
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.clock import Clock
+from assent.errors import StoreError
+
+
+def checkpointer_from_url(
+    url: str, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
+) -> SqlCheckpointer:
+    """The checkpointer for a database, to be opened with ``async with``.
+
+    ``sqlite:///threads.db`` is a file beside the working directory, ``sqlite:////var/lib/threads.db`` one
+    anywhere, and ``sqlite://`` this process's memory; ``postgresql://`` and ``mysql://`` (or ``mariadb://``)
+    are servers. A driver in the scheme (``postgresql+asyncpg://``) is ignored. Raises `StoreError` for any
+    other URL.
+    """
+    scheme, separator, rest = url.partition("://")
+    kind = scheme.partition("+")[0].lower()
+    if not separator or kind not in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):
+        raise StoreError(
+            f"no store is known for {scheme if separator else 'that URL'!r}: "
+            "it begins with sqlite:///, postgresql:// or mysql://"
+        )
+    if kind == "sqlite":
+        return _sqlite(rest, lease_seconds, owner, clock)
+    if kind in ("postgresql", "postgres"):
+        dsn = f"postgresql://{rest}"
+        return PostgresCheckpointer(dsn, lease_seconds=lease_seconds, owner=owner, clock=clock)
+    return MySQLCheckpointer(f"mysql://{rest}", lease_seconds=lease_seconds, owner=owner, clock=clock)
+
+
+def _sqlite(rest: str, lease_seconds: float, owner: str | None, clock: Clock | None) -> SqlCheckpointer:
+    if rest in ("", "/", "/:memory:"):
+        return MemoryCheckpointer(lease_seconds=lease_seconds, owner=owner, clock=clock)
+    if not rest.startswith("/"):
+        raise StoreError("an SQLite URL has three slashes and a path (four, if the path begins with one)")
+    return SQLiteCheckpointer(rest[1:], lease_seconds=lease_seconds, owner=owner, clock=clock)

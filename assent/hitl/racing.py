@@ -1,0 +1,193 @@
+"""Races between processes, for tests: many of them do one thing each, all at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from assent.agent.agent import Agent
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.clock import SystemClock
+from assent.errors import HitlStaleAnswer
+from assent.models.scripted import ScriptedModel
+
+_STORES = {
+    "sqlite": "assent.store.sqlite_engine",
+    "postgresql": "assent.store.postgres_engine",
+    "mysql": "assent.store.mysql_engine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RaceOutcome:
+    """What came of one process: what it returned, or the exception that ended it, or the signal.
+
+    ``facts`` are the exception's own attributes, such as ``status`` of a `HitlStaleAnswer`.
+    """
+
+    value: Any = None
+    error: str | None = None
+    message: str = ""
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    signal: int | None = None
+
+    @property
+    def won(self) -> bool:
+        """Whether it did what it came for."""
+        return self.error is None and self.signal is None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancels:
+    """In place of an answer: this process cancels the request."""
+
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesOut:
+    """In place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
+
+    Seeing that it is too late is no claim: where the time-out wins, every one of these has won.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Aborts:
+    """In place of an answer: this process aborts the conversation at the request."""
+
+    reason: str = "aborted"
+
+
+class RaceTrack:
+    """A process from which racers are forked: ``with RaceTrack() as track: await track.race(...)``.
+
+    Making one costs an import of everything, a race on it little. Where there is no ``os.fork`` (Windows) it
+    cannot be made.
+    """
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "assent.hitl.racer"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=environment
+        )
+        self._lock = asyncio.Lock()
+
+    async def race(
+        self, target: str, jobs: Sequence[Any], *, preload: Sequence[str] = (), timeout: float = 120.0
+    ) -> list[RaceOutcome]:
+        """Run ``target`` (``"module:function"``) once for each job, each in a process of its own.
+
+        The function is async and takes its job (JSON) and ``start``, which it awaits when it is ready: it
+        returns when all the others are, too. What the function returns (JSON) is the outcome's value.
+        ``preload`` names modules to import before the processes are made. Raises `TimeoutError`, and ends
+        all of them, if they are not done in ``timeout`` seconds.
+        """
+        race = {"target": target, "jobs": list(jobs), "path": sys.path, "preload": list(preload)}
+        async with self._lock:
+            try:
+                async with asyncio.timeout(timeout):
+                    line = await asyncio.shield(asyncio.to_thread(self._exchange, json.dumps(race).encode()))
+            except BaseException:
+                self.close()
+                raise
+        return [RaceOutcome(**outcome) for outcome in json.loads(line)]
+
+    def close(self) -> None:
+        """End the process and whatever was forked from it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exchange(self, line: bytes) -> bytes:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise RuntimeError("the race track has no pipes")
+        stdin.write(line + b"\n")
+        stdin.flush()
+        answer = stdout.readline()
+        if not answer:
+            raise RuntimeError("the race track's process ended; see what it said on standard error")
+        return answer
+
+
+async def race_answers(
+    url: str, thread_id: str, question_id: str, answers: Sequence[Any], *, track: RaceTrack | None = None
+) -> list[RaceOutcome]:
+    """Answer one stored request from as many processes as there are answers, all at once.
+
+    ``url`` is the store's (see `checkpointer_from_url`). An answer is a model or plain JSON, or one of
+    `Cancels`, `TimesOut` and `Aborts`. The outcomes come in the order of the answers: the one that won has the
+    request's new status as its value, the others the error they were told, mostly `HitlStaleAnswer`.
+    """
+    jobs = [
+        {"url": url, "thread_id": thread_id, "question_id": question_id, "by": f"racer-{n}", **_act(answer)}
+        for n, answer in enumerate(answers)
+    ]
+    preload = [module for scheme, module in _STORES.items() if url.startswith(scheme)]
+    with nullcontext(track) if track is not None else RaceTrack() as racers:
+        return await racers.race(f"{__name__}:settle_once", jobs, preload=preload)
+
+
+def _act(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Cancels | Aborts):
+        return {"act": type(answer).__name__, "reason": answer.reason}
+    if isinstance(answer, TimesOut):
+        return {"act": "TimesOut"}
+    plain = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else to_jsonable_python(answer)
+    return {"act": "answers", "answer": plain}
+
+
+async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> str:
+    """One racer of `race_answers`: settle the request, and return how it is settled then."""
+    thread_id, question_id, act = job["thread_id"], job["question_id"], job["act"]
+    clock = _Later() if act == "TimesOut" else None
+    async with checkpointer_from_url(job["url"], clock=clock) as store:
+        await store.request(thread_id, question_id)  # connected, and the schema looked at
+        await start()
+        if act == "Cancels":
+            settled = await store.cancel(thread_id, question_id, job["reason"], by=job["by"], via="race")
+            return settled.status
+        if act == "TimesOut":
+            settled = await store.expire(thread_id, question_id)
+            if settled.status != "timed_out":
+                raise HitlStaleAnswer(question_id, settled.status)
+            return settled.status
+        if act == "Aborts":
+            agent = Agent(model=ScriptedModel([]), checkpointer=store, thread_id=thread_id)
+            await agent.abort_pending(job["reason"])
+            return "aborted"
+        settled = await store.settle(thread_id, question_id, job["answer"], by=job["by"], via="race")
+        return settled.status
+
+
+class _Later(SystemClock):
+    """A clock that is a hundred years ahead: past every deadline."""
+
+    def now(self) -> float:
+        return super().now() + 100 * 365.25 * 86400

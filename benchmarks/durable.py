@@ -1,0 +1,321 @@
+"""Durable threads: what an approve cycle, a long thread and a stored byte cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import asyncpg
+
+from assent import Agent, AgentSpec, tool
+from assent.checkpointer.base import Step
+from assent.checkpointer.postgres import PostgresCheckpointer
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.messages import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    encode,
+)
+from assent.models import ModelRequest
+from assent.store.postgres_engine import _DIALECT, PostgresSession
+from benchmarks.measure import Figure, interleaved
+
+Sent = tuple[str, tuple[Any, ...], bool]
+KILOBYTE = "x" * 1024
+THREADS = 64
+LONG, SHORT = 10_000, 10
+
+
+def figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield from asyncio.run(sqlite_cycles(Path(folder)))
+        yield from asyncio.run(long_threads(Path(folder)))
+        yield from asyncio.run(stored_bytes(Path(folder)))
+    yield from asyncio.run(postgres_cycles())
+
+
+class CallThenDone:
+    """A model without latency: one call of ``charge``, then a word."""
+
+    name = "call-then-done"
+
+    async def stream(self, request: ModelRequest) -> Any:
+        if isinstance(request.messages[-1], UserMessage):
+            call = ToolCall(secrets.token_hex(8), "charge", {"amount": 5})
+            yield AssistantMessage((call,), stop_reason="tool_use")
+        else:
+            yield AssistantMessage((TextPart("done"),))
+
+
+@tool(requires_approval=True)
+async def charge(amount: int) -> str:
+    """Charge a card."""
+    return KILOBYTE
+
+
+SPEC = AgentSpec("bench", CallThenDone(), [charge])
+
+
+async def cycle(store: Any, thread_id: str | None = None) -> Agent:
+    """Prompt and pause, a person answers, a fresh agent resumes: six commits."""
+    agent = Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id)
+    paused = await agent.prompt("go")
+    call = paused.messages[-1].tool_calls[0]
+    await store.settle(agent.thread_id, call.id, {"decision": "approve"}, by="ann", via="bench")
+    resumed = Agent.from_spec(SPEC, checkpointer=store, thread_id=agent.thread_id)
+    assert (await resumed.resume()).text == "done"
+    return resumed
+
+
+# SQLite.
+
+
+async def sqlite_cycles(folder: Path) -> list[Figure]:
+    raw = _raw_sqlite(folder / "raw.db", _six_payloads())
+    async with SQLiteCheckpointer(folder / "cycles.db") as store:
+
+        async def ours() -> None:
+            await cycle(store)
+
+        async def by_hand() -> None:
+            raw()
+
+        mine, theirs = await interleaved(ours, by_hand, rounds=15, per_round=10)
+        serial, together = await _throughput(lambda: cycle(store))
+    note = f"{mine * 1e3:.2f} ms against {theirs * 1e3:.2f} ms"
+    return [
+        Figure("SQLite: approve cycle / six raw sqlite3 commits", mine / theirs, 2.5, note=note),
+        Figure(
+            f"SQLite: {THREADS} threads at once / one after another",
+            together / serial,
+            5,
+            at_least=True,
+            note=f"{together:.0f} cycles/s against {serial:.0f}",
+        ),
+    ]
+
+
+def _six_payloads() -> list[list[str]]:
+    """What the six commits of a cycle carry: prompt, pause, answer, start, result, final."""
+    call = ToolCall("c" * 16, "charge", {"amount": 5})
+    return [
+        [encode(UserMessage("go"))],
+        [
+            encode(AssistantMessage((call,), stop_reason="tool_use")),
+            json.dumps({"args": call.args, "digest": "d" * 64}),
+        ],
+        [json.dumps({"decision": "approve"})],
+        [json.dumps({"tool": "charge", "digest": "d" * 64})],
+        [encode(ToolResultMessage(call.id, "charge", KILOBYTE, details={"hitl": {"digest": "d" * 64}}))],
+        [encode(AssistantMessage("done"))],
+    ]
+
+
+def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE raw (thread TEXT, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq))")
+
+    def run() -> None:
+        thread, seq = secrets.token_hex(16), 0
+        for bodies in commits:
+            connection.execute("BEGIN IMMEDIATE")
+            for body in bodies:
+                connection.execute("INSERT INTO raw VALUES (?, ?, ?)", (thread, seq, body))
+                seq += 1
+            connection.execute("COMMIT")
+
+    return run
+
+
+async def _throughput(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
+    """Cycles a second: one after another, and many at once."""
+    serial: list[float] = []
+    together: list[float] = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        for _ in range(THREADS):
+            await work()
+        serial.append(THREADS / (time.perf_counter() - begin))
+        begin = time.perf_counter()
+        for _ in range(4):
+            await asyncio.gather(*(work() for _ in range(THREADS)))
+        together.append(4 * THREADS / (time.perf_counter() - begin))
+    return statistics.median(serial), statistics.median(together)
+
+
+# Long threads.
+
+
+def _turn() -> list[Message]:
+    call = ToolCall(secrets.token_hex(8), "charge", {"amount": 5})
+    return [
+        UserMessage("What about the next one?"),
+        AssistantMessage((call,), stop_reason="tool_use"),
+        ToolResultMessage(call.id, "charge", KILOBYTE),
+        AssistantMessage("That one is done as well."),
+    ]
+
+
+async def _grow(store: Any, thread_id: str, messages: int) -> int:
+    """A thread with that many messages; returns its fence."""
+    fence = 0
+    while messages > 0:
+        batch = [message for _ in range(min(messages, 1000) // 4 + 1) for message in _turn()][:messages]
+        fence = await store.commit(thread_id, Step("r", batch, release=True), fence=fence, acquire=True)
+        messages -= len(batch)
+    return fence
+
+
+async def long_threads(folder: Path) -> list[Figure]:
+    async with SQLiteCheckpointer(folder / "long.db") as store:
+        for length in (SHORT, LONG):
+            await _grow(store, f"thread-{length}", length)
+
+        def write(length: int) -> Callable[[], Awaitable[None]]:
+            state = {"fence": None}
+
+            async def work() -> None:
+                if state["fence"] is None:
+                    state["fence"] = (await store.load(f"write-{length}")).fence
+                step = Step("r", _turn()[:2], release=True)
+                state["fence"] = await store.commit(
+                    f"write-{length}", step, fence=state["fence"], acquire=True
+                )
+
+            return work
+
+        for length in (SHORT, LONG):
+            await _grow(store, f"write-{length}", length)
+        long, short = await interleaved(write(LONG), write(SHORT), rounds=15, per_round=10)
+        loads = await interleaved(
+            lambda: store.load(f"thread-{LONG}"), lambda: store.load(f"write-{SHORT}"), rounds=5, per_round=1
+        )
+        await _grow(store, "half", LONG // 2)
+        whole, half = await interleaved(
+            lambda: store.load(f"thread-{LONG}"), lambda: store.load("half"), rounds=5, per_round=1
+        )
+    return [
+        Figure(
+            f"writing a step on {LONG} messages / on {SHORT}", long / short, 1.2, note=f"{long * 1e3:.2f} ms"
+        ),
+        Figure(
+            f"loading {LONG} messages / {LONG // 2} (linear is 2)",
+            whole / half,
+            2.4,
+            note=f"{loads[0] * 1e3:.0f} ms for {LONG}",
+        ),
+    ]
+
+
+async def stored_bytes(folder: Path) -> list[Figure]:
+    """Bytes in the database file for each turn, against the turn's plain JSON, early and late."""
+    path = folder / "bytes.db"
+    ratios: list[float] = []
+    async with SQLiteCheckpointer(path) as store:
+        fence, before = 0, _size(path)
+        for _ in range(4):
+            plain = 0
+            for _ in range(250):
+                turn = _turn()
+                plain += sum(len(encode(message)) for message in turn)
+                fence = await store.commit("t", Step("r", turn, release=True), fence=fence, acquire=True)
+            after = _size(path)
+            ratios.append((after - before) / plain)
+            before = after
+    early, late = ratios[0], ratios[-1]
+    return [
+        Figure("bytes stored per turn / its plain JSON (worst 250 turns)", max(ratios), 1.5),
+        Figure("bytes per turn, turns 751-1000 / turns 1-250", late / early, 1.1),
+    ]
+
+
+def _size(path: Path) -> int:
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(FULL)")
+        pages, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+        )
+    return pages * size
+
+
+# PostgreSQL.
+
+
+async def postgres_cycles() -> list[Figure]:
+    """A cycle against the very statements it sends, replayed by asyncpg itself in six transactions."""
+    dsn = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
+    async with PostgresCheckpointer(dsn) as store:
+        transactions, thread_id = await _recorded(store)
+        connection = await asyncpg.connect(dsn)
+        prepared: dict[str, Any] = {}
+
+        async def by_hand() -> None:
+            new = secrets.token_hex(16)
+            for statements in transactions:
+                async with connection.transaction():
+                    for sql, arguments, _ in statements:
+                        if sql not in prepared:
+                            prepared[sql] = await connection.prepare(sql)
+                        await prepared[sql].fetch(*_renamed(arguments, thread_id, new))
+
+        async def ours() -> None:
+            await cycle(store)
+
+        mine, theirs = await interleaved(ours, by_hand, rounds=15, per_round=10)
+        serial, together = await _throughput(lambda: cycle(store))
+        await connection.close()
+    note = f"{mine * 1e3:.2f} ms against {theirs * 1e3:.2f} ms"
+    return [
+        Figure("PostgreSQL: approve cycle / the same statements by asyncpg", mine / theirs, 1.5, note=note),
+        Figure(
+            f"PostgreSQL: {THREADS} threads at once / one after another",
+            together / serial,
+            1,
+            at_least=True,
+            note=f"{together:.0f} cycles/s against {serial:.0f}",
+        ),
+    ]
+
+
+async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
+    """What one cycle sends within its writing transactions, one list each."""
+    transactions: list[list[Sent]] = []
+    begin, run = PostgresSession.begin, PostgresSession.run
+
+    async def recording_begin(self: PostgresSession, *, snapshot: bool) -> None:
+        transactions.append([])
+        await begin(self, snapshot=snapshot)
+
+    async def recording_run(self: PostgresSession, statement: Any, params: Any) -> Any:
+        sql, arguments, reads = statement.form(_DIALECT)
+        each = params if isinstance(params, list) else [params]
+        if transactions:
+            transactions[-1] += [(sql, tuple(arguments(one)), reads) for one in each]
+        return await run(self, statement, params)
+
+    await cycle(store)  # what is done once only, is done
+    with mock.patch.multiple(PostgresSession, begin=recording_begin, run=recording_run):
+        agent = await cycle(store)
+    writing = [sent for sent in transactions if not all(reads for _, _, reads in sent)]
+    assert len(writing) == 6, [[sql for sql, _, _ in sent] for sent in transactions]
+    return writing, agent.thread_id
+
+
+def _renamed(arguments: tuple[Any, ...], old: str, new: str) -> list[Any]:
+    return [new if argument == old else argument for argument in arguments]

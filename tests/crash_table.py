@@ -1,0 +1,38 @@
+"""The crash matrix's table, printed at the end of a test run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+
+@dataclass
+class Tally:
+    """What was found on one store: points at which a process was killed, and what came of it."""
+
+    tried: int = 0
+    resumed: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+
+TALLIES: dict[str, Tally] = {}
+
+
+def tally(store: str) -> Tally:
+    """The store's row."""
+    return TALLIES.setdefault(store, Tally())
+
+
+def summarize(reporter: pytest.TerminalReporter) -> None:
+    """Print the table, if the matrix was run."""
+    if not TALLIES:
+        return
+    reporter.write_sep("=", "Crash matrix")
+    columns = ("store", "points tried", "resumed", "requests lost", "effects doubled", "transcripts broken")
+    reporter.write_line("  ".join(f"{name:>18}" for name in columns))
+    for store, row in TALLIES.items():
+        cells = (store, row.tried, row.resumed, len(row.lost), len(row.doubled), len(row.broken))
+        reporter.write_line("  ".join(f"{cell:>18}" for cell in cells))

@@ -1,0 +1,525 @@
+"""Threads on every store: steps, fences, leases, loading, lists, forks, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from stores import (
+    CALL,
+    RUN,
+    SHARED,
+    Database,
+    approval,
+    asked,
+    confirmation,
+    effect,
+    prompt,
+    said,
+    whole_cycle,
+)
+
+from assent.checkpointer import points
+from assent.checkpointer.base import RunRecord, Settlement, Step, StoredEffect, StoredRun
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import (
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    LeaseHeld,
+    LeaseLost,
+    StoreError,
+    ThreadNotFound,
+)
+from assent.hitl.testing import FakeClock
+from assent.messages import AssistantMessage, ImagePart, Message, ToolResultMessage, Usage, UserMessage
+
+pytestmark = pytest.mark.anyio
+EVIL = "Zoë ☃ 👩‍👩‍👧 \u202e'\"\\%s$1:?{}"
+"""Fine as an id: direction marks, quotes, placeholders and characters of four bytes."""
+
+
+async def test_an_unknown_thread_is_none(checkpointer: SqlCheckpointer) -> None:
+    assert await checkpointer.load("nobody") is None
+
+
+async def test_a_whole_cycle_is_loaded_as_it_was_written(checkpointer: SqlCheckpointer) -> None:
+    fence = await whole_cycle(checkpointer, "t")
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.messages == [
+        UserMessage("Hello"),
+        AssistantMessage(CALL),
+        ToolResultMessage("call-1", "send", "sent"),
+        AssistantMessage("Done."),
+    ]
+    assert (thread.thread_id, thread.fence, thread.lease_owner) == ("t", fence, None)
+    assert thread.run == StoredRun(RUN, "agent", "completed")
+    assert thread.effects == {}
+    assert thread.requests["call-1"].status == "answered"
+    assert thread.extra == {}
+
+
+async def test_any_message_comes_back_equal(checkpointer: SqlCheckpointer) -> None:
+    messages: list[Message] = [
+        UserMessage([ImagePart(media_type="image/png", data=bytes(range(256)))]),
+        UserMessage("NUL \0, é, 👍🏽, \u2028, a lone quote ' and %s"),
+        AssistantMessage(CALL, usage=Usage(input_tokens=2**40)),
+        ToolResultMessage(
+            "call-1", "send", "x" * 1_000_000, details={"deep": [1, {"a": None}], "NaN": "NaN"}
+        ),
+    ]
+    fence = await checkpointer.commit(EVIL, said(*messages), fence=0, acquire=True)
+    await checkpointer.commit(EVIL, said(*messages), fence=fence)
+    thread = await checkpointer.load(EVIL)
+    assert thread is not None
+    assert thread.messages == messages * 2
+
+
+async def test_messages_keep_their_order_over_many_steps(checkpointer: SqlCheckpointer) -> None:
+    fence, texts = 0, [str(number) for number in range(60)]
+    for start in range(0, 60, 3):
+        step = said(*(UserMessage(text) for text in texts[start : start + 3]))
+        fence = await checkpointer.commit("t", step, fence=fence, acquire=start == 0)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert [message.text for message in thread.messages] == texts
+
+
+# Fences and leases.
+
+
+async def test_taking_and_giving_back_a_lease_moves_the_fence_by_one(checkpointer: SqlCheckpointer) -> None:
+    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    assert fence == 1
+    assert await checkpointer.commit("t", said(), fence=1) == 1
+    assert await checkpointer.commit("t", said(release=True), fence=1) == 2
+    assert await checkpointer.commit("t", said(release=True), fence=2, acquire=True) == 3
+
+
+async def test_a_lease_is_seen_while_it_is_held(database: Database) -> None:
+    clock = FakeClock()
+    async with database.checkpointer(clock=clock, owner="me", lease_seconds=20) as checkpointer:
+        fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+        thread = await checkpointer.load("t")
+        assert thread is not None
+        assert (thread.lease_owner, thread.lease_until) == ("me", round((clock.now() + 20) * 1000))
+        await checkpointer.commit("t", said(release=True), fence=fence)
+        thread = await checkpointer.load("t")
+        assert thread is not None
+        assert thread.lease_owner is None
+
+
+async def test_a_held_thread_is_refused_to_others_even_in_the_same_process(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    for fence in (0, 1, 7):
+        with pytest.raises(LeaseHeld) as held:
+            await checkpointer.commit("t", prompt("no"), fence=fence, acquire=True)
+        assert held.value.owner == checkpointer.owner
+    await assert_messages(checkpointer, 1)
+
+
+@pytest.mark.parametrize("fence", [0, 1, 3, 99])
+async def test_another_fence_than_the_threads_writes_nothing(
+    checkpointer: SqlCheckpointer, fence: int
+) -> None:
+    assert (await asked(checkpointer))[0] == 2
+    step = said(
+        UserMessage("no"),
+        opened=[approval("other")],
+        settled=[Settlement("call-1", "aborted")],
+        started=[effect()],
+        run=RunRecord("other", "failed"),
+    )
+    for acquire in (True, False):
+        with pytest.raises(LeaseLost) as lost:
+            await checkpointer.commit("t", step, fence=fence, acquire=acquire)
+        assert (lost.value.thread_id, lost.value.fence) == ("t", fence)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert (len(thread.messages), set(thread.requests), thread.effects) == (2, {"call-1"}, {})
+    assert thread.requests["call-1"].status == "pending"
+    assert thread.run == StoredRun(RUN, "agent", None)
+
+
+async def test_without_the_lease_nothing_can_be_written(checkpointer: SqlCheckpointer) -> None:
+    fence, _ = await asked(checkpointer)
+    with pytest.raises(LeaseLost):
+        await checkpointer.commit("t", said(UserMessage("no")), fence=fence)
+    with pytest.raises(LeaseLost):
+        await checkpointer.commit("new", said(UserMessage("no")), fence=0)
+    assert await checkpointer.load("new") is None
+
+
+async def test_who_loaded_a_thread_before_it_was_given_back_has_to_load_it_again(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    stale = await checkpointer.load("t")
+    assert stale is not None
+    await checkpointer.commit("t", said(AssistantMessage("Done."), release=True), fence=fence)
+    with pytest.raises(LeaseLost):
+        await checkpointer.commit("t", prompt("on stale ground"), fence=stale.fence, acquire=True)
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_lapsed_lease_is_taken_over_and_the_zombie_writes_nothing(database: Database) -> None:
+    zombie_clock, clock = FakeClock(), FakeClock()
+    async with (
+        database.checkpointer(clock=zombie_clock) as zombie,
+        database.checkpointer(clock=clock) as heir,
+    ):
+        fence = await zombie.commit("t", prompt(), fence=0, acquire=True)
+        with pytest.raises(LeaseHeld) as held:
+            await heir.commit("t", said(), fence=fence, acquire=True)
+        assert held.value.owner == zombie.owner
+        assert held.value.until == round((clock.now() + 30) * 1000)
+        await clock.advance(30)
+        taken = await heir.commit("t", said(UserMessage("mine")), fence=fence, acquire=True)
+        assert taken == fence + 1
+        for attempt in (fence, taken):
+            with pytest.raises(LeaseLost):
+                await zombie.commit("t", said(UserMessage("late"), started=[effect()]), fence=attempt)
+        thread = await heir.load("t")
+        assert thread is not None
+        assert [message.text for message in thread.messages] == ["Hello", "mine"]
+        assert thread.effects == {}
+
+
+async def test_a_lapsed_lease_that_nobody_took_still_writes(database: Database) -> None:
+    clock = FakeClock()
+    async with database.checkpointer(clock=clock, lease_seconds=1) as checkpointer:
+        fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+        clock._now += 5  # without a heartbeat
+        assert await checkpointer.commit("t", said(AssistantMessage("late")), fence=fence) == fence
+        thread = await checkpointer.load("t")
+        assert thread is not None
+        assert thread.lease_until == round((clock.now() + 1) * 1000)
+
+
+async def test_a_heartbeat_renews_what_is_held_and_nothing_else(database: Database) -> None:
+    clock = FakeClock()
+    async with database.checkpointer(clock=clock) as checkpointer:
+        for number in range(120):
+            await checkpointer.commit(f"held{number}", prompt(), fence=0, acquire=True)
+        fence = await checkpointer.commit("given back", prompt(), fence=0, acquire=True)
+        await checkpointer.commit("given back", said(release=True), fence=fence)
+        for _ in range(20):
+            await clock.advance(5)
+            await beat(checkpointer)
+        for thread_id in ("held0", "held119"):
+            thread = await checkpointer.load(thread_id)
+            assert thread is not None
+            assert thread.lease_until >= (clock.now() + 15) * 1000
+        thread = await checkpointer.load("given back")
+        assert thread is not None
+        assert thread.lease_until == 0
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_heartbeat_does_not_bring_back_a_lost_lease(database: Database) -> None:
+    zombie_clock, clock = FakeClock(), FakeClock()
+    async with (
+        database.checkpointer(clock=zombie_clock) as zombie,
+        database.checkpointer(clock=clock) as heir,
+    ):
+        fence = await zombie.commit("t", prompt(), fence=0, acquire=True)
+        kept = await zombie.commit("kept", prompt(), fence=0, acquire=True)
+        await clock.advance(31)
+        await heir.commit("t", said(), fence=fence, acquire=True)
+        await zombie_clock.advance(15)
+        await beat(zombie)
+        thread = await heir.load("t")
+        assert thread is not None
+        assert thread.lease_owner == heir.owner
+        assert await zombie.commit("kept", said(), fence=kept) == kept
+
+
+async def beat(checkpointer: SqlCheckpointer) -> None:
+    """Let the heartbeat that the clock has just set off come to its end."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await checkpointer._leases._renew(checkpointer._store)
+
+
+# Steps.
+
+
+async def test_effects_begin_and_end(checkpointer: SqlCheckpointer) -> None:
+    step = said(started=[effect("a"), effect("b")])
+    fence = await checkpointer.commit("t", step, fence=0, acquire=True)
+    await checkpointer.commit("t", said(ended=["a"]), fence=fence)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.effects == {"b": effect("b")}
+    again = StoredEffect("b", "send", "e" * 64, "once", 2)
+    await checkpointer.commit("t", said(started=[again]), fence=fence)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.effects == {"b": again}
+    await checkpointer.commit("t", said(ended=["b"]), fence=fence)
+    await checkpointer.commit("t", said(started=[effect("a", 2)]), fence=fence)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.effects == {"a": effect("a", 2)}
+
+
+async def test_the_latest_run_is_known(checkpointer: SqlCheckpointer) -> None:
+    fence = await checkpointer.commit("t", prompt(run_id="z"), fence=0, acquire=True)
+    await checkpointer.commit("t", said(run_id="z", run=RunRecord("agent", "completed")), fence=fence)
+    await checkpointer.commit("t", prompt(run_id="a"), fence=fence)
+    await checkpointer.commit("t", said(run_id="a", release=True), fence=fence)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.run == StoredRun("a", "agent", None)
+
+
+async def test_the_requests_of_the_latest_run_and_all_pending_ones_are_loaded(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    opened = [confirmation("old pending"), confirmation("old settled")]
+    fence = await checkpointer.commit("t", prompt(run_id="one", opened=opened), fence=0, acquire=True)
+    await checkpointer.cancel("t", "old settled")
+    await checkpointer.commit("t", prompt(run_id="two", opened=[confirmation("new")]), fence=fence)
+    await checkpointer.settle("t", "new", True)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert {id_: it.status for id_, it in thread.requests.items()} == {
+        "old pending": "pending",
+        "new": "answered",
+    }
+    assert {it.run_id for it in thread.requests.values()} == {"one", "two"}
+
+
+@pytest.mark.parametrize("status", ["aborted", "superseded", "cancelled"])
+async def test_a_step_settles_requests_itself(checkpointer: SqlCheckpointer, status: str) -> None:
+    fence, _ = await asked(checkpointer)
+    step = said(UserMessage("new"), settled=[Settlement("call-1", status, "why \0 not")])  # type: ignore[arg-type]
+    await checkpointer.commit("t", step, fence=fence, acquire=True)
+    request = await checkpointer.request("t", "call-1")
+    assert request is not None
+    assert (request.status, request.reason, request.answer) == (status, "why \0 not", None)
+    assert request.settled_at is not None
+
+
+async def test_a_step_that_settles_what_is_settled_is_not_written(checkpointer: SqlCheckpointer) -> None:
+    fence, _ = await asked(checkpointer)
+    await checkpointer.settle("t", "call-1", {"decision": "deny"})
+    step = said(UserMessage("no"), settled=[Settlement("call-1", "aborted")])
+    with pytest.raises(HitlStaleAnswer) as stale:
+        await checkpointer.commit("t", step, fence=fence, acquire=True)
+    assert stale.value.status == "answered"
+    with pytest.raises(HitlNoPendingRequest):
+        await checkpointer.commit("t", said(settled=[Settlement("?", "aborted")]), fence=fence, acquire=True)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert (len(thread.messages), thread.fence, thread.lease_owner) == (2, fence, None)
+
+
+async def test_ids_that_a_database_could_mistake_are_refused(checkpointer: SqlCheckpointer) -> None:
+    for bad in ("", "x" * 256, "a\0b", "trailing ", "\ud800"):
+        with pytest.raises(StoreError, match="thread_id"):
+            await checkpointer.commit(bad, prompt(), fence=0, acquire=True)
+        with pytest.raises(StoreError, match="thread_id"):
+            await checkpointer.load(bad)
+        with pytest.raises(StoreError, match="question_id"):
+            await checkpointer.request("t", bad)
+        with pytest.raises(StoreError, match="question_id"):
+            await checkpointer.commit("t", said(opened=[approval(bad)]), fence=0, acquire=True)
+        with pytest.raises(StoreError, match="run_id"):
+            await checkpointer.commit("t", Step(bad), fence=0, acquire=True)
+    with pytest.raises(StoreError, match="has 300 characters; the store takes up to 255"):
+        await checkpointer.load("x" * 300)
+    assert await checkpointer.threads() == []
+
+
+async def test_ids_of_every_kind_are_kept_apart(checkpointer: SqlCheckpointer) -> None:
+    ids = [
+        "a",
+        "A",
+        "á",
+        "a\u0301",
+        "ä",
+        "ß",
+        "ss",
+        "x" * 255,
+        "👍" * 255,
+        EVIL,
+        "a:b",
+        "a b",
+        "\t",
+        "0",
+        "00",
+    ]
+    for thread_id in ids:
+        request = confirmation(thread_id)
+        step = said(UserMessage(thread_id), opened=[request], release=True)
+        await checkpointer.commit(thread_id, step, fence=0, acquire=True)
+    for thread_id in ids:
+        thread = await checkpointer.load(thread_id)
+        assert thread is not None
+        assert [message.text for message in thread.messages] == [thread_id]
+        assert list(thread.requests) == [thread_id]
+        settled = await checkpointer.settle(thread_id, thread_id, True, by=thread_id, via=thread_id)
+        assert (settled.thread_id, settled.question_id, settled.answered_by) == (
+            thread_id,
+            thread_id,
+            thread_id,
+        )
+    assert [info.thread_id for info in await checkpointer.threads()] == sorted(ids)
+
+
+# Lists, forks, deletion.
+
+
+async def test_threads_are_listed_in_pages(checkpointer: SqlCheckpointer) -> None:
+    for number in range(7):
+        await checkpointer.commit(f"t{number}", prompt(), fence=0, acquire=True)
+    first = await checkpointer.threads(limit=3)
+    rest = await checkpointer.threads(limit=10, after=first[-1].thread_id)
+    assert [info.thread_id for info in first + rest] == [f"t{number}" for number in range(7)]
+    assert all(info.messages == 1 and info.parent_thread_id is None for info in first)
+    assert 0 < first[0].created_at <= first[0].updated_at
+
+
+async def test_a_fork_has_the_first_messages_and_nothing_else(checkpointer: SqlCheckpointer) -> None:
+    await asked(checkpointer)
+    await checkpointer.fork("t", "some", upto=1)
+    await checkpointer.fork("t", "all")
+    await checkpointer.fork("t", "none", upto=0)
+    await checkpointer.fork("t", "more", upto=99)
+    for thread_id, count in (("some", 1), ("all", 2), ("none", 0), ("more", 2)):
+        thread = await checkpointer.load(thread_id)
+        assert thread is not None
+        assert (len(thread.messages), thread.requests, thread.run) == (count, {}, None)
+        fence = await checkpointer.commit(thread_id, prompt("on"), fence=thread.fence, acquire=True)
+        assert fence == thread.fence + 1
+        await assert_messages(checkpointer, count + 1, thread_id)
+        with pytest.raises((LeaseLost, LeaseHeld)):
+            await checkpointer.commit(thread_id, prompt("unseen"), fence=0, acquire=True)
+    await assert_messages(checkpointer, 2)
+    parents = {info.thread_id: info.parent_thread_id for info in await checkpointer.threads()}
+    assert parents == {"t": None, "some": "t", "all": "t", "none": "t", "more": "t"}
+
+
+async def test_a_fork_needs_a_source_and_a_free_name(checkpointer: SqlCheckpointer) -> None:
+    await asked(checkpointer)
+    with pytest.raises(ThreadNotFound):
+        await checkpointer.fork("nobody", "new")
+    with pytest.raises(StoreError, match="'t' already"):
+        await checkpointer.fork("t", "t")
+    with pytest.raises(StoreError, match="upto"):
+        await checkpointer.fork("t", "new", upto=-1)
+    assert await checkpointer.load("new") is None
+
+
+async def test_a_deleted_thread_leaves_nothing(checkpointer: SqlCheckpointer) -> None:
+    fence, _ = await asked(checkpointer)
+    await asked(checkpointer, "other")
+    await checkpointer.commit("t", said(started=[effect()], release=True), fence=fence, acquire=True)
+    waiter = asyncio.create_task(checkpointer.settled("t", "call-1"))
+    await asyncio.sleep(0)
+    await checkpointer.delete("t")
+    with pytest.raises(HitlNoPendingRequest):
+        await asyncio.wait_for(waiter, 30)
+    assert await checkpointer.load("t") is None
+    assert await checkpointer.request("t", "call-1") is None
+    assert [it.thread_id for it in await checkpointer.pending()] == ["other"]
+    with pytest.raises(LeaseLost):
+        await checkpointer.commit("t", said(), fence=fence + 1, acquire=True)
+    await checkpointer.delete("t")
+    await asked(checkpointer)
+    thread = await checkpointer.load("t")
+    assert thread is not None
+    assert thread.effects == {}
+
+
+async def test_a_thread_at_work_is_not_deleted(checkpointer: SqlCheckpointer) -> None:
+    await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    with pytest.raises(LeaseHeld):
+        await checkpointer.delete("t")
+    await assert_messages(checkpointer, 1)
+
+
+# Opening and closing.
+
+
+async def test_one_that_is_not_open_says_so(database: Database) -> None:
+    checkpointer = database.checkpointer()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not open"):
+            await checkpointer.load("t")
+        with pytest.raises(StoreError, match="not open"):
+            await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+        async with checkpointer as opened:
+            assert opened is checkpointer
+            with pytest.raises(StoreError, match="open already"):
+                await checkpointer.__aenter__()
+            assert await checkpointer.threads() == []
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_what_was_written_is_there_after_reopening(database: Database) -> None:
+    async with database.checkpointer() as checkpointer:
+        fence, _ = await asked(checkpointer)
+    async with database.checkpointer() as checkpointer:
+        thread = await checkpointer.load("t")
+        assert thread is not None
+        assert (thread.fence, len(thread.messages)) == (fence, 2)
+
+
+async def test_closing_wakes_who_waits(database: Database) -> None:
+    async with database.checkpointer() as checkpointer:
+        await asked(checkpointer)
+        waiter = asyncio.create_task(checkpointer.settled("t", "call-1"))
+        await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="not open"):
+        await asyncio.wait_for(waiter, 30)
+
+
+# Cancellation and points.
+
+
+async def test_a_cancelled_commit_happened_whole_or_not_at_all(checkpointer: SqlCheckpointer) -> None:
+    chance = random.Random(7)
+    happened = 0
+    for number in range(60):
+        thread_id = f"t{number}"
+        opened = [approval("a"), approval("b")]
+        step = said(UserMessage("1"), UserMessage("2"), opened=opened, started=[effect()])
+        writing = asyncio.create_task(checkpointer.commit(thread_id, step, fence=0, acquire=True))
+        for _ in range(chance.randrange(6)):
+            await asyncio.sleep(chance.choice([0, 0, 0.0005]))
+        writing.cancel()
+        if chance.random() < 0.3:
+            await asyncio.sleep(0)
+            writing.cancel()
+        await asyncio.wait({writing})
+        thread = await checkpointer.load(thread_id)
+        if thread is not None:
+            happened += 1
+            assert (len(thread.messages), len(thread.requests), len(thread.effects)) == (2, 2, 1)
+            assert await checkpointer.commit(thread_id, said(release=True), fence=1) == 2
+    await whole_cycle(checkpointer, "still usable")
+    assert happened
+
+
+async def test_each_commit_passes_its_points(
+    checkpointer: SqlCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed: list[str] = []
+    monkeypatch.setattr(points, "hook", passed.append)
+    fence = await whole_cycle(checkpointer, "t")
+    fence = await checkpointer.commit("t", said(AssistantMessage("hm")), fence=fence, acquire=True)
+    await checkpointer.commit("t", said(release=True), fence=fence)
+    names = ["prompt", "request.opened", "request.settled", "effect.started", "effect.ended", "run.ended"]
+    expected = [*names, "message", "step"]
+    assert passed == [point for name in expected for point in (f"before:{name}", name)]
+
+
+async def assert_messages(checkpointer: SqlCheckpointer, count: int, thread_id: str = "t") -> None:
+    thread = await checkpointer.load(thread_id)
+    assert thread is not None
+    assert len(thread.messages) == count
