@@ -378,10 +378,12 @@ class ChannelHost(Protocol):
         """Tell the agent's listeners of a request."""
         ...
 
-    async def announce_settled(
-        self, question_id: str, answer: Any, *, cancelled: bool, timed_out: bool
-    ) -> None:
-        """Tell the agent's listeners that a request was settled."""
+    async def announce_settled(self, stored: StoredRequest) -> None:
+        """Tell the agent's listeners how a request was settled; while its call is open, `recall` knows it."""
+        ...
+
+    def recall(self, request: HitlRequest) -> StoredRequest | None:
+        """How this very request was settled earlier in the run that goes on now, if it was."""
         ...
 
     def args_check(self, tool_name: str) -> ArgsCheck | None:

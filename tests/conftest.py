@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import crash_table
+import hypothesis  # noqa: F401  (its plugin would import it from deep within, which trips Python 3.11.7 on a bug)
 import pytest
 import servers
 from blockbuster import blockbuster_ctx
 from processes import StoreUrls
+from stores import checkpointer, database, fresh_databases  # noqa: F401
 
 from assent.hitl.testing import RaceTrack
-from stores import checkpointer, database, fresh_databases  # noqa: F401
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -72,9 +72,8 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
     scenario = SCENARIOS[job["scenario"]]
     life = _Life(scenario, job["thread_id"], Path(job["effects"]))
     reached: list[str] = []
-    crash = job.get("crash")
-    if crash is None:
-        points.hook = reached.append
+    crash = job["crash"]
+    points.hook = reached.append
     with nullcontext() if crash is None else crash_at(crash[0], skip=crash[1]):
         async with checkpointer_from_url(job["url"], lease_seconds=LEASE_SECONDS) as store:
             status = await life.live(store)

@@ -7,7 +7,9 @@ looked at in between and at the end. The table is printed at the end of the test
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +63,7 @@ async def test_a_process_may_die_anywhere(
     store: str, scenario: str, store_urls: StoreUrls, race_track: RaceTrack, tmp_path: Path
 ) -> None:
     url = store_urls.get(store)
+    await _warm_up(url, race_track, tmp_path)
     cases = await _cases(url, scenario, race_track, tmp_path)
     assert len(cases) >= 9, "the scenario passes too few points"
     async with checkpointer_from_url(url) as checkpointer:
@@ -76,6 +79,12 @@ async def test_a_process_may_die_anywhere(
             for problem in await _judge(case, end, checkpointer, tally(store))
         ]
     assert problems == []
+
+
+async def _warm_up(url: str, track: RaceTrack, folder: Path) -> None:
+    """Live a life in the process that the others are forked from."""
+    model = Case("once, then skip", "", 0, f"{folder.name}-warm-up", folder / "warm-up", [])
+    await track.race(LIVE, [], warm_up=model.job(url, None))
 
 
 async def _lives(track: RaceTrack, jobs: list[dict[str, Any]]) -> list[RaceOutcome]:
@@ -113,6 +122,20 @@ async def _prepare(url: str, cases: list[Case], track: RaceTrack) -> None:
     if first_crash is not None:
         for death in await _lives(track, [case.job(url, (first_crash, 0)) for case in cases]):
             assert death.signal == signal.SIGKILL, death
+        async with checkpointer_from_url(url) as checkpointer:
+            for case in cases:
+                await _until_lapsed(checkpointer, case.thread_id)
+
+
+async def _until_lapsed(checkpointer: Checkpointer, thread_id: str) -> None:
+    """Wait until a dead process's lease is over, so that the next life passes each point but once."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        thread = await checkpointer.load(thread_id)
+        if thread is None or thread.lease_owner is None or thread.lease_until < time.time() * 1000:
+            return
+        await asyncio.sleep(0.05)
+    pytest.fail(f"the lease of {thread_id} does not lapse")
 
 
 def _effects_of_an_undisturbed_life(scenario: Scenario) -> int:

@@ -93,10 +93,10 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
     """
     call = item.call
     if isinstance(item, Admitted):
-        if run.emitter.listening and not run.signal.is_set():
+        if run.emitter.listening and not run.aborted:
             shown = json_object(item.args)
             await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
-        if run.signal.is_set():
+        if run.aborted:
             return
         run.thread.effects[call.id] = _effect(item)
         with tracing.tool_span(call.name, call.id) as span:

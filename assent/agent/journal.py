@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect
-from assent.errors import LeaseLost
 from assent.messages import Message
 from assent.requests import HitlRequest
 
@@ -16,20 +15,29 @@ class Journal:
 
     A wait for a person gives the lease back with the step that opens the request; the next step takes it
     again, and fails if another worker has been at the thread meanwhile.
+
+    After a write that failed nothing more is written: a step without the one before it would be a hole in the
+    transcript.
     """
 
-    __slots__ = ("_checkpointer", "_fence", "_holds", "_thread_id")
+    __slots__ = ("_checkpointer", "_failure", "_fence", "_holds", "_thread_id")
 
     def __init__(self, checkpointer: Checkpointer, thread_id: str, fence: int) -> None:
         self._checkpointer = checkpointer
         self._thread_id = thread_id
         self._fence = fence
         self._holds = False
+        self._failure: Exception | None = None
 
     @property
     def fence(self) -> int:
         """The fence that the last step left the thread at."""
         return self._fence
+
+    @property
+    def failed(self) -> bool:
+        """Whether a write has failed, and nothing can be written any more."""
+        return self._failure is not None
 
     @property
     def holds(self) -> bool:
@@ -48,7 +56,7 @@ class Journal:
         run: RunRecord | None = None,
         release: bool = False,
     ) -> None:
-        """Write a step whole, or raise `LeaseHeld` or `LeaseLost` and write nothing.
+        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later.
 
         A cancelled caller waits until the write is decided, so that it never loses count of the fence.
         """
@@ -63,11 +71,13 @@ class Journal:
             raise
 
     async def _write(self, step: Step) -> None:
+        if self._failure is not None:
+            raise self._failure
         try:
             self._fence = await self._checkpointer.commit(
                 self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
-        except LeaseLost:
-            self._holds = False
+        except Exception as failure:
+            self._failure, self._holds = failure, False
             raise
         self._holds = not step.release

@@ -12,14 +12,14 @@ from assent.events import TurnEndedEvent, TurnStartedEvent
 
 
 async def advance(run: Run) -> None:
-    """Carry a thread on until nothing is left to do, or until the run's signal is set.
+    """Carry a thread on until nothing is left to do, or until the run is aborted.
 
     What to do next is read off the transcript, every time: calls without a result are settled (all of
     them, before any starts) and executed; where there are none, the model is asked; when it calls nothing,
     or fails, that is the end. The loop remembers nothing, so it can stop anywhere and go on in another
     process from the transcript alone.
     """
-    while not (run.signal.is_set() or is_finished(run.messages)):
+    while not (run.aborted or is_finished(run.messages)):
         with tracing.turn_span():
             await run.emit(TurnStartedEvent)
             if not unresolved_calls(run.messages):

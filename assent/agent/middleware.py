@@ -106,6 +106,11 @@ class Onion:
         ]
         self.on_event = [layer.on_event for layer in layers if _overrides(layer, "on_event")]
 
+    @property
+    def around_model(self) -> bool:
+        """Whether any hook is called around a model call."""
+        return bool(self._before_model or self._after_model)
+
     async def before_model(self, ctx: ModelCallContext) -> ModelCallContext:
         """The context with the request that is to be sent."""
         for hook in self._before_model:

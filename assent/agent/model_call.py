@@ -23,12 +23,10 @@ async def ask_model(run: Run) -> AssistantMessage:
         )
     spec = run.spec
     request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
-    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
     await run.open_message()
     with tracing.model_span(spec.resolved_model.name) as span:
         try:
-            ctx = await spec.onion.before_model(ctx)
-            message = await spec.onion.after_model(ctx, await _stream(run, ctx.request))
+            message = await (_hooked(run, request) if spec.onion.around_model else _stream(run, request))
         except ModelError as error:
             span.fail(type(error).__name__)
             return _failure(str(error))
@@ -43,6 +41,13 @@ async def ask_model(run: Run) -> AssistantMessage:
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
     return message
+
+
+async def _hooked(run: Run, request: ModelRequest) -> AssistantMessage:
+    onion = run.spec.onion
+    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
+    ctx = await onion.before_model(ctx)
+    return await onion.after_model(ctx, await _stream(run, ctx.request))
 
 
 async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:

@@ -86,7 +86,9 @@ class Run:
     channel: HitlChannel | None = None
     journal: Journal | None = None
     clock: Clock = field(default_factory=SystemClock)
-    signal: asyncio.Event = field(default_factory=asyncio.Event)
+    aborted: bool = False
+    """Whether somebody has asked this run to stop."""
+    _signal: asyncio.Event | None = None
     said: list[str] | None = None
     """The text of the message that the model is just saying; None between messages."""
     unwritten: list[Message] = field(default_factory=list[Message])
@@ -98,6 +100,21 @@ class Run:
     def messages(self) -> list[Message]:
         """The thread's transcript."""
         return self.thread.messages
+
+    @property
+    def signal(self) -> asyncio.Event:
+        """Set when the run is aborted; made when somebody wants to see it, for most runs nobody does."""
+        if self._signal is None:
+            self._signal = asyncio.Event()
+            if self.aborted:
+                self._signal.set()
+        return self._signal
+
+    def abort(self) -> None:
+        """Ask the run to stop."""
+        self.aborted = True
+        if self._signal is not None:
+            self._signal.set()
 
     def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
         """Tell the agent's listeners; to be awaited."""
@@ -213,8 +230,8 @@ class Run:
             await self.commit(settled=self.dropped, run=record, release=True)
 
     async def let_go(self) -> None:
-        """Give the thread back where it stands, with nothing unwritten."""
-        if self.journal is not None and (self.journal.holds or self.unwritten):
+        """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway."""
+        if self.journal is not None and not self.journal.failed and (self.journal.holds or self.unwritten):
             await self.commit(release=True)
 
     def _drop(self, status: Literal["aborted", "superseded"], why: str) -> list[Settlement]:

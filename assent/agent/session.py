@@ -131,8 +131,8 @@ class Session:
         running = self._running
         if running is None or running.run.run_id != run_id:
             return False
-        if not running.run.signal.is_set():
-            running.run.signal.set()
+        if not running.run.aborted:
+            running.run.abort()
             running.scope.reschedule(running.loop.time())
         return True
 
@@ -250,7 +250,7 @@ class Session:
                 raise
         finally:
             self._running = None
-        if run.signal.is_set() and not is_finished(run.messages):
+        if run.aborted and not is_finished(run.messages):
             await run.close()
             await self._drop_request("the run was aborted")
         return await self._end(run)
@@ -260,7 +260,7 @@ class Session:
         result = result_of(run.messages, self.thread_id, run.run_id)
         try:
             await run.finish(result.status)
-        except LeaseLost as lost:
+        except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
         self._keep(run)
         await self._tell_ended(run, result)
@@ -311,7 +311,7 @@ class Session:
 
 def new_run_id() -> str:
     """An id that no other run has."""
-    return f"{random.getrandbits(128):032x}"  # noqa: S311  (no secret, and no system call)
+    return f"{random.getrandbits(128):032x}"
 
 
 class _Running:

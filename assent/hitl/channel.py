@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self, cast
 from weakref import WeakSet
@@ -13,7 +14,7 @@ from assent.agent.asking import current_asking
 from assent.agent.people import outcome_of
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
-from assent.errors import HitlConcurrencyError, HitlControlException
+from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.hitl.spans import hitl_span
 from assent.messages import call_digest
 from assent.requests import (
@@ -31,7 +32,6 @@ from assent.requests import (
     Question,
     StoredRequest,
     fit_answer,
-    plain_answer,
 )
 
 
@@ -47,7 +47,7 @@ class Channel:
         self._clock: Clock = clock or SystemClock()
         self._host: ChannelHost | None = None
         self._slot: _Slot | None = None
-        self._subscriptions: WeakSet[_Subscription] = WeakSet()
+        self._subscriptions: WeakSet[_Subscription] | None = None
 
     # The agent's side.
 
@@ -120,6 +120,8 @@ class Channel:
     def subscribe(self) -> AsyncIterator[HitlRequest]:
         """The requests as they come, the current one first."""
         subscription = _Subscription()
+        if self._subscriptions is None:
+            self._subscriptions = WeakSet()
         self._subscriptions.add(subscription)
         if self.pending is not None:
             subscription.queue.put_nowait(self.pending)
@@ -133,9 +135,6 @@ class Channel:
         Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
         fit; the request is then still pending.
         """
-        slot = self._slot
-        if slot is not None and slot.request.question_id == question_id:
-            answer = self.fit(slot.request, answer)
         self._deliver(await self._settle(question_id, answer, by, via))
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
@@ -161,7 +160,7 @@ class Channel:
     def interrupt(self, signal: HitlControlException) -> HitlRequest | None:
         """Raise a signal where this process waits; the request itself stays open."""
         slot = self._slot
-        if slot is None or not slot.told or slot.settled.done():
+        if slot is None or slot.settled.done():
             return None
         slot.settled.set_exception(signal)
         return slot.request
@@ -223,6 +222,7 @@ class Channel:
                     stored = await self._wait(slot, signal)
             finally:
                 self._slot = None
+                slot.close()
             self._forget(stored)
             await self._announce_settled(stored)
             return span.outcome(outcome_of(stored))
@@ -258,8 +258,9 @@ class Channel:
     async def _watch_signal(self, slot: _Slot, signal: asyncio.Event) -> None:
         with slot.failing():
             await signal.wait()
-            stored = await self._cancel(slot.request.question_id, "its signal was set")
-            slot.settle(replace(stored, status="aborted"))
+            with suppress(HitlStaleAnswer):  # it is settled, and whoever settled it wakes the slot
+                stored = await self._cancel(slot.request.question_id, "its signal was set")
+                slot.settle(replace(stored, status="aborted"))
 
     async def _watch_elsewhere(self, slot: _Slot) -> None:
         with slot.failing():
@@ -270,19 +271,14 @@ class Channel:
             self._slot.settle(stored)
 
     async def _announce(self, request: HitlRequest) -> None:
-        for subscription in self._subscriptions:
+        for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
         if self._host is not None:
             await self._host.announce(request)
 
     async def _announce_settled(self, stored: StoredRequest) -> None:
         if self._host is not None:
-            await self._host.announce_settled(
-                stored.question_id,
-                plain_answer(stored.answer) if stored.answer is not None else None,
-                cancelled=stored.status == "cancelled",
-                timed_out=stored.status == "timed_out",
-            )
+            await self._host.announce_settled(stored)
 
 
 class _Slot:
@@ -298,6 +294,11 @@ class _Slot:
     def settle(self, stored: StoredRequest) -> None:
         if not self.settled.done():
             self.settled.set_result(stored)
+
+    def close(self) -> None:
+        """Nobody waits any more; an interruption that came too late is of no consequence."""
+        if not self.settled.cancel():
+            self.settled.exception()
 
     def failing(self) -> _Failing:
         return _Failing(self)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol, cast
 
 from assent.agent.asking import current_asking
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
-from assent.errors import HitlDurabilityNotGuaranteed, HitlError, InvalidAgent
+from assent.errors import HitlDurabilityNotGuaranteed, HitlError, HitlStaleAnswer, InvalidAgent
 from assent.hitl.memory import InMemoryChannel
 from assent.requests import ChannelHost, HitlRequest, StoredRequest, same_question
 
@@ -54,6 +55,7 @@ class CheckpointedChannel(InMemoryChannel):
         settles = callable(getattr(checkpointer, "settle", None))
         self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
         self._is_shared = settles
+        self._keeping = asyncio.Lock()
 
     @property
     def thread_id(self) -> str:
@@ -82,55 +84,76 @@ class CheckpointedChannel(InMemoryChannel):
         if asking is not None and asking.place == "tool" and not self._allow_inside_custom_tool:
             raise HitlDurabilityNotGuaranteed(asking.tool_name)
         request = request.model_copy(update={"thread_id": self.thread_id})
-        if self._host is not None and (stored := await self._host.record(request)) is not None:
-            return stored
         if self.checkpointer is None:
             return await self._record_with_keeper(request)
+        if self._host is not None and (stored := await self._host.record(request)) is not None:
+            return stored
         known = await self.checkpointer.request(self.thread_id, request.question_id)
         if known is not None and same_question(known.request, request):
             return known
         await self.checkpointer.save_pending_request(self.thread_id, request)
-        return StoredRequest(request, self.thread_id, None, "pending")
-
-    async def _record_with_keeper(self, request: HitlRequest) -> StoredRequest:
-        known = await self._keeper.load_pending_request(self.thread_id)
-        if known is not None and known.question_id == request.question_id and same_question(known, request):
-            request = known
-        else:
-            await self._keeper.save_pending_request(self.thread_id, request)
-        return await super()._record(request)
+        return self._opened(request)
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         if self.checkpointer is not None:
+            answer = self.fit(await self._stored(question_id), answer)
             return await self.checkpointer.settle(self.thread_id, question_id, answer, by=by, via=via)
-        await self._recall(question_id)
-        stored = await super()._settle(question_id, answer, by, via)
-        await self._keeper.save_pending_request(self.thread_id, None)
-        return stored
+        async with self._keeping:
+            fitted = self.fit(await self._kept_pending(question_id), answer)
+            await self._keeper.save_pending_request(self.thread_id, None)
+            return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
+            await self._stored(question_id)
             return await self.checkpointer.cancel(self.thread_id, question_id, reason)
-        await self._recall(question_id)
-        stored = await super()._cancel(question_id, reason)
-        await self._keeper.save_pending_request(self.thread_id, None)
-        return stored
+        async with self._keeping:
+            await self._kept_pending(question_id)
+            await self._keeper.save_pending_request(self.thread_id, None)
+            return self._set(question_id, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
             return await self.checkpointer.expire(self.thread_id, question_id)
-        stored = await super()._expire(question_id)
-        if stored.status != "pending":
-            await self._keeper.save_pending_request(self.thread_id, None)
-        return stored
+        async with self._keeping:
+            if self._is_due(question_id):
+                await self._keeper.save_pending_request(self.thread_id, None)
+            return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
         return await self.checkpointer.settled(self.thread_id, question_id)
 
-    async def _recall(self, question_id: str) -> None:
-        """Know a request that another process opened: a plain keeper only keeps it."""
-        known = await self._keeper.load_pending_request(self.thread_id)
-        if known is not None and known.question_id == question_id:
-            await super()._record(known)
+    async def _stored(self, question_id: str) -> HitlRequest:
+        """The request that is pending under this id; raises `HitlStaleAnswer` if none is."""
+        if self._slot is not None and self._slot.request.question_id == question_id:
+            return self._slot.request
+        known = await cast(Checkpointer, self.checkpointer).request(self.thread_id, question_id)
+        if known is None or known.status != "pending":
+            raise HitlStaleAnswer(question_id, known.status if known is not None else None)
+        return known.request
+
+    # A plain keeper only keeps: what is settled is known here, and is cleared there before anyone is told.
+
+    async def _record_with_keeper(self, request: HitlRequest) -> StoredRequest:
+        async with self._keeping:
+            kept = await self._keeper.load_pending_request(self.thread_id)
+            if kept is not None and kept.question_id == request.question_id and same_question(kept, request):
+                self._kept.setdefault(request.question_id, self._opened(kept))
+            stored = await super()._record(request)
+            if stored.status == "pending" and stored.request != kept:
+                await self._keeper.save_pending_request(self.thread_id, stored.request)
+            return stored
+
+    async def _kept_pending(self, question_id: str) -> HitlRequest:
+        """The request, whichever process opened it; raises `HitlStaleAnswer` if it waits no longer."""
+        kept = await self._keeper.load_pending_request(self.thread_id)
+        if kept is not None and kept.question_id == question_id:
+            self._kept.setdefault(question_id, self._opened(kept))
+        elif question_id in self._kept and self._kept[question_id].status == "pending":
+            raise HitlStaleAnswer(question_id)  # another process settled it
+        return self._pending(question_id).request
+
+    def _opened(self, request: HitlRequest) -> StoredRequest:
+        return StoredRequest(request, self.thread_id, None, "pending")

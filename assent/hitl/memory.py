@@ -8,7 +8,7 @@ from typing import Any
 from assent.clock import Clock
 from assent.errors import HitlStaleAnswer
 from assent.hitl.channel import Channel
-from assent.requests import HitlRequest, RequestStatus, StoredRequest, fit_answer, same_question
+from assent.requests import HitlRequest, RequestStatus, StoredRequest, same_question
 
 
 class InMemoryChannel(Channel):
@@ -26,14 +26,18 @@ class InMemoryChannel(Channel):
         return next((kept.request for kept in self._kept.values() if kept.status == "pending"), None)
 
     async def _record(self, request: HitlRequest) -> StoredRequest:
-        known = self._kept.get(request.question_id)
-        if known is None or not same_question(known.request, request):
-            known = StoredRequest(request, request.thread_id or "", None, "pending")
-            self._kept[request.question_id] = known
-        return known
+        for known in (self._kept.get(request.question_id), self._recalled(request)):
+            if known is not None and same_question(known.request, request):
+                return known
+        opened = StoredRequest(request, request.thread_id or "", None, "pending")
+        self._kept[request.question_id] = opened
+        return opened
+
+    def _recalled(self, request: HitlRequest) -> StoredRequest | None:
+        return None if self._host is None else self._host.recall(request)
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
-        fitted = fit_answer(self._pending(question_id).request, answer)
+        fitted = self.fit(self._pending(question_id).request, answer)
         return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
@@ -41,14 +45,12 @@ class InMemoryChannel(Channel):
         return self._set(question_id, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
-        kept = self._kept[question_id]
-        expires_at = kept.request.expires_at
-        if kept.status == "pending" and expires_at is not None and expires_at <= self._clock.now():
-            return self._set(question_id, "timed_out")
-        return kept
+        return self._set(question_id, "timed_out") if self._is_due(question_id) else self._kept[question_id]
 
     def _forget(self, stored: StoredRequest) -> None:
-        self._kept.pop(stored.question_id, None)
+        kept = self._kept.get(stored.question_id)
+        if kept is not None and kept.request is stored.request:
+            del self._kept[stored.question_id]
 
     def drop(self, question_id: str) -> None:
         """Forget a request that nobody is to answer any more."""
@@ -58,10 +60,15 @@ class InMemoryChannel(Channel):
         kept = self._kept.get(question_id)
         if kept is None or kept.status != "pending":
             raise HitlStaleAnswer(question_id, kept.status if kept else None)
-        expires_at = kept.request.expires_at
-        if expires_at is not None and expires_at <= self._clock.now():
+        if self._is_due(question_id):
             raise HitlStaleAnswer(question_id, "timed_out")
         return kept
+
+    def _is_due(self, question_id: str) -> bool:
+        """Whether a request is pending past its deadline."""
+        kept = self._kept[question_id]
+        expires_at = kept.request.expires_at
+        return kept.status == "pending" and expires_at is not None and expires_at <= self._clock.now()
 
     def _set(self, question_id: str, status: RequestStatus, **fields: Any) -> StoredRequest:
         settled_at = round(self._clock.now() * 1000)

@@ -1,8 +1,8 @@
 """The process that `assent.hitl.racing` forks its racers from: ``python -m assent.hitl.racer``.
 
-It reads one race a line from its input and writes one line of outcomes for each. Its children are forked once
-everything is imported, so that fifty of them are ready in a moment; each says when it is, and all go at once.
-It ends, with whatever it started, when its input does.
+It reads one race a line from its input and writes one line of outcomes for each. Its children are forked when
+everything is loaded, so that fifty of them are ready in a moment; each says when it is, and all go at once. It
+ends, with whatever it started, when its input does.
 """
 
 from __future__ import annotations
@@ -33,10 +33,20 @@ def main() -> None:
     while line := _read_line():
         race = json.loads(line)
         sys.path[:] = race["path"]
-        for module in race["preload"]:
-            importlib.import_module(module)
-        outcomes.write(json.dumps(_Race(_find(race["target"]), race["jobs"]).run()) + "\n")
+        racer = _find(race["target"])
+        if race["warm_up"] is not None:
+            asyncio.run(_warm_up(racer, race["warm_up"]))
+        outcomes.write(json.dumps(_Race(racer, race["jobs"]).run()) + "\n")
         outcomes.flush()
+
+
+async def _warm_up(racer: Racer, job: Any) -> None:
+    """Do one job here, so that the children inherit all that it has loaded and compiled."""
+
+    async def start() -> None:
+        pass
+
+    await racer(job, start)
 
 
 def _read_line() -> bytes:
@@ -62,7 +72,6 @@ class _Race:
         self._racer = racer
         self._jobs = jobs
         self._gate, self._opener = os.pipe()
-        self._children: dict[int, _Child] = {}
 
     def run(self) -> list[Any]:
         """Fork, wait until all are ready (or ended), let them go, and gather what they say."""
@@ -136,7 +145,11 @@ class _Child:
         said = self.said.strip()
         if os.WIFSIGNALED(status):
             return {"signal": os.WTERMSIG(status)}
-        return cast("dict[str, Any]", json.loads(said)) if said else {"error": "SystemExit", "message": "it said nothing"}
+        return (
+            cast("dict[str, Any]", json.loads(said))
+            if said
+            else {"error": "SystemExit", "message": "it said nothing"}
+        )
 
 
 def _kill(children: list[_Child]) -> None:

@@ -23,12 +23,6 @@ from assent.clock import SystemClock
 from assent.errors import HitlStaleAnswer
 from assent.models.scripted import ScriptedModel
 
-_STORES = {
-    "sqlite": "assent.store.sqlite_engine",
-    "postgresql": "assent.store.postgres_engine",
-    "mysql": "assent.store.mysql_engine",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class RaceOutcome:
@@ -87,16 +81,17 @@ class RaceTrack:
         self._lock = asyncio.Lock()
 
     async def race(
-        self, target: str, jobs: Sequence[Any], *, preload: Sequence[str] = (), timeout: float = 120.0
+        self, target: str, jobs: Sequence[Any], *, warm_up: Any = None, timeout: float = 120.0
     ) -> list[RaceOutcome]:
         """Run ``target`` (``"module:function"``) once for each job, each in a process of its own.
 
         The function is async and takes its job (JSON) and ``start``, which it awaits when it is ready: it
         returns when all the others are, too. What the function returns (JSON) is the outcome's value.
-        ``preload`` names modules to import before the processes are made. Raises `TimeoutError`, and ends
-        all of them, if they are not done in ``timeout`` seconds.
+        ``warm_up`` is a job that is done once, alone, in the process that the others are forked from: they
+        inherit what it has loaded. Raises `TimeoutError`, and ends all of them, if they are not done in
+        ``timeout`` seconds.
         """
-        race = {"target": target, "jobs": list(jobs), "path": sys.path, "preload": list(preload)}
+        race = {"target": target, "jobs": list(jobs), "path": sys.path, "warm_up": warm_up}
         async with self._lock:
             try:
                 async with asyncio.timeout(timeout):
@@ -149,9 +144,9 @@ async def race_answers(
         {"url": url, "thread_id": thread_id, "question_id": question_id, "by": f"racer-{n}", **_act(answer)}
         for n, answer in enumerate(answers)
     ]
-    preload = [module for scheme, module in _STORES.items() if url.startswith(scheme)]
+    look = {"url": url, "thread_id": thread_id, "question_id": question_id, "act": "looks"}
     with nullcontext(track) if track is not None else RaceTrack() as racers:
-        return await racers.race(f"{__name__}:settle_once", jobs, preload=preload)
+        return await racers.race(f"{__name__}:settle_once", jobs, warm_up=look)
 
 
 def _act(answer: Any) -> dict[str, Any]:
@@ -168,7 +163,9 @@ async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]])
     thread_id, question_id, act = job["thread_id"], job["question_id"], job["act"]
     clock = _Later() if act == "TimesOut" else None
     async with checkpointer_from_url(job["url"], clock=clock) as store:
-        await store.request(thread_id, question_id)  # connected, and the schema looked at
+        found = await store.request(thread_id, question_id)  # it is connected, and has seen the schema
+        if act == "looks":
+            return "unknown" if found is None else found.status
         await start()
         if act == "Cancels":
             settled = await store.cancel(thread_id, question_id, job["reason"], by=job["by"], via="race")

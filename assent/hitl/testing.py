@@ -44,13 +44,18 @@ class _InstantChannel(InMemoryChannel):
         raise NotImplementedError
 
     async def _record(self, request: HitlRequest) -> StoredRequest:
-        await super()._record(request)
-        reply = self._reply(request)
-        if isinstance(reply, BaseException):
+        stored = await super()._record(request)
+        if stored.status != "pending":
+            return stored
+        try:
+            reply = self._reply(request)
+            if isinstance(reply, BaseException):
+                raise reply
+            await self._announce(request)
+            return await self._settle(request.question_id, reply, None, None)
+        except BaseException:
             self.drop(request.question_id)
-            raise reply
-        await self._announce(request)
-        return await self._settle(request.question_id, self.fit(request, reply), None, None)
+            raise
 
 
 class ScriptedChannel(_InstantChannel):
@@ -95,13 +100,6 @@ class NoopChannel(_InstantChannel):
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """As it is: saying nothing is an answer here."""
         return answer if isinstance(request.payload, AskRequest) else super().fit(request, answer)
-
-    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
-        self._pending(question_id)
-        request = self._kept[question_id].request
-        if isinstance(request.payload, AskRequest):
-            return self._set(question_id, "answered", answer=answer, answered_by=by, via=via)
-        return await super()._settle(question_id, answer, by, via)
 
 
 def _first(question: Question) -> str | list[str]:

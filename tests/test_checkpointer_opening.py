@@ -1,0 +1,227 @@
+"""Opening a store: schema and migrations, addresses and their errors, extras that are missing."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from stores import SERVERS, SHARED, Database, Fresh, asked, on_server, server_address, whole_cycle
+
+from assent.checkpointer.mysql import MySQLCheckpointer
+from assent.checkpointer.postgres import PostgresCheckpointer
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.errors import MissingExtra, StoreError
+from assent.store import schema, tables
+
+pytestmark = pytest.mark.anyio
+DRIVERS = {"postgres": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
+
+
+def differences(connection: Connection) -> list[Any]:
+    options = {"version_table": tables.VERSION_TABLE, "compare_server_default": True}
+    return compare_metadata(MigrationContext.configure(connection, opts=options), tables.metadata)
+
+
+@pytest.mark.parametrize("database", SERVERS, indirect=True)
+async def test_the_migrated_schema_of_a_server_equals_the_metadata(database: Database) -> None:
+    url = urlsplit(database.address)._replace(scheme=DRIVERS[database.kind]).geturl()
+    engine = create_async_engine(url, poolclass=NullPool)
+    async with engine.connect() as connection:
+        assert await connection.run_sync(differences) == []
+
+
+def test_the_migrated_schema_of_sqlite_equals_the_metadata(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    asyncio.run(open_and_close(SQLiteCheckpointer(path)))
+    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool)
+    with engine.connect() as connection:
+        assert differences(connection) == []
+
+
+def test_alembic_itself_runs_the_same_history(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    config = schema.alembic_config()
+    config.set_main_option("sqlalchemy.url", f"sqlite:///{path}")
+    command.upgrade(config, "head")
+    with create_engine(f"sqlite:///{path}", poolclass=NullPool).connect() as connection:
+        assert differences(connection) == []
+    revisions = ScriptDirectory.from_config(config).walk_revisions()
+    assert tuple(reversed([script.revision for script in revisions])) == schema.REVISIONS
+    asyncio.run(open_and_close(SQLiteCheckpointer(path)))
+
+
+async def open_and_close(checkpointer: Any) -> None:
+    async with checkpointer:
+        pass
+
+
+async def test_a_schema_from_the_future_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    await open_and_close(SQLiteCheckpointer(path))
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE {tables.VERSION_TABLE} SET version_num = '9999'")  # noqa: S608
+    connection.close()
+    with pytest.raises(StoreError, match="schema 9999, made by a newer Assent"):
+        await open_and_close(SQLiteCheckpointer(path))
+
+
+async def test_a_migration_that_died_on_mysql_goes_on(fresh_databases: Fresh) -> None:
+    fresh_databases.address("mysql")
+    name = "assent_test_half"
+    await on_server("mysql", f"DROP DATABASE IF EXISTS {name}")
+    await on_server("mysql", f"CREATE DATABASE {name}")
+    try:
+        for sql in schema.migration("mysql", None)[:-3]:
+            await on_server("mysql", sql, database=name)
+        async with MySQLCheckpointer(server_address("mysql", name)) as checkpointer:
+            await whole_cycle(checkpointer, "t")
+    finally:
+        await on_server("mysql", f"DROP DATABASE {name}")
+
+
+OPEN = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from stores import connect, prompt
+async def main():
+    async with connect(sys.argv[2], sys.argv[3]) as checkpointer:
+        await checkpointer.commit("t" + sys.argv[4], prompt(), fence=0, acquire=True)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("kind", SHARED)
+async def test_twelve_processes_open_a_fresh_database_at_once(
+    kind: str, tmp_path: Path, fresh_databases: Fresh
+) -> None:
+    name = "assent_test_rush"
+    if kind in SERVERS:
+        fresh_databases.address(kind)
+        await on_server(kind, f"DROP DATABASE IF EXISTS {name}")
+        await on_server(kind, f"CREATE DATABASE {name}")
+    address = server_address(kind, name) if kind in SERVERS else str(tmp_path / "x.db")
+    command_line = [sys.executable, "-W", "error", "-c", OPEN, str(Path(__file__).parent), kind, address]
+    processes = [
+        await asyncio.create_subprocess_exec(*command_line, str(number), stderr=subprocess.PIPE)
+        for number in range(12)
+    ]
+    for process in processes:
+        _, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+    async with {"postgres": PostgresCheckpointer, "mysql": MySQLCheckpointer, "sqlite": SQLiteCheckpointer}[
+        kind
+    ](address) as checkpointer:
+        assert len(await checkpointer.threads()) == 12
+    if kind in SERVERS:
+        await on_server(kind, f"DROP DATABASE {name}")
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    "checkpointer",
+    [
+        SQLiteCheckpointer("/nowhere/at/all/x.db"),
+        SQLiteCheckpointer("/proc/version"),
+        PostgresCheckpointer("postgresql://ann:sesame@127.0.0.1:1/x"),
+        PostgresCheckpointer("mysql://ann:sesame@127.0.0.1:1/x"),
+        PostgresCheckpointer("ann:sesame"),
+        MySQLCheckpointer("mysql://ann:sesame@127.0.0.1:1/x"),
+        MySQLCheckpointer("mysql://ann:sesame@127.0.0.1:1"),
+        MySQLCheckpointer("mysql://ann:sesame@127.0.0.1:1/x?sesame=1"),
+        MySQLCheckpointer("postgresql://ann:sesame@127.0.0.1/x"),
+    ],
+    ids=lambda it: repr(it),
+)
+async def test_what_cannot_be_opened_says_why_in_one_line_without_the_password(checkpointer: Any) -> None:
+    with pytest.raises(StoreError) as failed:
+        await open_and_close(checkpointer)
+    said = f"{failed.value} {failed.value!r} {checkpointer!r}"
+    assert "\n" not in said
+    assert "ann:" not in said
+    assert ":sesame" not in said
+    assert len(str(failed.value)) > 20
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_wrong_password_is_not_repeated(kind: str, fresh_databases: Fresh) -> None:
+    fresh_databases.address(kind)
+    dsn = urlsplit(server_address(kind))
+    wrong = dsn._replace(netloc=f"nobody-at-all:sesame@{dsn.hostname}:{dsn.port}").geturl()
+    checkpointer = {"postgres": PostgresCheckpointer, "mysql": MySQLCheckpointer}[kind](wrong)
+    with pytest.raises(StoreError, match="nobody-at-all") as failed:
+        await open_and_close(checkpointer)
+    assert "sesame" not in f"{failed.value!r} {checkpointer!r} {failed.value.__cause__!r}"
+
+
+async def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"this is no database at all, but long enough to be one" * 100)
+    with pytest.raises(StoreError, match=r"x\.db' cannot be opened: file is not a database"):
+        await open_and_close(SQLiteCheckpointer(path))
+
+
+async def test_memory_of_a_sqlite_checkpointer(tmp_path: Path) -> None:
+    async with SQLiteCheckpointer(":memory:") as checkpointer:
+        await asked(checkpointer)
+        assert len(await checkpointer.pending()) == 1
+
+
+WITHOUT = """
+import asyncio, sys
+sys.modules.update({name: None for name in sys.argv[3].split(",")})
+from importlib import import_module
+kind = getattr(import_module("assent.checkpointer." + sys.argv[1]), sys.argv[2])
+checkpointer = kind("somewhere")
+from assent.errors import MissingExtra
+async def main():
+    async with checkpointer: pass
+try:
+    asyncio.run(main())
+except MissingExtra as missing:
+    print(missing)
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "without"),
+    [
+        ("sqlite", "SQLiteCheckpointer", "sqlalchemy"),
+        ("postgres", "PostgresCheckpointer", "sqlalchemy"),
+        ("postgres", "PostgresCheckpointer", "asyncpg"),
+        ("mysql", "MySQLCheckpointer", "asyncmy"),
+    ],
+)
+def test_a_missing_library_is_named_when_the_store_is_opened(module: str, name: str, without: str) -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "error", "-c", WITHOUT, module, name, without], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == str(MissingExtra(name, module)), done.stderr
+
+
+def test_opening_a_known_database_loads_no_alembic(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    asyncio.run(open_and_close(SQLiteCheckpointer(path)))
+    check = (
+        "import asyncio, sys\n"
+        "from assent.checkpointer.sqlite import SQLiteCheckpointer\n"
+        "assert 'sqlalchemy' not in sys.modules\n"
+        "async def main():\n"
+        f"    async with SQLiteCheckpointer({str(path)!r}): pass\n"
+        "asyncio.run(main())\n"
+        "assert 'alembic' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", check], check=True)  # noqa: S603
