@@ -355,7 +355,6 @@ Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Fiel
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 _JSON_FIELDS = ("args", "details", "provider")
-_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message], config=ConfigDict(defer_build=True))
 _NOT_JSON = re.compile(r"NaN|Infinity")  # pydantic reads these as numbers; where they occur, look closer
 
 
@@ -388,31 +387,6 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
 def _refuse_not_json(text: str) -> None:
     if _NOT_JSON.search(text):
         from_json(text, allow_inf_nan=False)
-
-
-def decode_many(bodies: Sequence[str], first: int = 0) -> list[Message]:
-    """The messages that `encode` wrote, quicker than one by one.
-
-    Raises `InvalidMessage` as `decode` does, its path beginning with the message's index, counted
-    from ``first``.
-    """
-    joined = f"[{','.join(bodies)}]"
-    try:
-        if not _NOT_JSON.search(joined):
-            messages = _MESSAGES.validate_json(joined)
-            if len(messages) == len(bodies):
-                return messages
-    except ValidationError:
-        pass  # found below, by the slow way that tells where
-    return [_decode_at(first + index, body) for index, body in enumerate(bodies)]
-
-
-def _decode_at(index: int, body: str) -> Message:
-    try:
-        return decode(body)
-    except InvalidMessage as error:
-        path = f"[{index}].{error.path}" if error.path else f"[{index}]"
-        raise InvalidMessage(path, error.problem) from None
 
 
 def _invalid(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:

@@ -55,7 +55,12 @@ class Keyboard:
             termios.tcflush(self._file, termios.TCIFLUSH)
         print(prompt, end="", flush=True)
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._file, self._read)
+        try:
+            loop.add_reader(self._file, self._read)
+        except PermissionError:  # a plain file, which is always ready
+            while data := os.read(self._file, 65536):
+                self._lines.feed_data(data)
+            self._lines.feed_eof()
         try:
             line = await self._lines.readline()
         finally:
@@ -67,7 +72,7 @@ class Keyboard:
             self._lines.feed_data(data)
         else:
             self._lines.feed_eof()
-            asyncio.get_running_loop().remove_reader(self._file)
+            asyncio.get_running_loop().remove_reader(self._file)  # it would be ready for ever
 
 
 def understood(line: str) -> dict[str, Any]:
@@ -118,6 +123,7 @@ async def main() -> int:
     with suppress(NotImplementedError):  # Windows
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, agent.abort)
     person = asyncio.create_task(sit_at(channel))
+    person.add_done_callback(lambda _: agent.abort())  # nobody is left to answer
     try:
         result = await agent.prompt("Pay Ada what we owe her.")
     finally:

@@ -28,7 +28,7 @@ from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessa
 from assent.models import ScriptedModel
 from assent.requests import HitlRequest
 
-LEASE_SECONDS = 1.0
+LEASE_SECONDS = 0.5
 PATIENCE = 60.0
 QUESTION = {"questions": [{"key": "colour", "prompt": "Which colour?"}]}
 
@@ -93,7 +93,7 @@ class _Life:
         if self.scenario.channel:
             channel = CheckpointedChannel(checkpointer=store, thread_id=self.thread_id)
         agent = Agent(
-            model=ScriptedModel([self._turn] * 10),
+            model=ScriptedModel([self._turn] * 10_000),
             tools=[*_tools(self.effects), *([ask_user_tool(channel)] if channel else [])],
             channel=channel,
             checkpointer=store,
@@ -123,7 +123,9 @@ class _Life:
         return f"suspended for {PATIENCE} s: {result.reason}"
 
     async def _respond(self, agent: Agent, request: HitlRequest) -> Any:
-        result = await agent.respond(question_id=request.question_id, answer=reply(request, self.scenario), by="ann")
+        result = await agent.respond(
+            question_id=request.question_id, answer=reply(request, self.scenario), by="ann"
+        )
         self.answered.append(request.question_id)
         return result
 
@@ -157,7 +159,10 @@ def _tools(effects: Path) -> Sequence[Tool]:
         """The effect: a line on disk. On either side of it there is a point to die at."""
         points.reached(f"body.before:{ctx.tool_name}")
         await asyncio.sleep(0)
-        append(effects, {"call": ctx.tool_call_id, "key": ctx.idempotency_key, "attempt": ctx.attempt, "n": amount})
+        append(
+            effects,
+            {"call": ctx.tool_call_id, "key": ctx.idempotency_key, "attempt": ctx.attempt, "n": amount},
+        )
         points.reached(f"body.during:{ctx.tool_name}")
         await asyncio.sleep(0)
         points.reached(f"body.after:{ctx.tool_name}")

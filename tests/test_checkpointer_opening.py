@@ -83,7 +83,7 @@ async def test_a_migration_that_died_on_mysql_goes_on(fresh_databases: Fresh) ->
     await on_server("mysql", f"DROP DATABASE IF EXISTS {name}")
     await on_server("mysql", f"CREATE DATABASE {name}")
     try:
-        for sql in schema.migration("mysql", None)[:-3]:
+        for sql in (await asyncio.to_thread(schema.migration, "mysql", None))[:-3]:
             await on_server("mysql", sql, database=name)
         async with MySQLCheckpointer(server_address("mysql", name)) as checkpointer:
             await whole_cycle(checkpointer, "t")
@@ -162,7 +162,7 @@ async def test_a_wrong_password_is_not_repeated(kind: str, fresh_databases: Fres
     dsn = urlsplit(server_address(kind))
     wrong = dsn._replace(netloc=f"nobody-at-all:sesame@{dsn.hostname}:{dsn.port}").geturl()
     checkpointer = {"postgres": PostgresCheckpointer, "mysql": MySQLCheckpointer}[kind](wrong)
-    with pytest.raises(StoreError, match="nobody-at-all") as failed:
+    with pytest.raises(StoreError, match="cannot be opened") as failed:
         await open_and_close(checkpointer)
     assert "sesame" not in f"{failed.value!r} {checkpointer!r} {failed.value.__cause__!r}"
 

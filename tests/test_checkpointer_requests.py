@@ -53,7 +53,11 @@ ESCALATE = EscalateRequest(prompt="?", choices=["retry", "skip"])
 @pytest.mark.parametrize(
     ("payload", "given", "stored"),
     [
-        (approval().payload, ApproveAnswer(decision="deny", reason="no"), ApproveAnswer(decision="deny", reason="no")),
+        (
+            approval().payload,
+            ApproveAnswer(decision="deny", reason="no"),
+            ApproveAnswer(decision="deny", reason="no"),
+        ),
         (confirmation("x").payload, False, False),
         (ASK, {"a": "1"}, {"a": "1"}),
         (ESCALATE, "skip", EscalateAnswer(action="skip")),
@@ -185,17 +189,17 @@ async def test_expire_due_settles_what_is_overdue_and_nothing_else(database: Dat
     clock = FakeClock()
     async with database.checkpointer(clock=clock) as checkpointer:
         requests = [
-            confirmation(f"q{number}", clock.now(), timeout_seconds=None if number % 2 else number)
+            confirmation(f"q{number}", clock.now(), timeout_seconds=None if number % 2 else number + 1)
             for number in range(250)
         ]
         await asked(checkpointer, "t", *requests)
         assert await checkpointer.expire_due() == []
         await clock.advance(200)
         first = await checkpointer.expire_due(limit=5)
-        assert [request.question_id for request in first] == ["q2", "q4", "q6", "q8", "q10"] or len(first) == 5
+        assert [request.question_id for request in first] == ["q0", "q2", "q4", "q6", "q8"]
         rest = await checkpointer.expire_due()
         expired = {request.question_id for request in first + rest}
-        assert expired == {f"q{number}" for number in range(0, 201, 2)}
+        assert expired == {f"q{number}" for number in range(0, 200, 2)}
         assert {request.status for request in first + rest} == {"timed_out"}
         assert await checkpointer.expire_due() == []
         assert len(await checkpointer.pending(limit=1000)) == 250 - len(expired)
@@ -216,10 +220,14 @@ async def test_two_that_expire_at_once_share_the_work(database: Database) -> Non
 # Finding open requests.
 
 
-async def test_open_requests_are_paged_oldest_first_even_with_equal_times(checkpointer: SqlCheckpointer) -> None:
+async def test_open_requests_are_paged_oldest_first_even_with_equal_times(
+    checkpointer: SqlCheckpointer,
+) -> None:
     ids = ["a", "a:b", "b", "ä", "👍"]
     for thread_id in ids:
-        requests = [confirmation(question_id, 5.0 if number else 4.0) for number, question_id in enumerate(ids)]
+        requests = [
+            confirmation(question_id, 5.0 if number else 4.0) for number, question_id in enumerate(ids)
+        ]
         await asked(checkpointer, thread_id, *requests)
     await checkpointer.cancel("b", "b")
     found: list[StoredRequest] = []
@@ -238,7 +246,9 @@ async def test_open_requests_are_paged_oldest_first_even_with_equal_times(checkp
         await checkpointer.pending(after="nonsense")
 
 
-async def test_a_page_goes_on_where_its_last_request_was_settled_meanwhile(checkpointer: SqlCheckpointer) -> None:
+async def test_a_page_goes_on_where_its_last_request_was_settled_meanwhile(
+    checkpointer: SqlCheckpointer,
+) -> None:
     await asked(checkpointer, "t", *(confirmation(f"q{number}", number) for number in range(4)))
     first = await checkpointer.pending(limit=2)
     await checkpointer.settle("t", "q1", True)
@@ -318,7 +328,7 @@ async def test_whoever_settles_wakes_those_who_wait(database: Database) -> None:
 async def test_an_answer_elsewhere_wakes_a_waiter_here(database: Database) -> None:
     async with database.checkpointer() as here, database.checkpointer() as there, asyncio.timeout(GUARD):
         for number in range(3):
-            thread_id = f"t{number}'s: \"👍\""
+            thread_id = f't{number}\'s: "👍"'
             await asked(here, thread_id)
             waiter = asyncio.create_task(here.settled(thread_id, "call-1"))
             if number:

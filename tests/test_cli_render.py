@@ -42,7 +42,9 @@ from assent.models import ModelRequest, ScriptedModel
 pytestmark = pytest.mark.anyio
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-LINE = re.compile(r" *(run|you|thinks|agent|kept|call|runs|asks|answer|waits|closed|result|error|more|retry|)(?<=^.{7}) │ ")
+LINE = re.compile(
+    r" *(run|you|thinks|agent|kept|call|runs|asks|answer|waits|closed|result|error|more|retry|)(?<=^.{7}) │ "
+)
 
 
 def plain() -> Console:

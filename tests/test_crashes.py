@@ -23,6 +23,7 @@ from processes import STORES, StoreUrls
 from assent.checkpointer.base import Checkpointer, StoredThread
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.hitl.testing import RaceOutcome, RaceTrack
+from assent.requests import HitlRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 
@@ -65,7 +66,7 @@ async def test_a_process_may_die_anywhere(
     url = store_urls.get(store)
     await _warm_up(url, race_track, tmp_path)
     cases = await _cases(url, scenario, race_track, tmp_path)
-    assert len(cases) >= 9, "the scenario passes too few points"
+    assert len(cases) >= 8, "the scenario passes too few points"
     async with checkpointer_from_url(url) as checkpointer:
         deaths = await _lives(race_track, [case.job(url, (case.point, case.skip)) for case in cases])
         for case, death in zip(cases, deaths, strict=True):
@@ -78,7 +79,7 @@ async def test_a_process_may_die_anywhere(
             for case, end in zip(cases, ends, strict=True)
             for problem in await _judge(case, end, checkpointer, tally(store))
         ]
-    assert problems == []
+    assert not problems, "\n".join(problems)
 
 
 async def _warm_up(url: str, track: RaceTrack, folder: Path) -> None:
@@ -186,6 +187,8 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
         problems.append(f"{settled} answers were committed and {len(answered) - earlier} are stored")
     for known in before.values():
         now = final.requests[known.question_id]
+        if _attempt(now.request) > _attempt(known.request):
+            continue  # in doubt once more, which is another question
         if now.request != known.request:
             problems.append(f"{known.question_id} was asked anew")
         if known.status == "answered" and (now != known or known.question_id in end.value["answered"]):
@@ -194,6 +197,12 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
         f"{now.question_id} is {now.status}" for now in final.requests.values() if now.status != "answered"
     ]
     return problems
+
+
+def _attempt(request: HitlRequest) -> int:
+    """Which attempt of a call an escalation is about."""
+    payload = request.payload
+    return payload.details["attempt"] if payload.kind == "escalate" and payload.details else 0
 
 
 def _wrong_effects(case: Case, final: StoredThread) -> list[str]:

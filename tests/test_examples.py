@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,21 +37,84 @@ error - The arguments of transfer are invalid, so it was not run. account: Strin
 ok - 49.00 sent to DE1234
 Done.
 """,
+    "approve_in_terminal.py": """\
+    run │ agent starts
+    you │ Pay Ada what we owe her.
+   call │ look_up {"name": "Ada"}
+ result │ look_up: we owe Ada 49.00 EUR
+   call │ pay {"to": "Ada", "cents": 490000}
+   asks │ approve c2 within 600 s
+        │ pay {"to": "Ada", "cents": 490000}
+approve, deny WHY or edit JSON > decision: Input should be 'approve', 'deny' or 'edit'
+approve, deny WHY or edit JSON > cents: Field required.
+approve, deny WHY or edit JSON >  answer │ c2: {"decision": "edit", "edited_args": {"to": "Ada", "cents": 4900}}
+   runs │ pay {"to": "Ada", "cents": 4900}
+ result │ pay: Note: a person changed the arguments before this ran. It ran with {"to": "Ada", "cents": 4900}. \
+Its result:
+        │ 49.00 EUR sent to Ada
+  agent │ This is what came of it: 49.00 EUR sent to Ada
+    run │ completed
+""",
+}
+TYPED = {
+    "approve_in_terminal.py": 'yes\nedit {"to": "Ada"}\nedit {"to": "Ada", "cents": 4900}\n',
 }
 
 
 def test_no_example_is_forgotten() -> None:
     """The demo has tests of its own, in test_demo.py."""
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*PRINTED, "demo.py"}
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"cross_process"}
+
+
+def run(name: str, folder: Path, *args: str, typed: str = "") -> str:
+    """What an example prints; it must end well and have nothing to complain about."""
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *args],
+        cwd=folder,
+        input=typed,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "error", str(EXAMPLES / name)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr, done.returncode) == (PRINTED[name], "", 0)
+    assert run(name, tmp_path, typed=TYPED.get(name, "")) == PRINTED[name]
+
+
+@pytest.mark.parametrize(
+    ("typed", "came_of_it"),
+    [
+        ("approve\n", "4900.00 EUR sent to Ada"),
+        ("deny ten times too much", "A person denied pay: ten times too much"),
+        ("", "pay was not run: the request was cancelled (nobody is at the keyboard)."),
+    ],
+)
+def test_any_answer_in_the_terminal(typed: str, came_of_it: str, tmp_path: Path) -> None:
+    printed = run("approve_in_terminal.py", tmp_path, typed=typed)
+    assert printed.endswith(f"  agent │ This is what came of it: {came_of_it}\n    run │ completed\n")
+
+
+@pytest.mark.parametrize("args", [(), ("sqlite:///elsewhere.db",)])
+def test_one_process_asks_another_answers_a_third_resumes(args: tuple[str, ...], tmp_path: Path) -> None:
+    steps = [
+        ("ask", "suspended: it waits for a person\n"),
+        ("resume", "suspended: it waits for a person\n"),
+        ("answer", 'ticket-1042 asks: refund {"order": "A-1042", "cents": 4900}\napproved\n'),
+        ("answer", ""),
+        (
+            "resume",
+            "refund runs: 49.00 EUR for A-1042\ncompleted: Dear customer: 49.00 EUR were sent.\n",
+        ),
+        ("resume", "completed: Dear customer: 49.00 EUR were sent.\n"),
+    ]
+    for step, printed in steps:
+        assert run(f"cross_process/{step}.py", tmp_path, *args) == printed
+    name = "elsewhere.db" if args else "cross_process.db"
+    assert (tmp_path / name).is_file()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
-from assent.agent.tools import Tool, tool
+from assent import Agent, AgentResult, Tool, tool
 from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 
 
@@ -65,3 +66,15 @@ class Held:
             self.cancelled.set()
             raise
         return f"{self.tool.name} done"
+
+
+async def stopped(
+    agent: Agent, ready: Awaitable[Any], *, twice: bool = False, text: str = "go"
+) -> AgentResult:
+    """Prompt, wait until it is ready, abort."""
+    run = asyncio.create_task(agent.prompt(text))
+    await ready
+    agent.abort()
+    if twice:
+        agent.abort()
+    return await run

@@ -16,7 +16,6 @@ from assent.agent.spec import AgentSpec
 from assent.agent.tools import Tool
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
-    HitlAborted,
     HitlDetached,
     HitlError,
     HitlNoPendingRequest,
@@ -25,7 +24,7 @@ from assent.errors import (
 from assent.events import AgentEvent, AgentSuspendedEvent
 from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
-from assent.requests import HitlChannel, HitlRequest, fit_answer
+from assent.requests import HitlChannel, HitlRequest
 
 
 class Agent:
@@ -86,6 +85,8 @@ class Agent:
         if channel is not None:
             checkpointer = checkpointer or channel.checkpointer
             thread_id = thread_id or channel.thread_id
+            if channel.checkpointer not in (None, checkpointer):
+                raise InvalidAgent("the channel and the agent have two checkpointers; give both the same")
         if checkpointer is not None and messages:
             raise InvalidAgent(
                 "a stored thread begins with what is stored; messages= is for agents without a store"
@@ -101,6 +102,11 @@ class Agent:
     def spec(self) -> AgentSpec:
         """What the agent is made of."""
         return self._session.spec
+
+    @property
+    def _run_lock(self) -> asyncio.Lock:
+        """Held while a run goes on: `prompt`, `resume` and `respond` take turns."""
+        return self._session.lock
 
     @property
     def thread_id(self) -> str:
@@ -187,9 +193,7 @@ class Agent:
 
     async def load_pending_hitl_request(self) -> HitlRequest | None:
         """What a person is being asked, also after a detach or in a fresh process."""
-        if self._session.checkpointer is not None:
-            return await self._session.checkpointer.load_pending_request(self.thread_id)
-        return await self.channel.open_request() if self.channel is not None else None
+        return await self._session.inbox.look()
 
     async def detach(self) -> None:
         """Stop waiting for a person; the request stays open, and the waiting `prompt` returns ``"suspended"``.
@@ -218,23 +222,12 @@ class Agent:
         `HitlNoPendingRequest` if there is no request, `HitlStaleAnswer` if it is another or settled already, and
         `HitlInvalidAnswer` if the answer does not fit; nothing is changed then.
         """
-        channel, checkpointer = self.channel, self._session.checkpointer
+        channel = self.channel
         waiting = channel.pending if channel is not None else None
         if channel is not None and waiting is not None:
             await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
             return None
-        request = await self.load_pending_hitl_request()
-        if request is None and question_id is None:
-            raise HitlNoPendingRequest(self.thread_id)
-        answered = question_id or (request.question_id if request is not None else "")
-        if request is not None and request.question_id == answered:
-            answer = self._fit(request, answer)
-        if checkpointer is not None:
-            await checkpointer.settle(self.thread_id, answered, answer, by=by, via=via)
-        elif channel is not None and request is not None:
-            await channel.answer(answered, answer, by=by, via=via)
-        else:
-            raise HitlNoPendingRequest(self.thread_id, question_id)
+        await self._session.inbox.answer(question_id, answer, by, via)
         return await self.resume()
 
     async def abort_pending(self, reason: str = "aborted") -> None:
@@ -244,12 +237,4 @@ class Agent:
         transcript ends with an aborted message. Raises `HitlNoPendingRequest` if nobody is being asked, and
         `HitlStaleAnswer` if the answer came first.
         """
-        interrupted = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
-        closed = await self._session.close(reason)
-        if interrupted is None and not closed:
-            raise HitlNoPendingRequest(self.thread_id)
-
-    def _fit(self, request: HitlRequest, answer: Any) -> Any:
-        payload = request.payload
-        check = self._session.args_check(payload.tool_name) if payload.kind == "approve" else None
-        return fit_answer(request, answer, check)
+        await self._session.close(reason)

@@ -26,7 +26,8 @@ class Asking:
     def question_id(self, kind: str) -> str:
         """An id that the same question gets again when the run is resumed."""
         self.asked += 1
-        return f"{self.tool_call_id}:{kind}:{self.asked}"
+        place = "" if self.place == "gate" else "body:"
+        return f"{self.tool_call_id}:{place}{kind}:{self.asked}"
 
 
 _asking: ContextVar[Asking | None] = ContextVar("assent_asking", default=None)

@@ -171,7 +171,7 @@ def _message(item: Settled, result: ToolResult) -> ToolResultMessage:
     if item.trace is not None:
         said = details.get("hitl")
         details["hitl"] = {**json_object(item.trace), **(said if isinstance(said, dict) else {})}
-        if notice := edit_notice(item.trace):
+        if isinstance(item, Admitted) and (notice := edit_notice(item.args, item.trace)):
             content = (TextPart(f"{notice}\n"), *content)
     return ToolResultMessage(
         item.call.id, item.call.name, content, is_error=result.is_error, details=details or None

@@ -14,7 +14,14 @@ from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
 from assent.agent.people import Waiting, ask_approve, ask_escalate
 from assent.agent.run import Run
 from assent.agent.tools import Tool, json_object
-from assent.agent.verdict import APPROVED, approve_trace, args_digest, refusal_of
+from assent.agent.verdict import (
+    APPROVED,
+    approve_trace,
+    args_digest,
+    escalate_trace,
+    refusal_of,
+    with_decision,
+)
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlAborted, HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, ToolCall
@@ -63,11 +70,19 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> list[Settled]:
 
 
 async def _settle(run: Run, call: ToolCall) -> Settled | Waiting:
+    """Settle one call; one that was started before and is not run now may have taken effect then."""
+    effect = run.thread.effects.get(call.id)
+    settled = await _decide(run, call, effect)
+    if effect is not None and isinstance(settled, Refused):
+        return replace(settled, why=f"{settled.why} {_UNKNOWN_END}")
+    return settled
+
+
+async def _decide(run: Run, call: ToolCall, effect: StoredEffect | None) -> Settled | Waiting:
     """Arguments, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses."""
     admitted = _admit(run, call)
-    effect = run.thread.effects.get(call.id)
     if isinstance(admitted, Refused):
-        return admitted if effect is None else replace(admitted, why=f"{admitted.why} {_UNKNOWN_END}")
+        return admitted
     if effect is None and not run.spec.onion.before_tool_call and not admitted.tool.requires_approval:
         return admitted
     with asking_from("gate", call.id, call.name):
@@ -82,7 +97,7 @@ async def _settle(run: Run, call: ToolCall) -> Settled | Waiting:
             return settled
         except (HitlTimedOut, HitlCancelled) as signal:
             why, trace = refusal_of(call.name, signal)
-            return Refused(call, why if effect is None else f"{why} {_UNKNOWN_END}", trace)
+            return Refused(call, why, trace)
 
 
 def _admit(run: Run, call: ToolCall) -> Settled:
@@ -110,20 +125,20 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
         return again
     answer = await ask_escalate(run, call, json_object(admitted.args), effect.attempt)
     if answer is None:
-        return Refused(call, f"{tool.name} was not run again. {_UNKNOWN_END}")
+        return Refused(call, f"{tool.name} was not run again: there is nobody to ask.")
     if isinstance(answer, Waiting):
         return answer
-    trace: JsonObject = {"decision": f"human_{answer.action}", "answered_by": answer.answered_by}
+    trace = escalate_trace(answer)
     if answer.action == "abort":
         raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
     if answer.action == "skip":
-        return Refused(call, f"{tool.name} was not run again, as a person decided. {_UNKNOWN_END}", trace)
+        return Refused(call, f"{tool.name} was not run again, as a person decided.", trace)
     if answer.modified_params is None:
-        return again
+        return replace(again, trace=trace)
     args = parse_args(tool, answer.modified_params)
     if isinstance(args, str):
         return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
-    return replace(again, args=args)
+    return replace(again, args=args, trace=trace)
 
 
 async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
@@ -143,7 +158,7 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
             why = f"{tool.name} was not run: a check before it failed ({type(error).__name__})."
             return Refused(call, why, trace)
         if decision.hitl_trace is not None:
-            trace = {**(trace or {}), **decision.hitl_trace}
+            trace = with_decision(trace, decision.hitl_trace)
         if decision.block:
             return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
         if decision.edited_args is not None:
@@ -161,9 +176,9 @@ async def _approved(run: Run, admitted: Admitted) -> Settled | Waiting:
     A person is asked (again) if the tool requires it and no approval is on record, or if the arguments have
     changed since. Where nobody can be asked, the call is refused.
     """
-    call, tool, trace = admitted.call, admitted.tool, admitted.trace or {}
-    on_record = trace.get("decision") in APPROVED
-    if on_record and trace.get("digest") == args_digest(tool, admitted.args):
+    call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
+    on_record = before.get("decision") in APPROVED
+    if on_record and before.get("digest") == args_digest(tool, admitted.args):
         return admitted
     if not on_record and not tool.requires_approval:
         return admitted
@@ -174,7 +189,7 @@ async def _approved(run: Run, admitted: Admitted) -> Settled | Waiting:
         return Refused(call, why, admitted.trace)
     if isinstance(answer, Waiting):
         return answer
-    trace = {**trace, **approve_trace(tool, args, answer)}
+    trace = with_decision(before, approve_trace(tool, args, answer))
     if answer.decision == "deny":
         return Refused(call, denial(tool.name, answer.reason), trace)
     if answer.edited_args is None:

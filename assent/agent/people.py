@@ -50,7 +50,7 @@ async def ask_escalate(
     if run.channel is not None:
         return await run.channel.escalate(prompt, choices=CHOICES, details=details)
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details)
-    return _from_store(run, payload, f"{call.id}:escalate:{attempt}")
+    return _from_store(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
 
 
 def _from_store(run: Run, payload: HitlPayload, question_id: str) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from assent import tracing
-from assent.agent.arguments import args_faults
 from assent.agent.asking import current_asking
 from assent.agent.emitter import Emitter, call_on, logger
 from assent.agent.fold import is_finished, unresolved_calls
+from assent.agent.inbox import Inbox
 from assent.agent.journal import Journal
 from assent.agent.loop import advance
 from assent.agent.result import AgentResult, result_of, suspended
@@ -21,6 +21,7 @@ from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
     HitlDetached,
+    HitlNoPendingRequest,
     HitlRequestPending,
     HitlStaleAnswer,
     LeaseHeld,
@@ -34,7 +35,14 @@ from assent.events import (
     RunStartedEvent,
 )
 from assent.messages import Message, UserMessage
-from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest
+from assent.requests import (
+    ArgsCheck,
+    HitlChannel,
+    HitlRequest,
+    StoredRequest,
+    plain_answer,
+    same_question,
+)
 
 OnPending = Literal["raise", "supersede"]
 
@@ -53,6 +61,7 @@ class Session:
         "channel",
         "checkpointer",
         "emitter",
+        "inbox",
         "lock",
         "run_id",
         "spec",
@@ -71,6 +80,7 @@ class Session:
         self.channel = channel
         self.checkpointer = checkpointer
         self.emitter = Emitter(thread.thread_id, spec.onion.on_event)
+        self.inbox = Inbox(spec, thread.thread_id, channel, checkpointer)
         self.lock = asyncio.Lock()
         self.run_id: str | None = None
         self._fence = 0
@@ -104,22 +114,42 @@ class Session:
             await self.load(fresh=True)
             return await self._work(self._new_run(self.run_id or new_run_id()), None)
 
-    async def close(self, reason: str) -> bool:
-        """End the conversation where it waits for a person; False if there is nothing to end.
+    async def close(self, reason: str) -> None:
+        """End the conversation where it waits for a person.
 
-        Raises `HitlStaleAnswer` if the person has answered by now.
+        First a run that waits here is woken, and closes itself; then, under the lock, whatever nobody waits
+        for is closed. Raises `HitlNoPendingRequest` if nobody is being asked, and `HitlStaleAnswer` if the
+        person was first.
         """
+        waiting = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
+        if waiting is None and self._running is not None:
+            self._check_closed(waiting)  # it is at work, not waiting
         async with self.lock:
-            await self.load(fresh=True)
-            if not unresolved_calls(self.thread.messages):
-                return False
-            known = self.thread.requests
-            if known and self.thread.pending is None:
-                settled = next(iter(known.values()))
-                raise HitlStaleAnswer(settled.question_id, settled.status)
-            run = self._new_run(self.run_id or new_run_id())
-            await self._end_aborted(run, reason)
-            return True
+            for _ in range(_ATTEMPTS):
+                await self.load(fresh=True)
+                if await self.inbox.open_in(self.thread) is None:
+                    self._check_closed(waiting)
+                    return
+                run = self._new_run(self.run_id or new_run_id())
+                try:
+                    await self._abort(run, reason)
+                    return
+                except (LeaseLost, LeaseHeld, HitlStaleAnswer):
+                    pass  # it moved on since it was loaded: look again
+                finally:
+                    self._loaded = self.checkpointer is None
+            raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+
+    def _check_closed(self, waiting: HitlRequest | None) -> None:
+        """Nothing is open: that is right if the run that waited has closed itself, and else an error."""
+        for call in unresolved_calls(self.thread.messages):
+            for known in self.thread.requests.values():
+                if known.question_id == call.id or known.question_id.startswith(f"{call.id}:"):
+                    raise HitlStaleAnswer(known.question_id, known.status if known.answer else None)
+        if waiting is None:
+            raise HitlNoPendingRequest(self.thread_id)
+        if result_of(self.thread.messages, self.thread_id, "").status != "aborted":
+            raise HitlStaleAnswer(waiting.question_id)
 
     def abort(self) -> None:
         """Stop the run that is going on, if any; from any thread."""
@@ -141,15 +171,13 @@ class Session:
         if self.checkpointer is None or (self._loaded and not fresh):
             return
         stored = await self.checkpointer.load(self.thread_id)
-        if stored is None:
-            self._fence = 0
-        else:
-            self._fence, self.run_id = stored.fence, stored.run.run_id if stored.run is not None else None
-            thread = Thread(self.thread_id, stored.messages)
-            thread.effects.update(stored.effects)
-            thread.ledger.update(stored.effects)
-            thread.requests.update(stored.requests)
-            self.thread = thread
+        self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
+        self._fence = stored.fence if stored is not None else 0
+        self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
+        if stored is not None:
+            self.thread.effects.update(stored.effects)
+            self.thread.ledger.update(stored.effects)
+            self.thread.requests.update(stored.requests)
         self._loaded = True
 
     # What the channel asks of the agent.
@@ -170,23 +198,29 @@ class Session:
         """Tell listeners of a request."""
         await self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
 
-    async def announce_settled(
-        self, question_id: str, answer: Any, *, cancelled: bool, timed_out: bool
-    ) -> None:
-        """Tell listeners how a request was settled."""
+    async def announce_settled(self, stored: StoredRequest) -> None:
+        """Tell listeners how a request was settled, and remember it while its call is open."""
+        if self._running is not None:
+            self.thread.requests[stored.question_id] = stored
         await self.emitter.emit(
             HitlAnswerEvent,
             self.run_id or "",
-            question_id=question_id,
-            answer=answer,
-            cancelled=cancelled,
-            timed_out=timed_out,
+            question_id=stored.question_id,
+            answer=None if stored.answer is None else plain_answer(stored.answer),
+            cancelled=stored.status not in ("answered", "timed_out"),
+            timed_out=stored.status == "timed_out",
         )
+
+    def recall(self, request: HitlRequest) -> StoredRequest | None:
+        """How this very request was settled before, if its call is open still."""
+        known = self.thread.requests.get(request.question_id)
+        if known is None or known.status == "pending" or not same_question(known.request, request):
+            return None
+        return known
 
     def args_check(self, tool_name: str) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""
-        tool = self.spec.tools_by_name.get(tool_name)
-        return None if tool is None else lambda args: args_faults(tool, args)
+        return self.inbox.args_check(tool_name)
 
     # How a run goes.
 
@@ -201,25 +235,13 @@ class Session:
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
-        request = await self._open_request()
+        request = await self.inbox.open_in(self.thread)
         if request is None:
             return False
         if on_pending == "raise":
             raise HitlRequestPending(self.thread_id, request.question_id)
-        await self._drop_request("superseded by a newer prompt")
+        await self.inbox.drop("superseded by a newer prompt")
         return True
-
-    async def _open_request(self) -> HitlRequest | None:
-        if self.checkpointer is not None:
-            return self.thread.pending.request if self.thread.pending is not None else None
-        return await self.channel.open_request() if self.channel is not None else None
-
-    async def _drop_request(self, why: str) -> None:
-        """End a request that only the channel keeps; a stored one ends with the step that ends its call."""
-        if self.checkpointer is None and self.channel is not None:
-            request = await self.channel.open_request()
-            if request is not None:
-                await self.channel.cancel(request.question_id, why)
 
     def _new_run(self, run_id: str) -> Run:
         self.run_id = run_id
@@ -252,39 +274,49 @@ class Session:
             self._running = None
         if run.aborted and not is_finished(run.messages):
             await run.close()
-            await self._drop_request("the run was aborted")
+            await self.inbox.drop("the run was aborted")
         return await self._end(run)
 
     async def _end(self, run: Run) -> AgentResult:
         """Write the end, then tell of it."""
-        result = result_of(run.messages, self.thread_id, run.run_id)
         try:
-            await run.finish(result.status)
-        except (LeaseLost, LeaseHeld) as lost:
+            result = await self._finish(run)
+        except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
             return await self._suspend(run, lost)
-        self._keep(run)
         await self._tell_ended(run, result)
         return result
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
-        """Close the conversation at a request that nobody is to answer any more."""
-        await run.close(reason, {"decision": "aborted", "reason": reason})
-        await self._drop_request(reason)
-        result = result_of(run.messages, self.thread_id, run.run_id)
+        """Close the conversation where the run stands."""
         try:
-            await run.finish(result.status)
+            return await self._abort(run, reason)
         except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
             return await self._suspend(run, lost)
-        self._keep(run)
+
+    async def _abort(self, run: Run, reason: str) -> AgentResult:
+        """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
+        await run.close(reason, {"decision": "aborted", "reason": reason})
+        await self.inbox.drop(reason)
+        result = await self._finish(run)
         await run.emit(AgentAbortedEvent, reason=reason)
         await self._tell_ended(run, result)
+        return result
+
+    async def _finish(self, run: Run) -> AgentResult:
+        """Write the end of a run; the thread as it stands here is then the thread as it is stored."""
+        result = result_of(run.messages, self.thread_id, run.run_id)
+        await run.finish(result.status)
+        if run.journal is not None:
+            self._fence = run.journal.fence
         return result
 
     async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
         """Stop where the thread stands; somebody goes on with it later, or does already."""
         await self._let_go(run)
         reason = "it waits for a person" if isinstance(stopped, HitlDetached) else str(stopped)
-        result = suspended(run.messages, self.thread_id, run.run_id, reason)
+        if not isinstance(stopped, HitlDetached):
+            await self.load(fresh=True)  # what this run has made of the thread is not what is stored
+        result = suspended(self.thread.messages, self.thread_id, run.run_id, reason)
         await self._tell_ended(run, result)
         return result
 
@@ -297,11 +329,6 @@ class Session:
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
         self._loaded = self.checkpointer is None
-
-    def _keep(self, run: Run) -> None:
-        """Nothing is open: the thread as it stands here is the thread as it is stored."""
-        if run.journal is not None:
-            self._fence = run.journal.fence
 
     async def _tell_ended(self, run: Run, result: AgentResult) -> None:
         await run.emit(

@@ -9,9 +9,10 @@ from pydantic import BaseModel, ValidationError
 from assent.agent.tools import Tool, json_object
 from assent.errors import HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, call_digest
-from assent.requests import ApproveAnswer
+from assent.requests import ApproveAnswer, EscalateAnswer
 
 APPROVED = frozenset({"human_approve", "human_edit"})
+_OF_ONE_DECISION = ("digest", "reason", "answered_by", "via", "seconds")
 _DECISIONS = {"approve": "human_approve", "deny": "human_deny", "edit": "human_edit"}
 
 
@@ -25,15 +26,26 @@ def approve_trace(tool: Tool, args: JsonObject, answer: ApproveAnswer) -> JsonOb
     edited = answer.edited_args if answer.decision == "edit" else None
     digest = call_digest(tool.name, args) if edited is None else _edited_digest(tool, edited)
     trace: JsonObject = {"decision": _DECISIONS[answer.decision], "digest": digest}
-    for name, value in (
-        ("reason", answer.reason),
-        ("answered_by", answer.answered_by),
-        ("via", answer.via),
-        ("edited_args", edited),
-    ):
-        if value is not None:
-            trace[name] = value
-    return trace
+    return trace | _given(answer.reason, answer.answered_by, answer.via, edited)
+
+
+def escalate_trace(answer: EscalateAnswer) -> JsonObject:
+    """The record of what a person chose for a call whose end nobody saw."""
+    trace: JsonObject = {"decision": f"human_{answer.action}"}
+    return trace | _given(answer.reason, answer.answered_by, answer.via, answer.modified_params)
+
+
+def _given(
+    reason: str | None, answered_by: str | None, via: str | None, edited: JsonObject | None
+) -> JsonObject:
+    fields = {"reason": reason, "answered_by": answered_by, "via": via, "edited_args": edited}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
+    """The record with one more decision: who made the one before, and why, does not count for the latest."""
+    dropped = _OF_ONE_DECISION if "decision" in latest else ()
+    return {name: value for name, value in (before or {}).items() if name not in dropped} | latest
 
 
 def _edited_digest(tool: Tool, edited: JsonObject) -> str:
@@ -53,9 +65,9 @@ def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[st
     }
 
 
-def edit_notice(trace: JsonObject | None) -> str | None:
-    """What the model is told before a result whose arguments a person changed."""
-    if trace is None or trace.get("decision") != "human_edit":
+def edit_notice(args: BaseModel, trace: JsonObject | None) -> str | None:
+    """What the model is told before the result of a call whose arguments a person changed."""
+    if trace is None or "edited_args" not in trace:
         return None
-    ran = json.dumps(trace.get("edited_args"), ensure_ascii=False)
+    ran = json.dumps(json_object(args), ensure_ascii=False)
     return f"Note: a person changed the arguments before this ran. It ran with {ran}. Its result:"

@@ -1,4 +1,4 @@
-"""Saying which extra is missing, where a database's libraries are."""
+"""What the checkpointers for databases share: naming a missing extra, naming an address."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def needs(what: str, extra: str) -> Generator[None]:
         if (error.name or "").partition(".")[0] not in _LIBRARIES:
             raise
         raise MissingExtra(what, extra) from error
+
+
+def without_login(dsn: str) -> str:
+    """As much of a database's address as may be shown: host, port and name."""
+    _, is_address, rest = dsn.partition("://")
+    return rest.partition("?")[0].rpartition("@")[2] if is_address else "?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assent.checkpointer.extras import needs
+from assent.checkpointer.extras import needs, without_login
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.clock import Clock
 
@@ -30,7 +30,7 @@ class PostgresCheckpointer(SqlCheckpointer):
         self._dsn = dsn
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._dsn.rpartition('@')[2].partition('?')[0]!r})"
+        return f"{type(self).__name__}({without_login(self._dsn)!r})"
 
     async def _connect(self) -> Store:
         with needs(type(self).__name__, "postgres"):

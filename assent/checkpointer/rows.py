@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from assent.checkpointer.base import Step, StoredEffect, StoredRun, StoredThread, ThreadInfo
-from assent.errors import StoreError
-from assent.messages import JsonObject, Message, UserMessage, decode_many, encode
+from assent.errors import InvalidMessage, StoreError
+from assent.messages import JsonObject, Message, UserMessage, decode, encode
 from assent.requests import ApproveRequest, HitlRequest, RequestStatus, StoredRequest, fit_answer
 from assent.store.rows import (
     Loaded,
@@ -105,7 +105,7 @@ def _run_row(step: Step, now: int) -> Row | None:
         "agent_id": checked_id("agent_id", run.agent_id),
         "status": run.status,
         "iteration": run.iteration,
-        "usage": to_json(run.usage, exclude_none=True).decode(),
+        "usage": run.usage.model_dump_json(exclude_defaults=True),
         "ended_at": None if run.status is None else now,
     }
 
@@ -131,19 +131,29 @@ async def stored_thread(thread_id: str, loaded: Loaded) -> StoredThread:
     for start in range(0, len(loaded.bodies), _AT_ONCE):
         if start:
             await asyncio.sleep(0)
-        messages += decode_many(loaded.bodies[start : start + _AT_ONCE], first=start)
-    requests = {row[1]: stored_request(RequestRow(*row)) for row in loaded.requests}
+        bodies = loaded.bodies[start : start + _AT_ONCE]
+        messages += [_message(index, body) for index, body in enumerate(bodies, start)]
+    latest = {row[1]: RequestRow(*row) for row in loaded.requests}  # later rounds come later
+    requests = sorted(latest.values(), key=lambda row: (row.created_at, row.question_id))
     return StoredThread(
         thread_id=thread_id,
         fence=loaded.fence,
         messages=messages,
-        requests=requests,
+        requests={row.question_id: stored_request(row) for row in requests},
         effects={row[0]: StoredEffect(*row) for row in loaded.effects},
         run=None if loaded.run is None else StoredRun(*loaded.run),
         lease_owner=loaded.lease_owner,
         lease_until=loaded.lease_until,
         extra={} if loaded.extra is None else cast(JsonObject, from_json(loaded.extra)),
     )
+
+
+def _message(index: int, body: str) -> Message:
+    try:
+        return decode(body)
+    except InvalidMessage as error:
+        path = f"[{index}].{error.path}" if error.path else f"[{index}]"
+        raise InvalidMessage(path, error.problem) from None
 
 
 def stored_request(row: RequestRow) -> StoredRequest:

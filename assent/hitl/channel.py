@@ -35,6 +35,10 @@ from assent.requests import (
 )
 
 
+_SIGNALLED = "its signal was set"
+"""Why a request was cancelled whose asker gave up."""
+
+
 class Channel:
     """The verbs and the wait, for channels that differ in where their requests are kept.
 
@@ -237,7 +241,8 @@ class Channel:
         if self._is_shared:
             helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
         try:
-            return await slot.settled
+            stored = await slot.settled
+            return replace(stored, status="aborted") if stored.reason == _SIGNALLED else stored
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -259,8 +264,7 @@ class Channel:
         with slot.failing():
             await signal.wait()
             with suppress(HitlStaleAnswer):  # it is settled, and whoever settled it wakes the slot
-                stored = await self._cancel(slot.request.question_id, "its signal was set")
-                slot.settle(replace(stored, status="aborted"))
+                slot.settle(await self._cancel(slot.request.question_id, _SIGNALLED))
 
     async def _watch_elsewhere(self, slot: _Slot) -> None:
         with slot.failing():
@@ -297,7 +301,7 @@ class _Slot:
 
     def close(self) -> None:
         """Nobody waits any more; an interruption that came too late is of no consequence."""
-        if not self.settled.cancel():
+        if not self.settled.cancel() and not self.settled.cancelled():
             self.settled.exception()
 
     def failing(self) -> _Failing:

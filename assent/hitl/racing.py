@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -68,16 +68,12 @@ class Aborts:
 class RaceTrack:
     """A process from which racers are forked: ``with RaceTrack() as track: await track.race(...)``.
 
-    Making one costs an import of everything, a race on it little. Where there is no ``os.fork`` (Windows) it
-    cannot be made.
+    The first race on it costs an import of everything, the others little. There are none where there is no
+    ``os.fork`` (Windows).
     """
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "assent.hitl.racer"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-        self._process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=environment
-        )
+        self._process: subprocess.Popen[bytes] | None = None
         self._lock = asyncio.Lock()
 
     async def race(
@@ -93,23 +89,24 @@ class RaceTrack:
         """
         race = {"target": target, "jobs": list(jobs), "path": sys.path, "warm_up": warm_up}
         async with self._lock:
+            exchange = asyncio.ensure_future(asyncio.to_thread(self._exchange, json.dumps(race).encode()))
             try:
                 async with asyncio.timeout(timeout):
-                    line = await asyncio.shield(asyncio.to_thread(self._exchange, json.dumps(race).encode()))
+                    line = await asyncio.shield(exchange)
             except BaseException:
-                self.close()
+                await asyncio.to_thread(self.close)
+                await asyncio.wait([exchange])
+                exchange.exception()
                 raise
         return [RaceOutcome(**outcome) for outcome in json.loads(line)]
 
     def close(self) -> None:
-        """End the process and whatever was forked from it."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        """End the process and whatever was forked from it; the next race starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
     def __enter__(self) -> Self:
         return self
@@ -120,15 +117,27 @@ class RaceTrack:
         self.close()
 
     def _exchange(self, line: bytes) -> bytes:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise RuntimeError("the race track has no pipes")
-        stdin.write(line + b"\n")
-        stdin.flush()
-        answer = stdout.readline()
+        process = self._process = self._process or _start()
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the race track's process has no pipes")
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
         if not answer:
             raise RuntimeError("the race track's process ended; see what it said on standard error")
         return answer
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """The process that racers are forked from, in a process group of its own."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    return subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "assent.hitl.racer"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
 
 
 async def race_answers(
@@ -145,8 +154,12 @@ async def race_answers(
         for n, answer in enumerate(answers)
     ]
     look = {"url": url, "thread_id": thread_id, "question_id": question_id, "act": "looks"}
-    with nullcontext(track) if track is not None else RaceTrack() as racers:
+    racers = track or RaceTrack()
+    try:
         return await racers.race(f"{__name__}:settle_once", jobs, warm_up=look)
+    finally:
+        if track is None:
+            await asyncio.to_thread(racers.close)
 
 
 def _act(answer: Any) -> dict[str, Any]:

@@ -47,7 +47,10 @@ class hitl_span:  # noqa: N801  (used like a function)
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         seconds = time.monotonic() - self._began
         outcome = self._outcome if kind is None else _SIGNALS.get(kind, "detached")
-        self._span.set("hitl.outcome", outcome)
+        if kind is not None and issubclass(kind, Exception):
+            self._span.fail(kind.__name__)
+        else:
+            self._span.set("hitl.outcome", outcome)
         self._span.set("hitl.duration_seconds", seconds)
         if self._kind == "approve":
             self._span.set("hitl.from_resume", self.from_resume)

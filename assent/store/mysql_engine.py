@@ -131,7 +131,7 @@ class MySQLServer:
         unknown = set(url.query) - _OPTIONS
         if unknown:
             raise StoreError(f"a MySQL address takes no {', '.join(sorted(unknown))}")
-        self.where = url.set(drivername="mysql", password=None).render_as_string()
+        self.where = f"{url.host or 'localhost'}:{url.port or 3306}/{url.database}"
         self._password = url.password
         self._options: dict[str, Any] = {
             "host": url.host or "127.0.0.1",

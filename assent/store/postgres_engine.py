@@ -23,6 +23,8 @@ LISTENER_CHECK_SECONDS = 15.0
 _DIALECT = asyncpg_dialect()
 _LOST = ("08", "57P01", "57P02")
 _BUSY = ("57P03", "53300")
+# asyncpg's internal error is what a statement gets that meets the server's goodbye.
+_BROKEN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _MIGRATING = 7286889413
 _AGAIN = ("40001", "40P01", "23505", "0A000")
 
@@ -110,7 +112,7 @@ class PostgresServer:
         if url.get_backend_name() not in ("postgresql", "postgres"):
             raise StoreError(f"{url.drivername}:// is no PostgreSQL address: use postgresql://")
         self._password = url.password
-        self.where = url.set(drivername="postgresql", password=None, query={}).render_as_string()
+        self.where = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
 
     async def connect(self) -> PostgresSession:
@@ -129,7 +131,7 @@ class PostgresServer:
     def fault(self, error: BaseException) -> Fault:
         """What an error means."""
         state: str = getattr(error, "sqlstate", None) or ""
-        if state.startswith(_LOST) or isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError):
+        if state.startswith(_LOST) or isinstance(error, _BROKEN):
             return Fault.LOST
         if state in _BUSY:
             return Fault.BUSY

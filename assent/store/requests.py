@@ -6,7 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic_core import to_json
-from sqlalchemy import Integer, String, and_, case, func, insert, literal_column, or_, select, tuple_, update
+from sqlalchemy import (
+    Integer,
+    String,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.requests import fit_answer, plain_answer
@@ -22,6 +35,8 @@ _0, _1 = literal_column("0", Integer), literal_column("1", Integer)
 _THREAD = _Q.thread_id == param("thread_id")
 _THIS = and_(_THREAD, _Q.question_id == param("question_id"))
 _IS_OPEN = _Q.status == _PENDING
+# And they are not to be used where the key is given: then the status is a parameter.
+_OPEN_BY_KEY = _Q.status == literal("pending")
 WATCHED = 50
 """How many requests one statement looks after."""
 
@@ -52,17 +67,15 @@ _SETTLED: dict[Any, Any] = {
     _Q.write_id: param("write_id"),
 }
 SETTLE = Statement(
-    update(tables.requests).where(_THIS, _Q.round == param("round"), _IS_OPEN).values(_SETTLED)
+    update(tables.requests).where(_THIS, _Q.round == param("round"), _OPEN_BY_KEY).values(_SETTLED)
 )
-END = Statement(update(tables.requests).where(_THIS, _IS_OPEN).values(_SETTLED))
+END = Statement(update(tables.requests).where(_THIS, _OPEN_BY_KEY).values(_SETTLED))
 LATEST = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1))
 LOCKED = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1).with_for_update())
 OF_RUN = Statement(
-    select(*COLUMNS)
-    .where(_THREAD, or_(_IS_OPEN, _Q.run_id == param("run_id")))
-    .order_by(_Q.created_at, _Q.question_id, _Q.round)
+    select(*COLUMNS).where(_THREAD, or_(_OPEN_BY_KEY, _Q.run_id == param("run_id"))).order_by(_Q.round)
 )
-OPEN_IDS = Statement(select(_Q.question_id, _Q.created_at).where(_THREAD, _IS_OPEN))
+OPEN_IDS = Statement(select(_Q.question_id, _Q.created_at).where(_THREAD, _OPEN_BY_KEY))
 OPEN_PAGE = Statement(
     select(*COLUMNS)
     .where(
@@ -82,7 +95,7 @@ DUE = Statement(
 )
 STILL_OPEN = Statement(
     select(_Q.thread_id, _Q.question_id).where(
-        _IS_OPEN,
+        _OPEN_BY_KEY,
         or_(
             *(and_(_Q.thread_id == param(f"t{n}"), _Q.question_id == param(f"q{n}")) for n in range(WATCHED))
         ),

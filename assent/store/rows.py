@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from assent.requests import HitlRequest
+from assent.requests import ApproveRequest, HitlRequest
 
 Row = Mapping[str, Any]
 
@@ -62,7 +62,9 @@ class RequestRow(NamedTuple):
     question_id: str
     round: int
     run_id: str | None
+    kind: str
     payload: str
+    digest: str | None
     status: str
     created_at: int
     expires_at: int | None
@@ -112,15 +114,24 @@ def decode_text(text: str | None) -> str | None:
     return None if text is None else from_json(text)
 
 
+_IN_ROW: dict[str, Any] = {"thread_id": True, "question_id": True}
+
+
 def encode_request(request: HitlRequest) -> str:
-    """A request as JSON, without the ids that its row has anyway."""
-    return request.model_dump_json(exclude={"thread_id", "question_id"}, exclude_none=True)
+    """A request as JSON, without what its row has anyway."""
+    out, payload = _IN_ROW, request.payload
+    if isinstance(payload, ApproveRequest) and payload.tool_call_id == request.question_id:
+        out = {**_IN_ROW, "payload": {"digest": True, "tool_call_id": True}}
+    return request.model_dump_json(exclude=out, exclude_none=True)
 
 
 def decode_request(row: RequestRow) -> HitlRequest:
     """The request that a row holds."""
+    envelope = from_json(row.payload)
+    if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
+        envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
     return HitlRequest.model_validate(
-        {**from_json(row.payload), "thread_id": row.thread_id, "question_id": row.question_id}
+        {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
     )
 
 

@@ -1,0 +1,29 @@
+"""Second process: sees what is open and answers it. It knows no agent, no tool and no model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from desk import STORE
+
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.hitl import ApproveAnswer, ApproveRequest
+
+
+async def main(url: str) -> None:
+    async with checkpointer_from_url(url) as checkpointer:
+        for stored in await checkpointer.pending():
+            asked = stored.request.payload
+            if isinstance(asked, ApproveRequest):
+                print(f"{stored.thread_id} asks: {asked.tool_name} {json.dumps(asked.args)}")
+                answer = ApproveAnswer(decision="approve")
+                await checkpointer.settle(
+                    stored.thread_id, stored.question_id, answer, by="ann", via="example"
+                )
+                print("approved")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else STORE))

@@ -1,0 +1,34 @@
+"""What the three processes share: where threads are kept, and what the agent is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assent import Agent, tool
+from assent.checkpointer.base import Checkpointer
+from assent.messages import Message, ToolCall
+from assent.models import ScriptedModel
+
+STORE = "sqlite:///cross_process.db"
+THREAD = "ticket-1042"
+
+
+@tool(requires_approval=True)
+def refund(order: str, cents: int) -> str:
+    """Pay a customer back."""
+    print(f"refund runs: {cents / 100:.2f} EUR for {order}")
+    return f"{cents / 100:.2f} EUR were sent."
+
+
+def say(messages: Sequence[Message]) -> str | ToolCall:
+    """What the scripted model says next: a call after the customer's words, else what came of the call."""
+    last = messages[-1]
+    if last.role == "user":
+        return ToolCall("call-1", "refund", {"order": "A-1042", "cents": 4900})
+    return f"Dear customer: {last.text}"
+
+
+def make_agent(checkpointer: Checkpointer) -> Agent:
+    """The same agent in every process; the thread is what they have in common."""
+    model = ScriptedModel([say, say])
+    return Agent(id="desk", model=model, tools=[refund], checkpointer=checkpointer, thread_id=THREAD)
