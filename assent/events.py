@@ -10,9 +10,9 @@ ended), each tool (started, progress, ended), the tools' result messages, turn e
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from assent.messages import Delta, JsonObject, Message, Usage, Value
+from assent.messages import Delta, JsonObject, Message, Usage, Value, invalid_message
 from assent.requests import HitlRequest
 
 RunStatus = Literal["completed", "paused", "suspended", "aborted", "failed"]
@@ -164,5 +164,8 @@ def encode_event(event: AgentEvent) -> str:
 
 
 def decode_event(data: str | bytes) -> AgentEvent:
-    """The event that `encode_event` wrote."""
-    return _EVENT.validate_json(data)
+    """The event that `encode_event` wrote. Raises `InvalidMessage` for anything else."""
+    try:
+        return _EVENT.validate_json(data)
+    except ValidationError as error:
+        raise invalid_message(error, error.errors(include_url=False)[0]["loc"][1:]) from None

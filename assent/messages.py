@@ -5,13 +5,10 @@ object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields
 version wrote are kept as they are, so that an older reader passes them on unharmed.
 """
 
-import hashlib
 import re
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
-import rfc8785
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -28,6 +25,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
 
+from assent.digests import call_digest as call_digest
+from assent.digests import canonical_json as canonical_json
 from assent.errors import InvalidMessage
 
 StopReason = Literal["end", "tool_use", "length", "aborted", "error"]
@@ -88,7 +87,7 @@ class Value(BaseModel):
         try:
             self.__pydantic_validator__.validate_python(fields, self_instance=self)
         except ValidationError as error:
-            raise _invalid(error, error.errors(include_url=False)[0]["loc"]) from None
+            raise invalid_message(error, error.errors(include_url=False)[0]["loc"]) from None
 
 
 # Parts: what a message is made of.
@@ -379,7 +378,7 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
         _refuse_not_json(text)
         return _MESSAGE.validate_json(text)
     except ValidationError as error:
-        raise _invalid(error, error.errors(include_url=False)[0]["loc"][1:]) from None
+        raise invalid_message(error, error.errors(include_url=False)[0]["loc"][1:]) from None
     except (ValueError, PydanticSerializationError) as error:
         raise InvalidMessage("", str(error)) from None
 
@@ -389,7 +388,7 @@ def _refuse_not_json(text: str) -> None:
         from_json(text, allow_inf_nan=False)
 
 
-def _invalid(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
+def invalid_message(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
     """The first of pydantic's complaints, its location written as a path."""
     more = error.error_count() - 1
     problem = error.errors(include_url=False)[0]["msg"] + (f" (and {more} more)" if more else "")
@@ -407,44 +406,3 @@ def _path(loc: tuple[int | str, ...]) -> str:
         in_json = in_json or step in _JSON_FIELDS
         path += f"[{step}]" if isinstance(step, int) else f".{step}"
     return path.removeprefix(".")
-
-
-# Digests.
-
-
-def canonical_json(value: Any) -> bytes:
-    """RFC 8785 canonical JSON: equal values give equal bytes, whoever encodes them.
-
-    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are
-    written with all their digits, so that no two values share an encoding.
-    """
-    try:
-        return _canonical(value)
-    except ValueError as error:
-        raise InvalidMessage("", f"no canonical JSON: {error}") from None
-
-
-def _canonical(value: Any) -> bytes:
-    try:
-        return rfc8785.dumps(value)
-    except rfc8785.IntegerDomainError:
-        mark = secrets.token_hex(16)
-        return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
-
-
-def _mark_large(value: Any, mark: str) -> Any:
-    if isinstance(value, int) and not -(2**53) < value < 2**53:
-        return f"{mark}{value}"
-    if isinstance(value, dict):
-        return {key: _mark_large(item, mark) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_mark_large(item, mark) for item in cast("Sequence[Any]", value)]
-    return value
-
-
-def call_digest(name: str, args: Mapping[str, Any]) -> str:
-    """SHA-256 (hex) over the canonical JSON of a tool's name and arguments.
-
-    An approval is bound to it: what was seen is what runs.
-    """
-    return hashlib.sha256(canonical_json({"name": name, "args": args})).hexdigest()

@@ -298,7 +298,6 @@ async def test_a_rough_conversation_goes_on_with_a_real_provider(provider: str) 
     assert len(server.requests) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="pydantic_ai_request sends names and ids that providers refuse")
 @pytest.mark.parametrize(
     ("call_id", "name"),
     [

@@ -64,10 +64,21 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
                 for item in group:
                     tasks.create_task(resolve(item))
     finally:
-        await run.append(*(results[item.call.id] for item in group if item.call.id in results))
+        await run.append(*_in_order(run, group, results))
     await run.commit()
     if signals:
         raise signals[0]
+
+
+def _in_order(
+    run: Run, group: list[Settled], results: dict[str, ToolResultMessage]
+) -> Iterator[ToolResultMessage]:
+    """The group's results in call order; an aborted run says of the bodies it cut short what is known."""
+    for item in group:
+        if item.call.id in results:
+            yield results[item.call.id]
+        elif run.aborted and item.call.id in run.thread.effects:
+            yield run.interrupted(item.call)
 
 
 async def _write_starts(run: Run, group: list[Settled]) -> None:

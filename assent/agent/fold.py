@@ -31,6 +31,12 @@ def is_finished(messages: Sequence[Message]) -> bool:
     return isinstance(last, AssistantMessage) and last.stop_reason != "error" and not last.tool_calls
 
 
+def has_failed(messages: Sequence[Message]) -> bool:
+    """Whether the last thing that happened is a failure."""
+    last = messages[-1]
+    return isinstance(last, AssistantMessage) and last.stop_reason == "error"
+
+
 def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
     """What the model said since the last user message, latest first."""
     for message in reversed(messages):

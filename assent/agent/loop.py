@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assent import tracing
 from assent.agent.effects import execute
-from assent.agent.fold import is_finished, unresolved_calls
+from assent.agent.fold import has_failed, is_finished, unresolved_calls
 from assent.agent.gate import settle
 from assent.agent.model_call import ask_model
 from assent.agent.run import Run
@@ -23,9 +23,9 @@ async def advance(run: Run) -> None:
         with tracing.turn_span():
             await run.emit(TurnStartedEvent)
             if not unresolved_calls(run.messages):
-                await run.append(message := await ask_model(run))
-                if message.stop_reason == "error":
-                    return
+                await run.append(await ask_model(run))
             if calls := unresolved_calls(run.messages):
                 await execute(run, await settle(run, calls))
             await run.emit(TurnEndedEvent)
+        if has_failed(run.messages):
+            return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from typing import Any, cast
+from collections.abc import AsyncGenerator
 
 from assent import tracing
 from assent.agent.emitter import logger
@@ -52,14 +51,19 @@ async def _hooked(run: Run, request: ModelRequest) -> AssistantMessage:
 
 async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
     final: AssistantMessage | None = None
-    async with aclosing(cast(Any, run.spec.resolved_model.stream(request))) as stream:
+    model = run.spec.resolved_model
+    stream = model.stream(request)
+    try:
         async for item in stream:
             if isinstance(item, AssistantMessage):
                 final = item
             else:
                 await run.hear(item)
+    finally:
+        if isinstance(stream, AsyncGenerator):  # stop asking the provider now, not when it is collected
+            await stream.aclose()
     if final is None:
-        raise ModelError(f"model {run.spec.resolved_model.name} ended its stream without a message")
+        raise ModelError(f"model {model.name} ended its stream without a message")
     return final
 
 

@@ -28,6 +28,7 @@ from assent.messages import (
     JsonObject,
     Message,
     TextDelta,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
 )
@@ -241,26 +242,25 @@ class Run:
 
     def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
-        effects = self.thread.effects
-        details: JsonObject = {"synthetic": True}
-        if trace is not None:
-            details["hitl"] = trace
         return [
-            ToolResultMessage(
-                call.id,
-                call.name,
-                _interrupted(effects[call.id]) if call.id in effects else why,
-                is_error=True,
-                details=details,
-            )
+            self.interrupted(call, trace) if call.id in self.thread.effects else _synthetic(call, why, trace)
             for call in unresolved_calls(self.messages)
         ]
 
+    def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
+        """The result of a call whose body began and whose end nobody saw."""
+        if self.thread.effects[call.id].effect == "none":
+            why = "Interrupted while it ran. It has no effects, so it may be tried again."
+        else:
+            why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+        return _synthetic(call, why, trace)
 
-def _interrupted(effect: StoredEffect) -> str:
-    if effect.effect == "none":
-        return "Interrupted while it ran. It has no effects, so it may be tried again."
-    return "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+
+def _synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultMessage:
+    details: JsonObject = {"synthetic": True}
+    if trace is not None:
+        details["hitl"] = trace
+    return ToolResultMessage(call.id, call.name, why, is_error=True, details=details)
 
 
 def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:

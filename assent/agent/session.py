@@ -145,7 +145,8 @@ class Session:
         for call in unresolved_calls(self.thread.messages):
             for known in self.thread.requests.values():
                 if known.question_id == call.id or known.question_id.startswith(f"{call.id}:"):
-                    raise HitlStaleAnswer(known.question_id, known.status if known.answer else None)
+                    status = None if known.status == "pending" else known.status
+                    raise HitlStaleAnswer(known.question_id, status)
         if waiting is None:
             raise HitlNoPendingRequest(self.thread_id)
         if result_of(self.thread.messages, self.thread_id, "").status != "aborted":

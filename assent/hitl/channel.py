@@ -34,7 +34,6 @@ from assent.requests import (
     fit_answer,
 )
 
-
 _SIGNALLED = "its signal was set"
 """Why a request was cancelled whose asker gave up."""
 

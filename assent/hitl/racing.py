@@ -131,7 +131,7 @@ class RaceTrack:
 def _start() -> subprocess.Popen[bytes]:
     """The process that racers are forked from, in a process group of its own."""
     path = os.pathsep.join(each for each in sys.path if each)
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         [sys.executable, "-m", "assent.hitl.racer"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

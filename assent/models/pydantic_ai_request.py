@@ -5,6 +5,8 @@ Nothing here does any I/O. Imports pydantic-ai: load it lazily.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -124,9 +126,9 @@ def _prompt(message: UserMessage) -> str | list[_Item]:
 
 def _tool_return(message: ToolResultMessage) -> pai.ToolReturnPart:
     return pai.ToolReturnPart(
-        tool_name=message.tool_name,
+        tool_name=_fitting(message.tool_name, _NAME_LENGTH),
         content=_result(message),
-        tool_call_id=message.tool_call_id,
+        tool_call_id=_fitting(message.tool_call_id, _ID_LENGTH),
         outcome="failed" if message.is_error else "success",
     )
 
@@ -209,12 +211,26 @@ def _response_part(part: OutputPart) -> pai.ModelResponsePart | None:
             # Both OpenAI and Anthropic want an object; the key is the one Anthropic recommends for this.
             malformed = {pai.INVALID_JSON_KEY: part.malformed}
             return pai.ToolCallPart(
-                tool_name=part.name,
+                tool_name=_fitting(part.name, _NAME_LENGTH),
                 args=dict(part.args) if part.malformed is None else malformed,
-                tool_call_id=part.id,
+                tool_call_id=_fitting(part.id, _ID_LENGTH),
                 id=origin.id,
                 provider_name=origin.name,
                 provider_details=origin.details,
             )
         case _:
             return None
+
+
+_NAME_LENGTH, _ID_LENGTH = 64, 40
+"""What every provider takes; some take more."""
+
+
+def _fitting(name: str, length: int) -> str:
+    """A tool's name or a call's id, as providers accept it: they refuse whole conversations over one that a
+    model made up. What does not fit is told apart by a digest, the same in a call and in its result."""
+    if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{length}}}", name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "_", name)[: length - len(digest) - 1]
+    return f"{plain}_{digest}"

@@ -137,11 +137,10 @@ class ServerEngine:
             self._idle.append(session)
             if not is_current(await self._version(session)):
                 await self._migrate(session)
-        except AssentError:
+        except BaseException as error:
             await self._disconnect()
-            raise
-        except Exception as error:
-            await self._disconnect()
+            if isinstance(error, AssentError) or not isinstance(error, Exception):
+                raise
             problem = f"the {server.name} database at {server.where} cannot be opened: {server.reason(error)}"
             raise StoreError(problem) from None  # what the driver says in full may hold the password
 

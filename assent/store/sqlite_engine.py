@@ -80,7 +80,11 @@ class _Worker:
         opened: asyncio.Future[None] = self._loop.create_future()
         run = partial(self._run, connect, opened, _write_batch if writes else _read_batch)
         Thread(target=run, name=self._name, daemon=True).start()
-        await opened
+        try:
+            await asyncio.shield(opened)
+        except asyncio.CancelledError:
+            self._queue.put(None)
+            raise
 
     def submit(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
@@ -109,7 +113,11 @@ class _Worker:
             while going:
                 batch, going = self._next_batch()
                 if batch:
-                    run_batch(connection, batch)
+                    try:
+                        run_batch(connection, batch)
+                    except BaseException as error:  # the connection is beyond repair; the thread goes on
+                        for job in batch:
+                            job.error = job.error or _told(error)
                     self._tell(self._hand_back, batch)
         finally:
             connection.close()

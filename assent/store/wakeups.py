@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager
+
+logger = logging.getLogger("assent.store")
+RETRY_SECONDS = 1.0
 
 Key = tuple[str, str]
 """Thread id and question id."""
@@ -64,7 +68,15 @@ class Hub:
         self.wake_all()
 
     async def _watched(self) -> None:
-        await self._watch(self)
+        """Watch; whatever goes wrong there is found again, and raised, by those who look at the table."""
+        while True:
+            try:
+                await self._watch(self)
+                return
+            except Exception as error:
+                logger.warning("answers from other processes may come late: %s", error)
+                self.wake_all()
+                await asyncio.sleep(RETRY_SECONDS)
 
 
 async def look_after(

@@ -1,0 +1,51 @@
+"""One digest for one call: what an approval is bound to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import rfc8785
+
+from assent.errors import InvalidMessage
+
+
+def canonical_json(value: Any) -> bytes:
+    """RFC 8785 canonical JSON: equal values give equal bytes, whoever encodes them.
+
+    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are
+    written with all their digits, so that no two values share an encoding.
+    """
+    try:
+        return _canonical(value)
+    except ValueError as error:
+        raise InvalidMessage("", f"no canonical JSON: {error}") from None
+
+
+def _canonical(value: Any) -> bytes:
+    try:
+        return rfc8785.dumps(value)
+    except rfc8785.IntegerDomainError:
+        mark = secrets.token_hex(16)
+        return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
+
+
+def _mark_large(value: Any, mark: str) -> Any:
+    if isinstance(value, int) and not -(2**53) < value < 2**53:
+        return f"{mark}{value}"
+    if isinstance(value, dict):
+        return {key: _mark_large(item, mark) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_mark_large(item, mark) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def call_digest(name: str, args: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) over the canonical JSON of a tool's name and arguments.
+
+    An approval is bound to it: what was seen is what runs.
+    """
+    return hashlib.sha256(canonical_json({"name": name, "args": args})).hexdigest()
