@@ -4,14 +4,14 @@ Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat
 ``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
 ``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). Metrics:
 ``assent.hitl.open_requests`` and ``assent.hitl.time_to_answer``. No argument, answer or message is in any of
-them unless `record_content` is switched on.
+them unless `record_content` is switched on, and then what pydantic masks (a ``SecretStr``) stays masked.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 record_content = False
@@ -36,7 +36,7 @@ class Span:
     def set(self, name: str, value: Any) -> None:
         """Set an attribute; None leaves it out."""
 
-    def set_content(self, name: str, value: Any) -> None:
+    def set_content(self, name: str, value: Callable[[], Any]) -> None:
         """Set an attribute that holds what people or models said: only where `record_content` is on."""
 
     def fail(self, kind: str) -> None:
@@ -61,9 +61,9 @@ class _Recording(Span):
         if value is not None:
             self._span.set_attribute(name, value)
 
-    def set_content(self, name: str, value: Any) -> None:
+    def set_content(self, name: str, value: Callable[[], Any]) -> None:
         if record_content:
-            self._span.set_attribute(name, json.dumps(value, default=str))
+            self._span.set_attribute(name, json.dumps(value(), default=str))
 
     def fail(self, kind: str) -> None:
         trace, _ = _load()

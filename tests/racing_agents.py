@@ -23,8 +23,22 @@ CALL = "call-pay"
 Start = Callable[[], Awaitable[None]]
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that no event tells of; not for ever."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError("what was waited for did not come")
+        await asyncio.sleep(0.01)
+
+
 def agent_on(
-    checkpointer: Checkpointer, thread_id: str, folder: Path, *, wait_for: int = 0, timeout: float | None = None
+    checkpointer: Checkpointer,
+    thread_id: str,
+    folder: Path,
+    *,
+    wait_for: int = 0,
+    timeout: float | None = None,
 ) -> Agent:
     """An agent whose tool writes down that it ran, and first waits until so many others have given up."""
 
@@ -32,10 +46,8 @@ def agent_on(
     async def pay(amount: int, ctx: ToolContext) -> str:
         effect = {"call": ctx.tool_call_id, "attempt": ctx.attempt, "amount": amount}
         await asyncio.to_thread(append, folder / "effects", effect)
-        deadline = time.monotonic() + 60
-        while len(list(folder.glob("gave-up-*"))) < wait_for:
-            assert time.monotonic() < deadline, "the others do not give up"
-            await asyncio.sleep(0.02)
+        if wait_for:
+            await until(lambda: len(list(folder.glob("gave-up-*"))) >= wait_for)
         return f"paid {amount}"
 
     channel = None
@@ -108,8 +120,7 @@ async def _prompt(agent: Agent, store: Checkpointer, job: dict[str, Any], start:
 async def _wait(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
     """Wait for the person in this process, through a channel, before the others begin to answer."""
     waiting = asyncio.create_task(agent.resume())
-    while agent.in_flight_hitl_request is None and not waiting.done():
-        await asyncio.sleep(0.01)
+    await until(lambda: waiting.done() or agent.in_flight_hitl_request is not None)
     await start()
     return (await waiting).status
 

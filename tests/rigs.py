@@ -54,9 +54,7 @@ class Rig:
         if self.kind == "in_memory":
             options.pop("allow_inside_custom_tool", None)
             return InMemoryChannel(**options, clock=self.clock)
-        return CheckpointedChannel(
-            checkpointer=self.checkpointer, thread_id="t", **options, clock=self.clock
-        )
+        return CheckpointedChannel(checkpointer=self.checkpointer, thread_id="t", **options, clock=self.clock)
 
     def agent(self, channel: HitlChannel | None = None, **options: Any) -> Agent:
         """An agent of thread ``t`` with a channel of this kind."""

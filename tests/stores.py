@@ -11,7 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,7 +52,6 @@ class Database:
 
     kind: str
     address: str
-    foreign_tasks: set[Any] = field(default_factory=set, compare=False)
 
     def checkpointer(self, **options: Any) -> SqlCheckpointer:
         """A checkpointer on it, not open yet."""

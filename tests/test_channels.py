@@ -590,9 +590,9 @@ def test_a_checkpointer_that_cannot_keep_requests_is_refused(missing: str) -> No
 
     delattr(Half, missing)
     with pytest.raises(HitlError, match=missing):
-        CheckpointedChannel(checkpointer=Half(), thread_id="t")  # pyright: ignore[reportArgumentType]
+        CheckpointedChannel(checkpointer=Half(), thread_id="t")
     with pytest.raises(HitlError):
-        CheckpointedChannel(checkpointer=None, thread_id="t")  # pyright: ignore[reportArgumentType]
+        CheckpointedChannel(checkpointer=None, thread_id="t")
 
 
 def test_what_a_channel_belongs_to() -> None:
@@ -606,7 +606,7 @@ def test_what_a_channel_belongs_to() -> None:
         thread_id = "another"
 
     with pytest.raises(InvalidAgent, match="another"):
-        channel.bind(Host())  # pyright: ignore[reportArgumentType]
+        channel.bind(Host())
 
 
 @verbs

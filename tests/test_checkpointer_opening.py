@@ -167,14 +167,14 @@ async def test_a_wrong_password_is_not_repeated(kind: str, fresh_databases: Fres
     assert "sesame" not in f"{failed.value!r} {checkpointer!r} {failed.value.__cause__!r}"
 
 
-async def test_a_read_only_file_is_refused(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
     path.write_bytes(b"this is no database at all, but long enough to be one" * 100)
     with pytest.raises(StoreError, match=r"x\.db' cannot be opened: file is not a database"):
         await open_and_close(SQLiteCheckpointer(path))
 
 
-async def test_memory_of_a_sqlite_checkpointer(tmp_path: Path) -> None:
+async def test_sqlite_in_memory_is_open_to_all_of_its_process() -> None:
     async with SQLiteCheckpointer(":memory:") as checkpointer:
         await asked(checkpointer)
         assert len(await checkpointer.pending()) == 1

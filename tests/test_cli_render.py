@@ -230,8 +230,10 @@ async def test_questions_are_shown_with_their_options() -> None:
     ]
     turns = [ToolCall("c1", "ask_user", {"questions": questions}), "Done."]
     seen = await ask(plain(), {"how": "bus", "why": "rain"}, turns=turns)
-    assert "   asks │ ask c1:ask:1\n        │ how: How? one of: bus (By bus)\n        │ why: Why?\n" in seen
-    assert ' answer │ c1:ask:1: {"how": "bus", "why": "rain"}\n' in seen
+    assert (
+        "   asks │ ask c1:body:ask:1\n        │ how: How? one of: bus (By bus)\n        │ why: Why?\n" in seen
+    )
+    assert ' answer │ c1:body:ask:1: {"how": "bus", "why": "rain"}\n' in seen
 
 
 async def test_what_was_not_answered_is_told() -> None:
@@ -260,8 +262,8 @@ async def test_yes_or_no_and_what_now() -> None:
     agent.subscribe(TerminalView(console))
     await agent.prompt("Go.")
     assert (
-        "   asks │ confirm c1:confirm:1 within 30 s\n        │ Really?\n answer │ c1:confirm:1: true\n"
-        "   asks │ escalate c1:escalate:2\n        │ retry, skip, abort? It broke.\n"
+        "   asks │ confirm c1:body:confirm:1 within 30 s\n        │ Really?\n answer │ c1:body:confirm:1: true\n"
+        "   asks │ escalate c1:body:escalate:2\n        │ retry, skip, abort? It broke.\n"
     ) in shown(console)
 
 

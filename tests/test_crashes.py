@@ -25,7 +25,7 @@ from assent.checkpointer.connect import checkpointer_from_url
 from assent.hitl.testing import RaceOutcome, RaceTrack
 from assent.requests import HitlRequest
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 LIVE = f"{live.__module__}:{live.__name__}"
 AT_ONCE = 24

@@ -18,19 +18,40 @@ from types import CodeType, ModuleType
 from typing import Any, get_args
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.util._once import Once
+from pydantic import BaseModel
 
 import assent
-from assent import errors, events, messages, models
+from assent import errors, events, hitl, messages, models, requests
+from assent.checkpointer import base, connect
+from assent.checkpointer.memory import MemoryCheckpointer
+from assent.checkpointer.mysql import MySQLCheckpointer
+from assent.checkpointer.postgres import PostgresCheckpointer
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.hitl import middleware as hitl_middleware
+from assent.hitl import testing
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+TRANSLATED = sorted((DOCS / "zh").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *TRANSLATED]
+LINKED = [
+    *PAGES,
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+pages = pytest.mark.parametrize("page", PAGES, ids=named)
 
 
 # Code blocks.
@@ -76,8 +97,12 @@ def compiled(block: Block, page: Path) -> CodeType:
 
 @pages
 def test_examples_run(
-    page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """Each page in a folder and with a tracer provider of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER_SET_ONCE", Once())
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     module = ModuleType(f"page_{page.stem}")
@@ -171,11 +196,16 @@ def public_names(module: ModuleType) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
+CHECKPOINTERS = (MemoryCheckpointer, SQLiteCheckpointer, PostgresCheckpointer, MySQLCheckpointer)
+DEFINING = (errors, events, messages, requests, base, connect, hitl_middleware)
 ALL_NAMES = sorted(
     {
         *assent.__all__,
         *models.__all__,
-        *(name for m in (errors, events, messages) for name in public_names(m)),
+        *hitl.__all__,
+        *testing.__all__,
+        *(name for m in DEFINING for name in public_names(m)),
+        *(cls.__name__ for cls in CHECKPOINTERS),
     }
 )
 
@@ -211,6 +241,28 @@ def members_of(cls: type) -> list[str]:
     return [name for name in vars(cls) if not name.startswith("_")]
 
 
+def public_members(cls: type) -> list[str]:
+    """Its own and inherited members."""
+    return [name for name in dir(cls) if not name.startswith("_")]
+
+
+PAYLOADS = [
+    cls
+    for cls in (getattr(requests, name) for name in public_names(requests))
+    if inspect.isclass(cls) and issubclass(cls, BaseModel)
+]
+VERBS = ("confirm", "approve", "ask", "escalate")
+HITL_CLASSES = (
+    hitl.InMemoryChannel,
+    hitl.CheckpointedChannel,
+    hitl.ConfirmToolCallMiddleware,
+    hitl.ApprovalPolicyMiddleware,
+    hitl.Deny,
+    hitl.AskUser,
+)
+INSIDE = {"fit", "drop", *members_of(assent.Middleware)}
+RESPONDING = {"channel", "detach", "respond", "abort_pending", "prompt", "resume", "load"}
+
 MEMBERS = {
     "agent.md": [
         *parameters_of(assent.Agent.__init__),
@@ -236,6 +288,32 @@ MEMBERS = {
         *fields_of(models.ToolSchema),
         *members_of(models.Model),
         *parameters_of(models.PydanticAIModel.__init__)[1:],
+    ],
+    "durability.md": [
+        *(name for cls in (base.Step, base.Settlement, base.RunRecord) for name in fields_of(cls)),
+        *(name for cls in (base.StoredThread, base.StoredRun, base.StoredEffect) for name in fields_of(cls)),
+        *fields_of(base.ThreadInfo),
+        *(name for cls in CHECKPOINTERS for name in parameters_of(cls.__init__)),
+    ],
+    "testing.md": [
+        *members_of(testing.FakeClock),
+        *fields_of(testing.RaceOutcome),
+        *members_of(testing.RaceOutcome),
+        *parameters_of(testing.race_answers),
+        *parameters_of(testing.crash_at),
+    ],
+    "reference-hitl.md": [
+        *(name for cls in PAYLOADS for name in cls.model_fields),
+        *fields_of(requests.StoredRequest),
+        *members_of(requests.HitlChannel),
+        *members_of(requests.ChannelHost),
+        *(name for verb in VERBS for name in parameters_of(getattr(hitl.HitlChannel, verb))),
+        *(name for cls in HITL_CLASSES for name in parameters_of(cls.__init__)),
+        *(name for cls in HITL_CLASSES for name in public_members(cls) if name not in INSIDE),
+        *members_of(base.Checkpointer),
+        *(name for name in members_of(assent.Agent) if "hitl" in name or name in RESPONDING),
+        *hitl.__all__,
+        *testing.__all__,
     ],
 }
 
@@ -331,7 +409,7 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKED, ids=named)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     for link in LINK.findall(prose(page)):
         if "://" in link:
@@ -344,7 +422,30 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     linked = set(LINK.findall((DOCS / "index.md").read_text()))
-    assert {page.name for page in DOCS.glob("*.md")} - {"index.md"} <= linked
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"} <= linked
+
+
+# Translations.
+
+
+def in_code_type(page: Path) -> set[str]:
+    return set(re.findall(r"`([^`\n]+)`", prose(page)))
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=named)
+def test_a_translation_says_as_much_as_the_original(page: Path) -> None:
+    original = DOCS / page.name
+    assert in_code_type(page) == in_code_type(original)
+    assert [line.split(" ")[0] for line in prose(page).splitlines() if line.startswith("#")] == [
+        line.split(" ")[0] for line in prose(original).splitlines() if line.startswith("#")
+    ]
+    assert [block.info for block in blocks_of(page.read_text())] == [
+        block.info for block in blocks_of(original.read_text())
+    ]
+
+
+def test_there_is_a_translation() -> None:
+    assert [page.name for page in TRANSLATED] == ["reference-hitl.md"]
 
 
 # Version and changelog.

@@ -123,7 +123,7 @@ async def test_an_approved_call_from_start_to_end(rig: Rig, sender: Sender) -> N
     assert pending is not None
     assert pending.question_id == "c1"
     assert pending.thread_id == "t"
-    assert pending.payload.args == SHOWN  # pyright: ignore[reportAttributeAccessIssue]
+    assert pending.payload.args == SHOWN
     assert await agent.load_pending_hitl_request() == pending
     assert sender.sent == []
     assert await agent.respond(question_id="c1", answer=ApproveAnswer(decision="approve")) is None
@@ -213,7 +213,7 @@ async def test_with_nobody_asked(rig: Rig) -> None:
 
 async def test_a_run_lock_lets_one_run_at_a_time(rig: Rig, sender: Sender) -> None:
     agent = rig.agent(model=model(), tools=[sender.tool])
-    lock = agent._run_lock  # pyright: ignore[reportPrivateUsage]
+    lock = agent._run_lock
     assert isinstance(lock, asyncio.Lock)
     assert not lock.locked()
     task = await wait_for_person(rig, agent)
@@ -256,7 +256,7 @@ async def test_detach_suspends_the_run_and_keeps_the_request(rig: Rig, sender: S
         "run_id": result.run_id,
         "pending_request": pending.model_dump() if pending else None,
     }
-    assert heard[2].status == "suspended"  # pyright: ignore[reportAttributeAccessIssue]
+    assert heard[2].status == "suspended"
     with pytest.raises(HitlNoPendingRequest):
         await agent.detach()
     assert sender.sent == []
@@ -286,7 +286,7 @@ async def test_respond_resumes_a_suspended_run(
         }
     }
     assert [event.type for event in heard] == ["run_started", "hitl_answer"]
-    assert heard[0].resumed  # pyright: ignore[reportAttributeAccessIssue]
+    assert heard[0].resumed
     assert await agent.load_pending_hitl_request() is None
     assert (await agent.prompt("more")).status in ("completed", "failed"), "nothing is left open"
     for refused in (
@@ -412,7 +412,7 @@ async def test_cancelling_the_prompt_leaves_the_request_answerable(rig: Rig, sen
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert heard[-1].status == "suspended"  # pyright: ignore[reportAttributeAccessIssue]
+    assert heard[-1].status == "suspended"
     pending = await agent.load_pending_hitl_request()
     assert pending is not None
     assert open_calls(agent.messages) == ["c1"]
@@ -683,7 +683,7 @@ async def test_a_partly_answered_message_is_not_asked_twice(rig: Rig, sender: Se
     assert result is not None
     assert sender.sent == [("ada", "hi"), ("bob", "hi")]
     assert not [event for event in heard if isinstance(event, HitlRequestEvent)]
-    who = [each.details["hitl"]["answered_by"] for each in results(result.messages).values()]  # pyright: ignore
+    who = [each.details["hitl"]["answered_by"] for each in results(result.messages).values()]
     assert who == ["ada", "bob"]
 
 
@@ -813,7 +813,7 @@ async def test_with_a_store_alone_all_requests_are_left_open(store: Any, sender:
     assert result.status == "suspended"
     assert open_calls(result.messages) == ["c1", "c2"]
     assert [each.question_id for each in await store.pending()] == ["c1", "c2"]
-    assert [event.request.question_id for event in heard] == ["c1", "c2"]  # pyright: ignore
+    assert [event.request.question_id for event in heard] == ["c1", "c2"]
     assert (await store.load("t")).lease_owner is None
     second = agent("done")
     waiting = await second.respond(question_id="c2", answer=APPROVE)
@@ -932,7 +932,7 @@ async def test_what_could_not_be_stored_is_not_remembered(stored_rig: Rig) -> No
         await agent.prompt("lost")
     stored_rig.checkpointer.commit = commit
     result = await agent.prompt("kept")
-    assert [each.text for each in result.messages] == ["kept", "hello"]  # pyright: ignore
+    assert [each.text for each in result.messages] == ["kept", "hello"]
 
 
 async def test_a_scripted_person_in_a_whole_run(sender: Sender) -> None:

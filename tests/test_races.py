@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from crashing import entries, faults
 from processes import STORES, StoreUrls
-from racing_agents import CALL, act, agent_on
+from racing_agents import CALL, act, agent_on, until
 
 from assent.agent.result import AgentResult
 from assent.checkpointer.base import Checkpointer
@@ -22,7 +22,7 @@ from assent.checkpointer.connect import checkpointer_from_url
 from assent.hitl.testing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut, race_answers
 from assent.messages import ToolResultMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 ACT = f"{act.__module__}:{act.__name__}"
 SIZES = (2, 10, 50)
@@ -44,8 +44,7 @@ class Course:
         agent = agent_on(self.store, self.thread_id, self.folder, timeout=timeout)
         asking = asyncio.create_task(agent.prompt("go"))
         if timeout is not None:
-            while agent.in_flight_hitl_request is None:
-                await asyncio.sleep(0.005)
+            await until(lambda: asking.done() or agent.in_flight_hitl_request is not None)
             await agent.detach()
         assert (await asking).status == "suspended"
 

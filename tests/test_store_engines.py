@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import text
-from stores import SERVERS, Database, asked, on_server, prompt, said, whole_cycle
+from stores import SERVERS, Database, approval, asked, on_server, prompt, said, whole_cycle
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, LeaseLost, StoreError
 from assent.messages import UserMessage
-from assent.store import requests, sqlite_engine, threads
+from assent.store import requests, sqlite_engine, wakeups
 from assent.store.mysql_engine import MySQLSession
 from assent.store.postgres_engine import PostgresSession
 from assent.store.rows import RequestRow, Settled
@@ -270,9 +270,7 @@ async def test_a_connection_lost_during_commit_neither_loses_nor_doubles(
             step = said(UserMessage("once"), release=release)
             assert await checkpointer.commit("t", step, fence=1) == (2 if release else 1)
         break_once(monkeypatch, database.kind, committed=committed)
-        await checkpointer.commit(
-            "t", said(opened=[*(await asked_for())], release=True), fence=2, acquire=True
-        )
+        await checkpointer.commit("t", said(opened=[approval()], release=True), fence=2, acquire=True)
         thread = await checkpointer.load("t")
         assert thread is not None
         assert [message.text for message in thread.messages] == ["Hello", "once", "once"]
@@ -287,12 +285,6 @@ async def test_a_connection_lost_during_commit_neither_loses_nor_doubles(
             await checkpointer.settle("t", "call-1", {"decision": "approve"}, by="ann")
 
 
-async def asked_for() -> list[Any]:
-    from stores import approval
-
-    return [approval()]
-
-
 @pytest.mark.parametrize("database", SERVERS, indirect=True)
 async def test_a_failed_transaction_leaves_its_connection_clean(database: Database) -> None:
     async with database.checkpointer() as checkpointer:
@@ -303,8 +295,7 @@ async def test_a_failed_transaction_leaves_its_connection_clean(database: Databa
         await whole_cycle(checkpointer, "other")
 
 
-async def test_a_step_behind_a_stale_fence_is_rolled_back_whole(checkpointer: SqlCheckpointer) -> None:
-    """Deadlocks and races for one new thread end with one winner on every store."""
+async def test_twenty_tasks_make_one_new_thread_and_one_of_them_wins(checkpointer: SqlCheckpointer) -> None:
     results = await asyncio.gather(
         *(checkpointer.commit("t", prompt(str(n)), fence=0, acquire=True) for n in range(20)),
         return_exceptions=True,
@@ -314,4 +305,27 @@ async def test_a_step_behind_a_stale_fence_is_rolled_back_whole(checkpointer: Sq
     thread = await checkpointer.load("t")
     assert thread is not None
     assert len(thread.messages) == 1
-    assert threads.BATCH == 50
+
+
+async def test_a_watcher_that_fails_is_started_again(
+    checkpointer: SqlCheckpointer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wakeups, "RETRY_SECONDS", 0)
+    hub, failures = checkpointer._store.hub, []
+    watch = hub._watch
+
+    async def fails_twice(watched: wakeups.Hub) -> None:
+        if len(failures) < 2:
+            failures.append(True)
+            raise StoreError("no luck")
+        await watch(watched)
+
+    monkeypatch.setattr(hub, "_watch", fails_twice)
+    await asked(checkpointer)
+    async with asyncio.timeout(60):
+        waiter = asyncio.create_task(checkpointer.settled("t", "call-1"))
+        while len(failures) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        await checkpointer.settle("t", "call-1", {"decision": "approve"})
+        assert (await waiter).status == "answered"
+    assert "no luck" in caplog.text

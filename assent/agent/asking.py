@@ -30,6 +30,11 @@ class Asking:
         return f"{self.tool_call_id}:{place}{kind}:{self.asked}"
 
 
+def is_about(question_id: str, tool_call_id: str) -> bool:
+    """Whether a question belongs to this call: it has the call's id, or one that an `Asking` made of it."""
+    return question_id == tool_call_id or question_id.startswith(f"{tool_call_id}:")
+
+
 _asking: ContextVar[Asking | None] = ContextVar("assent_asking", default=None)
 
 

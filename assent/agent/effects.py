@@ -111,7 +111,9 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
             return
         run.thread.effects[call.id] = _effect(item)
         with tracing.tool_span(call.name, call.id) as span:
+            span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
             result = results[call.id] = _message(item, await _run_body(run, item))
+            span.set_content("gen_ai.tool.call.result", lambda: result.text)
             if result.is_error:
                 span.fail("tool_error")
         await run.emitter.flush()

@@ -11,7 +11,7 @@ from assent.agent.arguments import expected, parse_args, unknown_tool
 from assent.agent.asking import asking_from
 from assent.agent.emitter import logger
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
-from assent.agent.people import Waiting, ask_approve, ask_escalate
+from assent.agent.people import Waiting, ask_approve, ask_escalate, withdraw_moot
 from assent.agent.run import Run
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import (
@@ -66,6 +66,7 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> list[Settled]:
             settled.append(item)
     if waiting:
         await run.pause([item.request for item in waiting])
+    await withdraw_moot(run, calls)
     return settled
 
 

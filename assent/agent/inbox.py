@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from assent.agent.arguments import args_faults
+from assent.agent.asking import is_about
 from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.messages import Message, ToolResultMessage
 from assent.requests import ArgsCheck, HitlChannel, HitlRequest, fit_answer
 
 
@@ -57,6 +60,13 @@ class Inbox:
         request = await self._kept()
         if request is not None and self._channel is not None:
             await self._channel.cancel(request.question_id, why)
+
+    async def drop_moot(self, messages: Sequence[Message]) -> None:
+        """End a request that only the channel keeps if its call is resolved, such as one of a tool that is gone."""
+        request = await self._kept()
+        resolved = (message for message in messages if isinstance(message, ToolResultMessage))
+        if request is not None and any(is_about(request.question_id, it.tool_call_id) for it in resolved):
+            await self.drop("its call was settled without it")
 
     def args_check(self, tool_name: str) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.messages import Message
-from assent.requests import HitlRequest
+from assent.requests import HitlRequest, StoredRequest
 
 
 class Journal:
@@ -69,6 +70,13 @@ class Journal:
                 await asyncio.wait([writing])
             writing.result()
             raise
+
+    async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
+        """End a request of the thread, whoever holds the lease; None if somebody settled it before."""
+        try:
+            return await self._checkpointer.cancel(self._thread_id, question_id, why)
+        except (HitlStaleAnswer, HitlNoPendingRequest):
+            return None
 
     async def _write(self, step: Step) -> None:
         if self._failure is not None:

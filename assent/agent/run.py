@@ -193,6 +193,13 @@ class Run:
             self.thread.requests[request.question_id] = known
         return known
 
+    async def withdraw(self, question_id: str, why: str) -> None:
+        """End a stored request that need not be answered any more, unless it was just now."""
+        if self.journal is not None:
+            settled = await self.journal.cancel(question_id, why)
+            if settled is not None:
+                self.thread.requests[question_id] = settled
+
     async def pause(self, requests: Sequence[HitlRequest]) -> None:
         """Stop here, with these requests open and the thread leased to nobody."""
         known = self.thread.requests

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from assent import tracing
-from assent.agent.asking import current_asking
+from assent.agent.asking import current_asking, is_about
 from assent.agent.emitter import Emitter, call_on, logger
 from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.inbox import Inbox
@@ -144,7 +144,7 @@ class Session:
         """Nothing is open: that is right if the run that waited has closed itself, and else an error."""
         for call in unresolved_calls(self.thread.messages):
             for known in self.thread.requests.values():
-                if known.question_id == call.id or known.question_id.startswith(f"{call.id}:"):
+                if is_about(known.question_id, call.id):
                     status = None if known.status == "pending" else known.status
                     raise HitlStaleAnswer(known.question_id, status)
         if waiting is None:
@@ -276,6 +276,8 @@ class Session:
         if run.aborted and not is_finished(run.messages):
             await run.close()
             await self.inbox.drop("the run was aborted")
+        elif added is None:
+            await self.inbox.drop_moot(run.messages)
         return await self._end(run)
 
     async def _end(self, run: Run) -> AgentResult:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from assent.clock import Clock
 from assent.errors import LeaseLost, StoreError
-from assent.store.rows import Writing
+from assent.store.rows import RENEWED_AT_ONCE, Writing
 
 if TYPE_CHECKING:
     from assent.store.store import Store
 
 logger = logging.getLogger("assent.checkpointer")
-_BATCH = 50
 
 
 class Leases:
@@ -37,14 +36,17 @@ class Leases:
         self._beating: asyncio.Task[None] | None = None
 
     def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
-        """Keep account of what a step did to its thread's lease."""
+        """Keep account of what a step did to its thread's lease.
+
+        A lease that was to be given back is renewed no more, even if that failed: nobody works under it.
+        """
         if job.cancelled():
             return
         if job.exception() is None and not step.release:
             self._held[step.thread_id] = (job.result(), step.now)
             if self._beating is None or self._beating.done():
                 self._beating = asyncio.ensure_future(self._beat(store))
-        elif job.exception() is None or isinstance(job.exception(), LeaseLost):
+        elif step.release or isinstance(job.exception(), LeaseLost):
             held = self._held.get(step.thread_id)
             if held is not None and held[0] <= step.fence:
                 del self._held[step.thread_id]
@@ -68,8 +70,8 @@ class Leases:
     async def _renew(self, store: Store) -> None:
         now = round(self._clock.now() * 1000)
         old = [it for it, (_, renewed) in self._held.items() if now - renewed >= self.length / 3]
-        for start in range(0, len(old), _BATCH):
-            batch = old[start : start + _BATCH]
+        for start in range(0, len(old), RENEWED_AT_ONCE):
+            batch = old[start : start + RENEWED_AT_ONCE]
             lost = set(await store.renew(self.owner, batch, now + self.length))
             for thread_id in batch:
                 held = self._held.get(thread_id)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from assent import tracing
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
-from assent.requests import ApproveAnswer, ApproveRequest, HitlRequest
+from assent.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest
 
 _ANSWERED = {"approve": "approved", "deny": "denied", "edit": "edited"}
 _SIGNALS: dict[type[BaseException], str] = {
@@ -21,11 +21,12 @@ _SIGNALS: dict[type[BaseException], str] = {
 class hitl_span:  # noqa: N801  (used like a function)
     """Trace a wait: ``hitl.approve`` and its siblings, with the outcome and how long it took."""
 
-    __slots__ = ("_began", "_kind", "_outcome", "_span", "from_resume")
+    __slots__ = ("_args", "_began", "_kind", "_outcome", "_span", "from_resume")
 
     def __init__(self, request: HitlRequest) -> None:
         payload = request.payload
         attributes: dict[str, Any] = {"hitl.question_id": request.question_id}
+        self._args = payload.args if isinstance(payload, ApproveRequest) else None
         if isinstance(payload, ApproveRequest):
             attributes |= {"hitl.tool_name": payload.tool_name, "hitl.tool_call_id": payload.tool_call_id}
         self._kind = payload.kind
@@ -37,10 +38,13 @@ class hitl_span:  # noqa: N801  (used like a function)
     def outcome(self, answer: Any) -> Any:
         """Note what was answered, and hand it on."""
         self._outcome = _ANSWERED[answer.decision] if isinstance(answer, ApproveAnswer) else "answered"
+        self._span.set_content("hitl.answer", lambda: _content(answer))
         return answer
 
     def __enter__(self) -> Self:
         self._span.__enter__()
+        if self._args is not None:
+            self._span.set_content("hitl.args", lambda: self._args)
         tracing.request_opened(self._kind)
         return self
 
@@ -58,3 +62,10 @@ class hitl_span:  # noqa: N801  (used like a function)
         if kind is None:
             tracing.request_answered(self._kind, outcome, seconds)
         self._span.__exit__(kind, *error)
+
+
+def _content(answer: Any) -> Any:
+    """An answer for the record; arguments a person typed are left out, for they may hold what the tool masks."""
+    if isinstance(answer, ApproveAnswer | EscalateAnswer):
+        return answer.model_dump(exclude={"edited_args", "modified_params"}, exclude_none=True)
+    return answer

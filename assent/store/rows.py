@@ -12,6 +12,8 @@ from pydantic_core import from_json, to_json
 from assent.requests import ApproveRequest, HitlRequest
 
 Row = Mapping[str, Any]
+RENEWED_AT_ONCE = 50
+"""How many leases one statement renews."""
 
 
 @dataclass(slots=True)

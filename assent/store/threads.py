@@ -13,13 +13,11 @@ from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_colu
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from assent.store import effects, requests, tables
-from assent.store.rows import Loaded, Row, Writing
+from assent.store.rows import RENEWED_AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
 
 _T, _M, _R = tables.threads.c, tables.messages.c, tables.runs.c
 _THIS = _T.thread_id == param("thread_id")
-BATCH = 50
-"""How many leases one statement renews."""
 
 _RENEWED: dict[Any, Any] = {
     _T.next_seq: _T.next_seq + param("count"),
@@ -107,7 +105,9 @@ COPY = Statement(
 _ALL = (tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
 DELETE = tuple(Statement(delete(table).where(table.c.thread_id == param("thread_id"))) for table in _ALL)
 
-_HELD = and_(_T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(BATCH)]))
+_HELD = and_(
+    _T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(RENEWED_AT_ONCE)])
+)
 RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
 HELD = Statement(select(_T.thread_id).where(_HELD))
 
@@ -240,8 +240,8 @@ def remove(thread_id: str, now: int) -> Transaction[None]:
 
 
 def renew(owner: str, thread_ids: Sequence[str], lease_until: int) -> Transaction[list[str]]:
-    """Renew the leases an owner holds on up to `BATCH` threads; returns those that it holds no longer."""
-    padded = [*thread_ids, *[thread_ids[-1]] * (BATCH - len(thread_ids))]
+    """Renew the leases an owner holds on up to `RENEWED_AT_ONCE` threads; returns those that it holds no longer."""
+    padded = [*thread_ids, *[thread_ids[-1]] * (RENEWED_AT_ONCE - len(thread_ids))]
     params = {"owner": owner, "lease_until": lease_until, **{f"id{n}": it for n, it in enumerate(padded)}}
     renewed = yield RENEW, params
     if renewed == len(thread_ids):

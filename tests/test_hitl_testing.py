@@ -1,0 +1,282 @@
+"""The test kit: scripted people, a clock to turn by hand, crashes on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assent import Agent, tool
+from assent.checkpointer import points
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.errors import HitlCancelled, HitlError, HitlInvalidAnswer, HitlTimedOut
+from assent.events import HitlAnswerEvent, HitlRequestEvent
+from assent.hitl import ApproveAnswer, EscalateAnswer, InMemoryChannel, Option, Question
+from assent.hitl import testing as kit
+from assent.hitl.testing import FakeClock, NoopChannel, ScriptedChannel, crash_at
+from assent.messages import ToolCall
+from assent.models import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+
+def test_what_is_in_the_kit() -> None:
+    assert {"FakeClock", "NoopChannel", "ScriptedChannel", "crash_at", "race_answers"} <= set(kit.__all__)
+    for name in kit.__all__:
+        assert inspect.getdoc(getattr(kit, name)), name
+
+
+# ScriptedChannel.
+
+
+async def test_scripted_answers_are_consumed_in_order() -> None:
+    ch = ScriptedChannel(
+        answers=[
+            ApproveAnswer(decision="approve"),
+            {"color": "red"},
+            lambda req: ApproveAnswer(decision="deny", reason=f"test {req.question_id}"),
+            True,
+            "skip",
+        ]
+    )
+    assert ch.history == []
+    assert (await ch.approve("bash", "tc1", {"cmd": "ls"})).decision == "approve"
+    assert await ch.ask([Question(key="color", prompt="Which?")]) == {"color": "red"}
+    denied = await ch.approve("bash", "tc2", {})
+    assert (denied.decision, denied.reason) == ("deny", "test tc2")
+    assert await ch.confirm("?") is True
+    assert await ch.escalate("?") == EscalateAnswer(action="skip")
+    assert [request.payload.kind for request in ch.history] == [
+        *("approve", "ask", "approve", "confirm", "escalate")
+    ]
+    assert ch.pending is None
+
+
+async def test_a_scripted_exception_is_raised_where_the_answer_is_awaited() -> None:
+    ch = ScriptedChannel([HitlTimedOut(5.0), lambda req: HitlCancelled("no"), True])
+    with pytest.raises(HitlTimedOut):
+        await ch.confirm("?")
+    with pytest.raises(HitlCancelled):
+        await ch.confirm("?")
+    assert await ch.confirm("?") is True
+    assert len(ch.history) == 3
+
+
+async def test_scripted_answers_are_checked_like_a_persons() -> None:
+    ch = ScriptedChannel(["yes", {"color": "green"}])
+    with pytest.raises(HitlInvalidAnswer):
+        await ch.confirm("?")
+    red = Option(label="Red", value="red")
+    with pytest.raises(HitlInvalidAnswer, match="green"):
+        await ch.ask([Question(key="color", prompt="?", options=[red])])
+
+
+async def test_an_exhausted_script_says_so_and_leaves_nothing_open() -> None:
+    ch = ScriptedChannel([True])
+    await ch.confirm("one")
+    with pytest.raises(HitlError, match="1 answer"):
+        await ch.confirm("two")
+    assert await ch.open_request() is None
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    agent = Agent(
+        model=ScriptedModel([ToolCall("c1", "pay", {}), "x"]), tools=[pay], channel=ScriptedChannel()
+    )
+    with pytest.raises(HitlError):
+        await agent.prompt("go")
+    assert await agent.load_pending_hitl_request() is None
+
+
+async def test_listeners_and_subscribers_hear_of_scripted_requests() -> None:
+    ch = ScriptedChannel([{"decision": "approve"}])
+    requests = ch.subscribe()
+
+    @tool(requires_approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    agent = Agent(model=ScriptedModel([ToolCall("c1", "pay", {}), "x"]), tools=[pay], channel=ch)
+    heard: list[Any] = []
+    agent.subscribe(
+        lambda event: heard.append(event) if isinstance(event, HitlRequestEvent | HitlAnswerEvent) else None
+    )
+    await agent.prompt("go")
+    assert [event.type for event in heard] == ["hitl_request", "hitl_answer"]
+    assert await anext(requests) == ch.history[0] == heard[0].request
+
+
+# NoopChannel.
+
+
+async def test_a_noop_channel_says_yes() -> None:
+    ch = NoopChannel()
+    assert (await ch.approve("bash", "tc", {})).decision == "approve"
+    assert (await ch.confirm("?")) is True
+    assert await ch.ask([Question(key="k", prompt="p")]) == {"k": ""}
+    options = [Option(label="A", value="a"), Option(label="B", value="b")]
+    questions = [
+        Question(key="one", prompt="?", options=options),
+        Question(key="many", prompt="?", options=options, multi_select=True),
+        Question(key="free", prompt="?", multi_select=True),
+    ]
+    assert await ch.ask(questions) == {"one": "a", "many": ["a"], "free": [""]}
+    assert (await ch.approve("bash", "tc", {})).decision == "approve"
+
+
+async def test_a_noop_channel_repeats_nothing_that_is_in_doubt() -> None:
+    ch = NoopChannel()
+    assert await ch.escalate("?") == EscalateAnswer(action="skip")
+    assert (await ch.escalate("?", choices=["retry", "abort"])).action == "abort"
+
+
+# FakeClock.
+
+
+async def test_a_fake_clock_stands_still_until_it_is_advanced() -> None:
+    clock = FakeClock()
+    began = clock.now()
+    woken: list[tuple[str, float]] = []
+
+    async def sleeper(name: str, seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append((name, clock.now() - began))
+
+    tasks = [
+        asyncio.create_task(sleeper(name, seconds)) for name, seconds in (("b", 20), ("a", 10), ("c", 30))
+    ]
+    await clock.advance(9)
+    assert woken == []
+    await clock.advance(11)
+    assert woken == [("a", 10), ("b", 20)]
+    assert clock.now() == began + 20
+    await clock.advance(100)
+    assert woken[-1] == ("c", 30)
+    assert clock.now() == began + 120
+    await asyncio.gather(*tasks)
+
+
+async def test_who_wakes_may_sleep_again_within_one_advance() -> None:
+    clock, ticks = FakeClock(1000.0), []
+
+    async def tick() -> None:
+        for _ in range(3):
+            await clock.sleep(10)
+            ticks.append(clock.now())
+
+    task = asyncio.create_task(tick())
+    await clock.advance(25)
+    assert ticks == [1010.0, 1020.0]
+    await clock.advance(5)
+    await task
+    assert ticks[-1] == 1030.0
+
+
+async def test_a_sleeper_that_is_cancelled_is_forgotten() -> None:
+    clock = FakeClock()
+    task = asyncio.create_task(clock.sleep(10))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await clock.advance(20)
+    await clock.sleep(0)
+    await clock.sleep(-1)
+
+
+async def test_a_fake_clock_drives_time_outs() -> None:
+    clock = FakeClock()
+    channel = InMemoryChannel(default_timeout=180.0, clock=clock)
+    task = asyncio.create_task(channel.confirm("?"))
+    await clock.advance(179)
+    assert not task.done()
+    await clock.advance(1)
+    with pytest.raises(HitlTimedOut):
+        await task
+
+
+# Crashes.
+
+CRASHING = """
+    import asyncio, sys
+    from contextlib import nullcontext
+    from assent import Agent, tool
+    from assent.checkpointer.sqlite import SQLiteCheckpointer
+    from assent.hitl.testing import crash_at
+    from assent.messages import ToolCall
+    from assent.models import ScriptedModel
+
+    path, point, skip = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+    @tool
+    async def pay() -> str:
+        print("body", flush=True)
+        return "paid"
+
+    async def main():
+        async with SQLiteCheckpointer(path) as checkpointer:
+            calls = [ToolCall("c1", "pay", {}), ToolCall("c2", "pay", {}), "done"]
+            agent = Agent(model=ScriptedModel(calls), tools=[pay], checkpointer=checkpointer, thread_id="t")
+            with crash_at(point, skip=skip):
+                await agent.prompt("go")
+            await agent.prompt("the script is at its end; and no crash point is left")
+            print("survived", flush=True)
+
+    asyncio.run(main())
+"""
+
+
+def crash(path: Path, point: str, skip: int = 0) -> tuple[int, list[str]]:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", textwrap.dedent(CRASHING), str(path), point, str(skip)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("point", "skip", "printed", "messages", "in_doubt"),
+    [
+        ("before:prompt", 0, [], 0, []),
+        ("prompt", 0, [], 1, []),
+        ("before:effect.started", 0, [], 1, []),
+        ("effect.started", 0, [], 2, ["c1"]),
+        ("before:effect.ended", 0, ["body"], 2, ["c1"]),
+        ("effect.ended", 0, ["body"], 3, []),
+        ("effect.started", 1, ["body"], 4, ["c2"]),
+        ("run.ended", 0, ["body", "body"], 6, []),
+    ],
+)
+async def test_a_process_dies_where_it_is_told_to(
+    tmp_path: Path, point: str, skip: int, printed: list[str], messages: int, in_doubt: list[str]
+) -> None:
+    path = tmp_path / "t.db"
+    code, said = await asyncio.to_thread(crash, path, point, skip)
+    assert (code, said) == (-signal.SIGKILL, printed)
+    async with SQLiteCheckpointer(path) as checkpointer:
+        thread = await checkpointer.load("t")
+    assert (len(thread.messages) if thread else 0) == messages
+    assert (list(thread.effects) if thread else []) == in_doubt
+
+
+async def test_a_point_that_is_not_reached_harms_nobody(tmp_path: Path) -> None:
+    code, said = await asyncio.to_thread(crash, tmp_path / "t.db", "request.opened")
+    assert (code, said[-1]) == (0, "survived")
+
+
+def test_a_crash_point_is_set_only_within() -> None:
+    assert points.hook is None
+    with crash_at("nowhere"):
+        assert points.hook is not None
+        points.reached("somewhere else")
+    assert points.hook is None
