@@ -296,21 +296,30 @@ async def postgres_cycles() -> list[Figure]:
 async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
     """What one cycle sends within its writing transactions, one list each."""
     transactions: list[list[Sent]] = []
-    begin, run = PostgresSession.begin, PostgresSession.run
+    begin, run, commit = PostgresSession.begin, PostgresSession.run, PostgresSession.commit
+    writing_now = False
 
-    async def recording_begin(self: PostgresSession, *, snapshot: bool) -> None:
+    async def recording_begin(self: PostgresSession) -> None:
+        nonlocal writing_now
+        writing_now = True
         transactions.append([])
-        await begin(self, snapshot=snapshot)
+        await begin(self)
+
+    async def recording_commit(self: PostgresSession, wakes: Any) -> None:
+        nonlocal writing_now
+        writing_now = False
+        await commit(self, wakes)
 
     async def recording_run(self: PostgresSession, statement: Any, params: Any) -> Any:
         sql, arguments, reads = statement.form(_DIALECT)
         each = params if isinstance(params, list) else [params]
-        if transactions:
+        if writing_now:
             transactions[-1] += [(sql, tuple(arguments(one)), reads) for one in each]
         return await run(self, statement, params)
 
     await cycle(store)  # what is done once only, is done
-    with mock.patch.multiple(PostgresSession, begin=recording_begin, run=recording_run):
+    recording = {"begin": recording_begin, "run": recording_run, "commit": recording_commit}
+    with mock.patch.multiple(PostgresSession, **recording):
         agent = await cycle(store)
     writing = [sent for sent in transactions if not all(reads for _, _, reads in sent)]
     assert len(writing) == 6, [[sql for sql, _, _ in sent] for sent in transactions]

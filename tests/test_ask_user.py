@@ -143,6 +143,38 @@ async def test_abort_while_it_asks(rig: Rig) -> None:
     assert_sound(result.messages)
 
 
+async def test_who_resumes_waits_for_the_same_question(rig: Rig) -> None:
+    channel = rig.channel()
+    first = rig.agent(channel, model=ScriptedModel([CALL, "done"]), tools=[ask_user_tool(channel)])
+    task = rig.start(first.prompt("go"))
+    request = await asked(channel)
+    await first.detach()
+    await task
+    channel = channel if rig.kind == "in_memory" else rig.channel()
+    later = rig.later(first, channel, model=ScriptedModel(["done"]), tools=[ask_user_tool(channel)])
+    task = rig.start(later.resume())
+    assert await asked(channel) == request
+    await channel.answer(request.question_id, ANSWERS)
+    result = await task
+    assert results(result.messages)["q1"].details == {"hitl": {"outcome": "answered", "answers": ANSWERS}}
+    if rig.kind in STORED:
+        assert (await rig.checkpointer.request("t", request.question_id)).status == "answered"
+
+
+async def test_a_question_of_a_tool_that_is_gone_is_withdrawn(rig: Rig) -> None:
+    channel = rig.channel()
+    first = rig.agent(channel, model=ScriptedModel([CALL, "done"]), tools=[ask_user_tool(channel)])
+    task = rig.start(first.prompt("go"))
+    await asked(channel)
+    await first.detach()
+    await task
+    channel = channel if rig.kind == "in_memory" else rig.channel()
+    later = rig.later(first, channel, model=ScriptedModel(["sorry", "hello"]))
+    assert (await later.resume()).text == "sorry"
+    assert await later.load_pending_hitl_request() is None
+    assert (await later.prompt("hi")).text == "hello"
+
+
 async def test_what_ran_before_it_does_not_run_again(rig: Rig) -> None:
     """A message with a tool and a question; the run is detached at the question and goes on elsewhere."""
     ran: list[int] = []

@@ -18,9 +18,15 @@ from typing import Any
 
 import pytest
 from crashing import faults
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from assent import Agent, ToolContext, tool
 from assent.checkpointer import points
@@ -41,8 +47,13 @@ POINTS = [
     for when in ("before:", "")
     for what in ("prompt", "request.opened", "effect.started", "effect.ended", "run.ended", "request.settled")
 ] + ["body.before", "body.after"]
+AROUND_THE_BODY = ["effect.started", "body.before", "body.after", "before:effect.ended", "effect.ended"]
 
 _process: ContextVar[_Process | None] = ContextVar("process", default=None)
+
+
+SEEN: Counter[Any] = Counter()
+"""How requests ended and how often calls took effect, over all runs."""
 
 
 class Crash(BaseException):
@@ -61,7 +72,9 @@ class _Process:
 
     async def start(self) -> None:
         machine = self._machine
-        self.store = await SQLiteCheckpointer(machine.path, lease_seconds=LEASE, clock=machine.clock).__aenter__()
+        self.store = await SQLiteCheckpointer(
+            machine.path, lease_seconds=LEASE, clock=machine.clock
+        ).__aenter__()
         channel = None
         if self._waits:
             channel = CheckpointedChannel(
@@ -146,7 +159,7 @@ class HitlMachine(RuleBasedStateMachine):
 
     # What processes do.
 
-    @rule(which=st.integers(0, 1), on_pending=st.sampled_from(["raise", "supersede"]))
+    @rule(which=st.integers(0, 1), on_pending=st.sampled_from(["raise"] * 5 + ["supersede"]))
     def prompt(self, which: int, on_pending: Any) -> None:
         if on_pending == "supersede":
             self.allowed.add("superseded")
@@ -156,27 +169,36 @@ class HitlMachine(RuleBasedStateMachine):
     def resume(self, which: int) -> None:
         self._do(which, lambda agent: agent.resume())
 
+    @precondition(lambda self: self.pending is None and bool(self.known))
+    @rule(which=st.integers(0, 1))
+    def take_over(self, which: int) -> None:
+        """Whatever lease a dead process has left lapses, and a live one goes on."""
+        self._runner.run(self._pass(LEASE + 1))
+        self.resume(which)
+
+    @precondition(lambda self: self.pending is not None)
     @rule(which=st.integers(0, 1))
     def abort_pending(self, which: int) -> None:
         self.allowed.add("aborted")
         self._do(which, lambda agent: agent.abort_pending("enough"))
 
+    @precondition(lambda self: self.processes[0].waits_for() is not None)
     @rule()
     def detach(self) -> None:
         process = self.processes[0]
-        if process.waits_for() is not None:
-            self._runner.run(process.agent.detach())
-            self._runner.run(self._come_to_rest())
-            assert process.task is not None
-            assert process.task.result().status == "suspended"
+        self._runner.run(process.agent.detach())
+        self._runner.run(self._come_to_rest())
+        assert process.task is not None
+        assert process.task.result().status == "suspended"
 
-    @rule(which=st.integers(0, 1))
-    def cancel_the_task(self, which: int) -> None:
+    @precondition(lambda self: self.processes[0].busy)
+    @rule()
+    def cancel_the_task(self) -> None:
         """Like a web server that shuts down: what is asked stays asked."""
-        task = self.processes[which].task
-        if task is not None and not task.done():
-            task.cancel()
-            self._runner.run(self._come_to_rest())
+        task = self.processes[0].task
+        assert task is not None
+        task.cancel()
+        self._runner.run(self._come_to_rest())
 
     @rule(which=st.integers(0, 1))
     def crash(self, which: int) -> None:
@@ -188,10 +210,21 @@ class HitlMachine(RuleBasedStateMachine):
 
     # What the person does.
 
-    @rule(deny=st.booleans(), doubt=st.sampled_from(["retry", "skip", "abort"]))
+    @precondition(lambda self: self.pending is not None)
+    @rule(deny=st.sampled_from([False, False, True]), doubt=st.sampled_from(["retry", "skip", "abort"]))
     def answer(self, deny: bool, doubt: str) -> None:
         self._runner.run(self._answer(deny, doubt))
 
+    @precondition(lambda self: self.pending is not None)
+    @rule(doubt=st.sampled_from(["retry", "skip"]), point=st.sampled_from(AROUND_THE_BODY))
+    def agree_and_crash(self, doubt: str, point: str) -> None:
+        """The worst moments: the person agrees, and whoever goes on dies around the tool's body."""
+        for process in self.processes:
+            process.dies_at = point
+        self._runner.run(self._answer(deny=False, doubt=doubt))
+        self.resume(1)
+
+    @precondition(lambda self: self.pending is not None)
     @rule()
     def cancel(self) -> None:
         self._runner.run(self._cancel())
@@ -261,6 +294,11 @@ class HitlMachine(RuleBasedStateMachine):
             if isinstance(message, ToolResultMessage) and not message.is_error:
                 assert self.effects[message.tool_call_id] >= 1
 
+    @property
+    def pending(self) -> StoredRequest | None:
+        """What the person is being asked, as far as was seen."""
+        return next((known for known in self.known.values() if known.status == "pending"), None)
+
     def _overdue(self, known: StoredRequest) -> bool:
         expires_at = known.request.expires_at
         return known.status == "pending" and expires_at is not None and expires_at <= self.clock.now()
@@ -277,16 +315,15 @@ class HitlMachine(RuleBasedStateMachine):
         await self._come_to_rest()
 
     async def _answer(self, deny: bool, doubt: str) -> None:
-        pending = next((known for known in self.known.values() if known.status == "pending"), None)
+        pending = self.pending
         if pending is None:
             return
         call_id = pending.question_id.partition(":")[0]
         answer: Any = doubt if ":" in pending.question_id else {"decision": "deny" if deny else "approve"}
         try:
             await self.host.settle(THREAD, pending.question_id, answer, by="ann")
-        except HitlStaleAnswer as stale:
+        except HitlStaleAnswer:
             assert self._overdue(pending), "an answer in time was refused"
-            assert stale.status == "timed_out"
         else:
             assert not self._overdue(pending), "a late answer was taken"
             self.allowed.add("answered")
@@ -297,7 +334,7 @@ class HitlMachine(RuleBasedStateMachine):
         await self._come_to_rest()
 
     async def _cancel(self) -> None:
-        pending = next((known for known in self.known.values() if known.status == "pending"), None)
+        pending = self.pending
         if pending is None:
             return
         try:
@@ -343,6 +380,8 @@ class HitlMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self._runner.run(self._finish())
+            SEEN.update((known.request.payload.kind, known.status) for known in self.known.values())
+            SEEN.update(("effects", times) for times in self.effects.values())
         finally:
             points.hook = None
             self._runner.close()
@@ -354,17 +393,17 @@ class HitlMachine(RuleBasedStateMachine):
             await self._replace(which)
         await self.clock.advance(LEASE + 1)
         agent = self.processes[1].agent
-        for _ in range(10):
+        for turn in range(len(self.known), len(self.known) + 10):
             if (await self.host.load(THREAD)) is None:
                 break
             result = await agent.resume()
             await self._look_once_more()
             if result.status != "suspended":
                 break
-            await self._answer(deny=False, doubt="skip")
+            await self._answer(deny=False, doubt="retry" if turn % 2 else "skip")
         else:
             raise AssertionError(f"the thread is stuck: {result}")
-        assert faults((await agent.load())) == []
+        assert faults(await agent.load()) == []
         for process in self.processes:
             await process.stop()
         await self.host.__aexit__(None, None, None)
@@ -382,7 +421,9 @@ def _reached(point: str) -> None:
 
 def _check_end(task: asyncio.Task[Any]) -> None:
     """A process's work may end in these ways only."""
-    with suppress(Crash, asyncio.CancelledError, HitlRequestPending, LeaseHeld, HitlStaleAnswer, HitlNoPendingRequest):
+    with suppress(
+        Crash, asyncio.CancelledError, HitlRequestPending, LeaseHeld, HitlStaleAnswer, HitlNoPendingRequest
+    ):
         task.result()
 
 
@@ -391,11 +432,22 @@ def quick_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_engine, "PROBE_SECONDS", 0.001)
 
 
-TestHitlMachine = HitlMachine.TestCase
-TestHitlMachine.settings = settings(
-    max_examples=60,
+RUNS = settings(
+    max_examples=120,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
+    database=None,
+    phases=[Phase.generate],  # to make a failure smaller takes longer than to read it
     suppress_health_check=list(HealthCheck),
 )
+
+
+def test_the_rules_hold_whatever_happens() -> None:
+    SEEN.clear()
+    run_state_machine_as_test(HitlMachine, settings=RUNS)
+    for status in ("answered", "cancelled", "timed_out", "aborted", "superseded"):
+        assert SEEN["approve", status], f"no approval was ever {status}: {SEEN}"
+    assert SEEN["escalate", "answered"], SEEN
+    assert SEEN["effects", 1], SEEN
+    assert SEEN["effects", 2], f"nobody ever retried: {SEEN}"

@@ -188,7 +188,7 @@ def test_no_query_scans_what_is_open(tmp_path: Path) -> None:
         "SETTLE": "(thread_id=? AND question_id=? AND round=?)",
         "END": "(thread_id=? AND question_id=?)",
         "OPEN_IDS": "(thread_id=?)",
-        "OF_RUN": "(thread_id=?)",
+        "OPEN_HERE": "(thread_id=?)",
         "STILL_OPEN": "(thread_id=? AND question_id=?)",
     }
     for name, expected in plans.items():

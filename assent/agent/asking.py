@@ -35,6 +35,11 @@ def is_about(question_id: str, tool_call_id: str) -> bool:
     return question_id == tool_call_id or question_id.startswith(f"{tool_call_id}:")
 
 
+def is_from_body(question_id: str, tool_call_id: str) -> bool:
+    """Whether a question was asked by the call's body, not at its gate."""
+    return question_id.startswith(f"{tool_call_id}:body:")
+
+
 _asking: ContextVar[Asking | None] = ContextVar("assent_asking", default=None)
 
 

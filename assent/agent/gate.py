@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel
 
 from assent.agent.arguments import expected, parse_args, unknown_tool
-from assent.agent.asking import asking_from
+from assent.agent.asking import asking_from, is_about, is_from_body
 from assent.agent.emitter import logger
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
-from assent.agent.people import Waiting, ask_approve, ask_escalate, withdraw_moot
+from assent.agent.people import Waiting, ask_approve, ask_escalate
 from assent.agent.run import Run
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import (
@@ -66,8 +66,22 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> list[Settled]:
             settled.append(item)
     if waiting:
         await run.pause([item.request for item in waiting])
-    await withdraw_moot(run, calls)
+    await _withdraw_moot(run, settled)
     return settled
+
+
+async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
+    """End what is still asked about calls that were settled without it, such as those of a tool that is gone.
+
+    What the body of an admitted call asked before a restart is not moot: the body asks it again.
+    """
+    if run.thread.pending is None:
+        return
+    for item in settled:
+        for known in list(run.thread.requests.values()):
+            is_open = known.status == "pending" and is_about(known.question_id, item.call.id)
+            if is_open and not (isinstance(item, Admitted) and is_from_body(known.question_id, item.call.id)):
+                await run.withdraw(known.question_id, "its call was settled without it")
 
 
 async def _settle(run: Run, call: ToolCall) -> Settled | Waiting:

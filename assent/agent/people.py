@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assent.agent.asking import is_about
 from assent.agent.run import Run
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
 from assent.messages import JsonObject, ToolCall, call_digest
@@ -53,14 +51,6 @@ async def ask_escalate(
         return await run.channel.escalate(prompt, choices=CHOICES, details=details)
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details)
     return _from_store(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
-
-
-async def withdraw_moot(run: Run, calls: Sequence[ToolCall]) -> None:
-    """End what is still asked about calls that were settled without it, such as those of a tool that is gone."""
-    for call in calls if run.thread.pending is not None else ():
-        for known in list(run.thread.requests.values()):
-            if known.status == "pending" and is_about(known.question_id, call.id):
-                await run.withdraw(known.question_id, "its call was settled without it")
 
 
 def _from_store(run: Run, payload: HitlPayload, question_id: str) -> Any:

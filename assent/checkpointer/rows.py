@@ -133,7 +133,7 @@ async def stored_thread(thread_id: str, loaded: Loaded) -> StoredThread:
             await asyncio.sleep(0)
         bodies = loaded.bodies[start : start + _AT_ONCE]
         messages += [_message(index, body) for index, body in enumerate(bodies, start)]
-    latest = {row[1]: RequestRow(*row) for row in loaded.requests}  # later rounds come later
+    latest = {row.question_id: row for row in loaded.requests}  # later rounds come later
     requests = sorted(latest.values(), key=lambda row: (row.created_at, row.question_id))
     return StoredThread(
         thread_id=thread_id,

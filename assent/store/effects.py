@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from assent.store import tables
 from assent.store.statement import Statement, Transaction, param, upsert
@@ -18,11 +18,6 @@ END = Statement(
     update(tables.effects)
     .where(_THREAD, _E.tool_call_id == param("tool_call_id"))
     .values(ended_at=param("now"))
-)
-UNENDED = Statement(
-    select(_E.tool_call_id, _E.tool_name, _E.digest, _E.effect, _E.attempt).where(
-        _THREAD, _E.ended_at.is_(None)
-    )
 )
 
 

@@ -42,6 +42,6 @@ class Engine(Protocol):
         """
         ...
 
-    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
-        """Run a transaction that only reads; with ``snapshot`` all its statements see the same moment."""
+    def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
+        """Run statements that only read; each sees a moment of its own."""
         ...

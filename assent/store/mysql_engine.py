@@ -60,13 +60,9 @@ class MySQLSession:
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 
-    async def begin(self, *, snapshot: bool) -> None:
-        """Sessions are READ COMMITTED, which is enough to write: each begins with a compare-and-set."""
-        if snapshot:
-            await self._connection.query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            await self._connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        else:
-            await self._connection.query("START TRANSACTION")
+    async def begin(self) -> None:
+        """Sessions are READ COMMITTED, which is enough: each transaction begins with a compare-and-set."""
+        await self._connection.query("START TRANSACTION")
 
     async def run(self, statement: Statement, params: Params) -> Any:
         """Rows, or how many were touched."""

@@ -47,10 +47,9 @@ class PostgresSession:
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 
-    async def begin(self, *, snapshot: bool) -> None:
-        """READ COMMITTED is enough to write: each transaction begins with a compare-and-set."""
-        mode = "REPEATABLE READ, READ ONLY" if snapshot else "READ COMMITTED"
-        await self._connection.execute(f"BEGIN ISOLATION LEVEL {mode}")
+    async def begin(self) -> None:
+        """READ COMMITTED is enough: each transaction begins with a compare-and-set."""
+        await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     async def run(self, statement: Statement, params: Params) -> Any:
         """Rows, or how many were touched."""

@@ -72,10 +72,8 @@ SETTLE = Statement(
 END = Statement(update(tables.requests).where(_THIS, _OPEN_BY_KEY).values(_SETTLED))
 LATEST = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1))
 LOCKED = Statement(select(*COLUMNS).where(_THIS).order_by(_Q.round.desc()).limit(1).with_for_update())
-OF_RUN = Statement(
-    select(*COLUMNS).where(_THREAD, or_(_OPEN_BY_KEY, _Q.run_id == param("run_id"))).order_by(_Q.round)
-)
-OPEN_IDS = Statement(select(_Q.question_id, _Q.created_at).where(_THREAD, _OPEN_BY_KEY))
+OPEN_IDS = Statement(select(_Q.question_id).where(_THREAD, _OPEN_BY_KEY))
+OPEN_HERE = Statement(select(*COLUMNS).where(_THREAD, _OPEN_BY_KEY))
 OPEN_PAGE = Statement(
     select(*COLUMNS)
     .where(
@@ -180,17 +178,15 @@ def open_page(limit: int, after: tuple[int, str, str]) -> Transaction[list[Reque
 
 def oldest_open(thread_id: str) -> Transaction[RequestRow | None]:
     """A thread's oldest pending request."""
-    rows = yield OPEN_IDS, {"thread_id": thread_id}
-    if not rows:
-        return None
-    question_id, _ = min(rows, key=lambda row: (row[1], row[0]))
-    return (yield from latest(thread_id, question_id))
+    # Sorted here: an ORDER BY would invite a database to walk through the open requests of all threads.
+    rows = yield OPEN_HERE, {"thread_id": thread_id}
+    return min(map(RequestRow._make, rows), key=lambda row: (row.created_at, row.question_id), default=None)
 
 
 def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
     """Cancel whatever is pending on a thread."""
     rows = yield OPEN_IDS, {"thread_id": thread_id}
-    for question_id, _ in rows:
+    for (question_id,) in rows:
         ended = _ended(thread_id, question_id, "cancelled", now, write_id)
         if (yield END, ended):
             yield WAKE, ended

@@ -43,20 +43,6 @@ class Writing:
         self.new_fence = self.fence + 1 if self.acquire or self.release else self.fence
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A thread's rows."""
-
-    fence: int
-    lease_owner: str | None
-    lease_until: int
-    extra: str | None
-    bodies: list[str]
-    requests: list[tuple[Any, ...]]
-    effects: list[tuple[Any, ...]]
-    run: tuple[Any, ...] | None
-
-
 class RequestRow(NamedTuple):
     """A request's columns, in the order in which `COLUMNS` reads them."""
 
@@ -76,6 +62,21 @@ class RequestRow(NamedTuple):
     via: str | None
     settled_at: int | None
     write_id: int | None
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A thread's rows."""
+
+    fence: int
+    lease_until: int
+    next_seq: int
+    lease_owner: str | None
+    extra: str | None
+    requests: list[RequestRow]
+    effects: list[tuple[Any, ...]]
+    run: tuple[Any, ...] | None
+    bodies: list[str] = field(default_factory=list[str])
 
 
 class Settled(NamedTuple):

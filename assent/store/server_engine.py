@@ -34,9 +34,7 @@ class Fault(Enum):
 class Session(Protocol):
     """One connection, as a server engine uses it."""
 
-    async def begin(self, *, snapshot: bool) -> None:
-        """Begin a transaction; with ``snapshot``, one that reads, and sees one moment."""
-        ...
+    async def begin(self) -> None: ...
 
     async def run(self, statement: Statement, params: Params) -> Any:
         """Rows, or how many were touched."""
@@ -159,9 +157,9 @@ class ServerEngine:
         """Run a transaction and commit it; see `Engine.write`."""
         return self._start(self._write(transaction, landed))
 
-    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
-        """Run a transaction that only reads."""
-        return self._start(self._read(transaction, snapshot=snapshot))
+    def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
+        """Run statements that only read, with no transaction around them."""
+        return self._start(self._read(transaction))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         job = asyncio.ensure_future(work)
@@ -180,7 +178,7 @@ class ServerEngine:
                 session, committing = await self._session(patience), False
                 wakes: list[Key] = []
                 try:
-                    await session.begin(snapshot=False)
+                    await session.begin()
                     result = None if check is None else await _pump(session, check(), wakes)
                     if result is None:
                         result = await _pump(session, transaction(), wakes)
@@ -196,17 +194,13 @@ class ServerEngine:
                     self.hub.wake(wakes)
                     return result
 
-    async def _read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool) -> T:
+    async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
         patience = Patience(self._server)
         async with self._slots:
             while True:
                 session = await self._session(patience)
                 try:
-                    if snapshot:
-                        await session.begin(snapshot=True)
                     result = await _pump(session, transaction(), [])
-                    if snapshot:
-                        await session.commit(())
                 except BaseException as error:
                     await patience.after(error, await self._recover(session, error))
                 else:

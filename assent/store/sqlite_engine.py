@@ -158,11 +158,7 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
 def _read_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
     for job in batch:
         try:
-            connection.execute("BEGIN")
-            try:
-                job.run(connection)
-            finally:
-                connection.execute("ROLLBACK")
+            job.run(connection)
         except BaseException as error:
             job.error = _told(error)
 
@@ -310,8 +306,8 @@ class SQLiteEngine:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
         return self._writer.submit(transaction)
 
-    def read(self, transaction: Callable[[], Transaction[T]], *, snapshot: bool = False) -> asyncio.Future[T]:
-        """Run a reading transaction in the reading thread; it sees one moment in any case."""
+    def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
+        """Run statements that only read, in the reading thread."""
         return self._reader.submit(transaction)
 
     async def _probe(self, hub: Hub) -> None:

@@ -33,7 +33,7 @@ class Store:
 
     def load(self, thread_id: str) -> Job[Loaded | None]:
         """A thread's rows, all from one moment."""
-        return self._engine.read(partial(threads.load, thread_id), snapshot=True)
+        return self._engine.read(partial(threads.load, thread_id))
 
     def commit(self, step: Writing) -> Job[int]:
         """Write a step."""
@@ -80,7 +80,7 @@ class Store:
 
     def oldest_open(self, thread_id: str) -> Job[RequestRow | None]:
         """A thread's oldest pending request."""
-        return self._engine.read(partial(requests.oldest_open, thread_id), snapshot=True)
+        return self._engine.read(partial(requests.oldest_open, thread_id))
 
     def save_request(self, thread_id: str, request: Row | None, now: int, write_id: int) -> Job[None]:
         """Open a request outside of any step, or end all that are open."""

@@ -12,12 +12,14 @@ from typing import Any
 from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_column, or_, select, update
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
-from assent.store import effects, requests, tables
+from assent.store import effects, requests, state, tables
 from assent.store.rows import RENEWED_AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
 
-_T, _M, _R = tables.threads.c, tables.messages.c, tables.runs.c
+_T, _M = tables.threads.c, tables.messages.c
 _THIS = _T.thread_id == param("thread_id")
+ATTEMPTS = 3
+"""How often a thread is read that is deleted and made again meanwhile."""
 
 _RENEWED: dict[Any, Any] = {
     _T.next_seq: _T.next_seq + param("count"),
@@ -60,11 +62,7 @@ CREATE = _create(
     }
 )
 
-THREAD = Statement(
-    select(
-        _T.fence, _T.lease_owner, _T.lease_until, _T.run_id, _T.next_seq, _T.extra, _T.write_id, _T.parent
-    ).where(_THIS)
-)
+THREAD = Statement(select(_T.lease_owner, _T.lease_until, _T.next_seq).where(_THIS))
 LOCKED = Statement(
     select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id).where(_THIS).with_for_update()
 )
@@ -80,13 +78,10 @@ APPEND = Statement(
     )
     .inline()
 )
-MESSAGES = Statement(select(_M.body).where(_M.thread_id == param("thread_id")).order_by(_M.seq))
-RECORD_RUN = upsert(tables.runs, update=("status", "iteration", "usage", "ended_at"))
-RUN = Statement(
-    select(_R.run_id, _R.agent_id, _R.status).where(
-        _R.thread_id == param("thread_id"), _R.run_id == param("run_id")
-    )
+MESSAGES = Statement(
+    select(_M.body).where(_M.thread_id == param("thread_id"), _M.seq < param("upto")).order_by(_M.seq)
 )
+RECORD_RUN = upsert(tables.runs, update=("status", "iteration", "usage", "ended_at"))
 _PAGE = (
     select(_T.thread_id, _T.parent, _T.next_seq, _T.created_at, _T.updated_at)
     .order_by(_T.thread_id)
@@ -158,7 +153,7 @@ def _claim(step: Writing) -> Transaction[None]:
 def _refuse(step: Writing) -> Transaction[None]:
     rows = yield THREAD, {"thread_id": step.thread_id}
     if rows and step.acquire:
-        _, owner, until, *_ = rows[0]
+        owner, until, _ = rows[0]
         if owner is not None and until > step.now:
             raise LeaseHeld(step.thread_id, owner, until)
     raise LeaseLost(step.thread_id, step.fence)
@@ -174,19 +169,17 @@ def landed(step: Writing) -> Transaction[int | None]:
 
 
 def load(thread_id: str) -> Transaction[Loaded | None]:
-    """All there is of a thread: one ordered read of its messages, and what is open."""
-    key = {"thread_id": thread_id}
-    rows = yield THREAD, key
-    if not rows:
-        return None
-    fence, owner, until, run_id, _, extra, *_ = rows[0]
-    bodies = yield MESSAGES, key
-    latest = {**key, "run_id": run_id}
-    asked = yield requests.OF_RUN, latest
-    begun = yield effects.UNENDED, key
-    runs: list[Any] = [] if run_id is None else (yield RUN, latest)
-    run = tuple(runs[0]) if runs else None
-    return Loaded(fence, owner, until, extra, [body for (body,) in bodies], asked, begun, run)
+    """All there is of a thread, as of one moment: a statement sees one, and messages are only ever appended."""
+    for _ in range(ATTEMPTS):
+        rows = yield state.STATE, {"thread_id": thread_id, "pending": "pending"}
+        loaded = state.loaded(thread_id, rows)
+        if loaded is None:
+            return None
+        bodies = yield MESSAGES, {"thread_id": thread_id, "upto": loaded.next_seq}
+        if len(bodies) == loaded.next_seq:
+            loaded.bodies += [body for (body,) in bodies]
+            return loaded
+    raise StoreError(f"thread {thread_id!r} lacks some of its messages")
 
 
 def listing(limit: int, after: str | None) -> Transaction[list[tuple[Any, ...]]]:
@@ -199,7 +192,8 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
     rows = yield THREAD, {"thread_id": thread_id}
     if not rows:
         raise ThreadNotFound(thread_id)
-    count = rows[0][4] if upto is None else min(upto, rows[0][4])
+    length = rows[0][2]
+    count = length if upto is None else min(upto, length)
     new = {"thread_id": new_thread_id, "parent": thread_id, "count": count, "now": now, "write_id": write_id}
     made = yield CREATE, {**new, "fence": 1, "lease_owner": None, "lease_until": 0, "run_id": None}
     if not made:
@@ -233,7 +227,7 @@ def remove(thread_id: str, now: int) -> Transaction[None]:
     rows = yield LOCKED, key
     if rows and rows[0][1] is not None and rows[0][2] > now:
         raise LeaseHeld(thread_id, rows[0][1], rows[0][2])
-    for question_id, _ in (yield requests.OPEN_IDS, key):
+    for (question_id,) in (yield requests.OPEN_IDS, key):
         yield WAKE, {**key, "question_id": question_id}
     for statement in DELETE:
         yield statement, key

@@ -1,0 +1,74 @@
+"""A thread's state in one statement, so that all of it is of one moment without a transaction around it.
+
+The parts differ in their columns; each fills the texts and numbers it has, from the left, and leaves the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Select, cast, literal_column, null, or_, select, union_all
+
+from assent.store import tables
+from assent.store.rows import Loaded, RequestRow
+from assent.store.statement import Statement, param
+
+_T, _R, _Q, _E = tables.threads.c, tables.runs.c, tables.requests.c, tables.effects.c
+_TEXTS, _NUMBERS = 10, 5
+_ID = param("thread_id")
+_LATEST_RUN = select(_T.run_id).where(_T.thread_id == _ID).scalar_subquery()
+
+
+def _part(
+    name: str, texts: Sequence[ColumnElement[Any]], numbers: Sequence[ColumnElement[Any]] = ()
+) -> Select[Any]:
+    columns: list[ColumnElement[Any]] = [literal_column(f"'{name}'", tables.ID)]
+    columns += [*texts, *[null()] * (_TEXTS - len(texts))]
+    columns += [*numbers, *[cast(null(), BigInteger)] * (_NUMBERS - len(numbers))]
+    return select(*(column.label(f"c{place}") for place, column in enumerate(columns)))
+
+
+_WHAT_WAS_ASKED = ("question_id", "run_id", "kind", "payload", "digest")
+_REQUEST_TEXTS = (*_WHAT_WAS_ASKED, "status", "answer", "reason", "answered_by", "via")
+_REQUEST_NUMBERS = ("round", "created_at", "expires_at", "settled_at", "write_id")
+
+STATE = Statement(
+    union_all(
+        _part("requests", [_Q[it] for it in _REQUEST_TEXTS], [_Q[it] for it in _REQUEST_NUMBERS]).where(
+            _Q.thread_id == _ID, or_(_Q.status == param("pending", tables.ID), _Q.run_id == _LATEST_RUN)
+        ),
+        _part("thread", [_T.lease_owner, _T.extra], [_T.fence, _T.lease_until, _T.next_seq]).where(
+            _T.thread_id == _ID
+        ),
+        _part("run", [_R.run_id, _R.agent_id, _R.status]).where(
+            _R.thread_id == _ID, _R.run_id == _LATEST_RUN
+        ),
+        _part("effects", [_E.tool_call_id, _E.tool_name, _E.digest, _E.effect], [_E.attempt]).where(
+            _E.thread_id == _ID, _E.ended_at.is_(None)
+        ),
+    )
+)
+
+
+def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
+    """The rows of `STATE`, sorted out; None if there is no thread. The messages are still to come."""
+    thread: Sequence[Any] | None = None
+    run: tuple[Any, ...] | None = None
+    requests: list[RequestRow] = []
+    effects: list[tuple[Any, ...]] = []
+    for part, *values in rows:
+        texts, numbers = values[:_TEXTS], values[_TEXTS:]
+        if part == "requests":
+            named = dict(zip((*_REQUEST_TEXTS, *_REQUEST_NUMBERS), values, strict=True))
+            requests.append(RequestRow(thread_id=thread_id, **named))
+        elif part == "thread":
+            thread = (*numbers[:3], *texts[:2])
+        elif part == "run":
+            run = tuple(texts[:3])
+        else:
+            effects.append((*texts[:4], numbers[0]))
+    if thread is None:
+        return None
+    requests.sort(key=lambda row: row.round)
+    return Loaded(*thread, requests=requests, effects=effects, run=run)
