@@ -28,12 +28,12 @@ from assent.messages import AssistantMessage, UserMessage
 pytestmark = pytest.mark.anyio
 
 
-async def test_taking_and_giving_back_a_lease_moves_the_fence_by_one(checkpointer: SqlCheckpointer) -> None:
+async def test_every_step_moves_the_fence_by_one(checkpointer: SqlCheckpointer) -> None:
     fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
     assert fence == 1
-    assert await checkpointer.commit("t", said(), fence=1) == 1
-    assert await checkpointer.commit("t", said(release=True), fence=1) == 2
-    assert await checkpointer.commit("t", said(release=True), fence=2, acquire=True) == 3
+    assert await checkpointer.commit("t", said(), fence=1) == 2
+    assert await checkpointer.commit("t", said(release=True), fence=2) == 3
+    assert await checkpointer.commit("t", said(release=True), fence=3, acquire=True) == 4
 
 
 async def test_a_lease_is_seen_while_it_is_held(database: Database) -> None:
@@ -132,7 +132,7 @@ async def test_a_lapsed_lease_that_nobody_took_still_writes(database: Database) 
     async with database.checkpointer(clock=clock, lease_seconds=1) as checkpointer:
         fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
         clock._now += 5  # without a heartbeat
-        assert await checkpointer.commit("t", said(AssistantMessage("late")), fence=fence) == fence
+        assert await checkpointer.commit("t", said(AssistantMessage("late")), fence=fence) == fence + 1
         thread = await checkpointer.load("t")
         assert thread is not None
         assert thread.lease_until == round((clock.now() + 1) * 1000)
@@ -173,7 +173,7 @@ async def test_a_heartbeat_does_not_bring_back_a_lost_lease(database: Database) 
         thread = await heir.load("t")
         assert thread is not None
         assert thread.lease_owner == heir.owner
-        assert await zombie.commit("kept", said(), fence=kept) == kept
+        assert await zombie.commit("kept", said(), fence=kept) == kept + 1
 
 
 async def beat(checkpointer: SqlCheckpointer) -> None:
@@ -187,3 +187,16 @@ async def assert_messages(checkpointer: SqlCheckpointer, count: int, thread_id: 
     thread = await checkpointer.load(thread_id)
     assert thread is not None
     assert len(thread.messages) == count
+
+
+async def test_whoever_loaded_before_a_lapsed_holders_last_step_cannot_build_on_it(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """The holder stalls past its lease; another loads; the holder wakes and writes; the other may not take over
+    on what it loaded."""
+    fence = await checkpointer.commit("t", said(), fence=0, acquire=True)
+    loaded = await checkpointer.load("t")
+    assert loaded is not None
+    await checkpointer.commit("t", said(AssistantMessage("late"), release=True), fence=fence)
+    with pytest.raises(LeaseLost):
+        await checkpointer.commit("t", said(), fence=loaded.fence, acquire=True)

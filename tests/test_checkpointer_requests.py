@@ -286,7 +286,7 @@ async def test_a_request_may_be_saved_before_its_thread_and_while_it_is_leased(
     fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
     assert fence == 1
     await checkpointer.save_pending_request("t", confirmation("meanwhile"))
-    assert await checkpointer.commit("t", said(), fence=fence) == fence
+    assert await checkpointer.commit("t", said(), fence=fence) == fence + 1
 
 
 # Waiting.

@@ -91,16 +91,16 @@ async def test_messages_keep_their_order_over_many_steps(checkpointer: SqlCheckp
 async def test_effects_begin_and_end(checkpointer: SqlCheckpointer) -> None:
     step = said(started=[effect("a"), effect("b")])
     fence = await checkpointer.commit("t", step, fence=0, acquire=True)
-    await checkpointer.commit("t", said(ended=["a"]), fence=fence)
+    fence = await checkpointer.commit("t", said(ended=["a"]), fence=fence)
     thread = await checkpointer.load("t")
     assert thread is not None
     assert thread.effects == {"b": effect("b")}
     again = StoredEffect("b", "send", "e" * 64, "once", 2)
-    await checkpointer.commit("t", said(started=[again]), fence=fence)
+    fence = await checkpointer.commit("t", said(started=[again]), fence=fence)
     thread = await checkpointer.load("t")
     assert thread is not None
     assert thread.effects == {"b": again}
-    await checkpointer.commit("t", said(ended=["b"]), fence=fence)
+    fence = await checkpointer.commit("t", said(ended=["b"]), fence=fence)
     await checkpointer.commit("t", said(started=[effect("a", 2)]), fence=fence)
     thread = await checkpointer.load("t")
     assert thread is not None
@@ -109,8 +109,8 @@ async def test_effects_begin_and_end(checkpointer: SqlCheckpointer) -> None:
 
 async def test_the_latest_run_is_known(checkpointer: SqlCheckpointer) -> None:
     fence = await checkpointer.commit("t", prompt(run_id="z"), fence=0, acquire=True)
-    await checkpointer.commit("t", said(run_id="z", run=RunRecord("agent", "completed")), fence=fence)
-    await checkpointer.commit("t", prompt(run_id="a"), fence=fence)
+    fence = await checkpointer.commit("t", said(run_id="z", run=RunRecord("agent", "completed")), fence=fence)
+    fence = await checkpointer.commit("t", prompt(run_id="a"), fence=fence)
     await checkpointer.commit("t", said(run_id="a", release=True), fence=fence)
     thread = await checkpointer.load("t")
     assert thread is not None

@@ -3,9 +3,9 @@
 The rules that every checkpointer keeps:
 
 - **One step, one commit.** `Checkpointer.commit` writes a whole `Step` or nothing of it.
-- **One writer.** A thread has a *fence*, a number that grows by one with each commit that takes its lease or
-  gives it back. A commit names the fence it stands on and fails, changing nothing, if that is no longer the
-  thread's: whoever loaded a thread before another's last word on it has to load it again.
+- **One writer, and none on a stale view.** A thread has a *fence*, a number that grows by one with every
+  commit. A commit names the fence it stands on and fails, changing nothing, if the thread has moved since:
+  so whoever writes has seen all that was written, also by a worker that was thought dead.
 - **Leased only while work goes on.** A step may take the lease (``acquire``), keep it, or give it back
   (``release``); one commit may do both. A held lease is renewed in the background until it is given back
   or its holder dies; then it lapses and another may take it.

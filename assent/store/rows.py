@@ -39,8 +39,8 @@ class Writing:
     new_fence: int = field(init=False)
 
     def __post_init__(self) -> None:
-        # Giving the lease back moves the fence as well: who loaded the thread before that has not seen its end.
-        self.new_fence = self.fence + 1 if self.acquire or self.release else self.fence
+        # Every step moves the fence: who loaded the thread before it has not seen it, and may not build on that.
+        self.new_fence = self.fence + 1
 
 
 class RequestRow(NamedTuple):
