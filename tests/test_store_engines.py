@@ -265,12 +265,12 @@ async def test_a_connection_lost_during_commit_neither_loses_nor_doubles(
     async with database.checkpointer() as checkpointer:
         break_once(monkeypatch, database.kind, committed=committed)
         assert await checkpointer.commit("t", prompt(), fence=0, acquire=True) == 1
-        for release in (False, True):
+        for fence, release in ((1, False), (2, True)):
             break_once(monkeypatch, database.kind, committed=committed)
             step = said(UserMessage("once"), release=release)
-            assert await checkpointer.commit("t", step, fence=1) == 2
+            assert await checkpointer.commit("t", step, fence=fence) == fence + 1
         break_once(monkeypatch, database.kind, committed=committed)
-        await checkpointer.commit("t", said(opened=[approval()], release=True), fence=2, acquire=True)
+        await checkpointer.commit("t", said(opened=[approval()], release=True), fence=3, acquire=True)
         thread = await checkpointer.load("t")
         assert thread is not None
         assert [message.text for message in thread.messages] == ["Hello", "once", "once"]
@@ -280,7 +280,7 @@ async def test_a_connection_lost_during_commit_neither_loses_nor_doubles(
         break_once(monkeypatch, database.kind, committed=committed)
         await checkpointer.fork("t", "fork")
         with pytest.raises(LeaseLost):
-            await checkpointer.commit("t", said(), fence=2, acquire=True)
+            await checkpointer.commit("t", said(), fence=3, acquire=True)
         with pytest.raises(HitlStaleAnswer):
             await checkpointer.settle("t", "call-1", {"decision": "approve"}, by="ann")
 

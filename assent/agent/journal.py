@@ -57,19 +57,22 @@ class Journal:
         run: RunRecord | None = None,
         release: bool = False,
     ) -> None:
-        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later.
-
-        A cancelled caller waits until the write is decided, so that it never loses count of the fence.
-        """
+        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
+        if self._failure is not None:
+            raise self._failure
         step = Step(run_id, tuple(messages), opened, settled, started, ended, run, release)
-        writing = asyncio.ensure_future(self._write(step))
         try:
-            await asyncio.shield(writing)
+            self._fence = await self._checkpointer.commit(
+                self._thread_id, step, fence=self._fence, acquire=not self._holds
+            )
         except asyncio.CancelledError:
-            if not writing.done():
-                await asyncio.wait([writing])
-            writing.result()
+            # The write is decided by now, and all but surely made; if it was not, the next one fails.
+            self._fence, self._holds = self._fence + 1, not release
             raise
+        except Exception as failure:
+            self._failure, self._holds = failure, False
+            raise
+        self._holds = not release
 
     async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
         """End a request of the thread, whoever holds the lease; None if somebody settled it before."""
@@ -77,15 +80,3 @@ class Journal:
             return await self._checkpointer.cancel(self._thread_id, question_id, why)
         except (HitlStaleAnswer, HitlNoPendingRequest):
             return None
-
-    async def _write(self, step: Step) -> None:
-        if self._failure is not None:
-            raise self._failure
-        try:
-            self._fence = await self._checkpointer.commit(
-                self._thread_id, step, fence=self._fence, acquire=not self._holds
-            )
-        except Exception as failure:
-            self._failure, self._holds = failure, False
-            raise
-        self._holds = not step.release

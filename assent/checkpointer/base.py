@@ -123,7 +123,8 @@ class Checkpointer(Protocol):
         With ``acquire`` the lease is taken: the thread must be at ``fence`` still and leased to nobody (or
         its lease lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet
         and is made. Without ``acquire`` the lease must be held at ``fence``. Raises `LeaseHeld` if someone
-        else is at work, `LeaseLost` if the thread has moved on; nothing is written then.
+        else is at work, `LeaseLost` if the thread has moved on; nothing is written then. A caller that is
+        cancelled meanwhile is told so only when the step is written, or certain not to be.
         """
         ...
 

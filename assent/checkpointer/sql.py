@@ -98,8 +98,10 @@ class SqlCheckpointer:
         )
         points.reached(f"before:{point}")
         job = store.commit(rows)
-        job.add_done_callback(lambda job: leases.note(store, rows, job))  # cancelled or not
-        new_fence = await finish(job)
+        try:
+            new_fence = await finish(job)
+        finally:
+            leases.note(store, rows, job)  # cancelled or not, it is decided
         points.reached(point)
         return new_fence
 

@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from assent.errors import StoreError
 from assent.store import requests
+from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
@@ -87,7 +88,7 @@ class _Worker:
             raise
 
     def submit(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
-        future: asyncio.Future[T] = self._loop.create_future()
+        future: asyncio.Future[T] = Decided(loop=self._loop)
         self._queue.put(_Job(transaction, future))
         return future
 
