@@ -234,9 +234,29 @@ async def test_the_race_helper_makes_its_own_track(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'threads.db'}"
     async with checkpointer_from_url(url) as store:
         await agent_on(store, "t", tmp_path).prompt("go")
-        outcomes = await race_answers(url, "t", CALL, [{"decision": "approve"}, {"decision": "perhaps"}])
-        assert [outcome.error for outcome in outcomes] == [None, "HitlInvalidAnswer"]
+        for decision, error in (
+            ("perhaps", "HitlInvalidAnswer"),
+            ("approve", None),
+            ("deny", "HitlStaleAnswer"),
+        ):
+            (outcome,) = await race_answers(url, "t", CALL, [{"decision": decision}])
+            assert outcome.error == error
         assert (await race_answers(url, "t", "other", [True]))[0].error == "HitlNoPendingRequest"
+
+
+async def test_who_looks_can_be_cancelled_at_any_moment(course: Course) -> None:
+    """A driver may swallow a cancellation that reaches it; then a channel that is detached would wait for ever."""
+
+    async def look() -> None:
+        while True:
+            await course.store.request(course.thread_id, CALL)
+
+    for moment in range(100):
+        looking = asyncio.create_task(look())
+        await asyncio.sleep(0.001 + moment / 100_000)
+        looking.cancel()
+        ended, _ = await asyncio.wait([looking], timeout=5)
+        assert ended, f"the cancellation was lost at moment {moment}"
 
 
 async def die(job: Any, start: Any) -> None:

@@ -179,8 +179,7 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
         if decision.edited_args is not None:
             edited = parse_args(tool, decision.edited_args)
             if isinstance(edited, str):
-                why = f"{tool.name} was not run: the edited arguments do not fit. {edited}"
-                return Refused(call, why, trace)
+                return _misfit(call, edited, trace)
             args = edited
     return replace(admitted, args=args, trace=trace)
 
@@ -211,8 +210,15 @@ async def _approved(run: Run, admitted: Admitted) -> Settled | Waiting:
         return replace(admitted, trace=trace)
     edited = parse_args(tool, answer.edited_args)
     if isinstance(edited, str):
-        return Refused(call, f"{tool.name} was not run: the edited arguments do not fit. {edited}", trace)
+        return _misfit(call, edited, trace)
     return replace(admitted, args=edited, trace=trace)
+
+
+def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:
+    """Edited arguments that the tool does not take; a person's edit that never ran is recorded as such."""
+    if trace is not None and trace.get("decision") == "human_edit":
+        trace = {**trace, "decision": "invalid_edit"}
+    return Refused(call, f"{call.name} was not run: the edited arguments do not fit. {faults}", trace)
 
 
 def denial(tool_name: str, reason: str | None) -> str:

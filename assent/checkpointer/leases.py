@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from assent.clock import Clock
 from assent.errors import LeaseLost, StoreError
+from assent.store.finish import finish
 from assent.store.rows import RENEWED_AT_ONCE, Writing
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Leases:
         old = [it for it, (_, renewed) in self._held.items() if now - renewed >= self.length / 3]
         for start in range(0, len(old), RENEWED_AT_ONCE):
             batch = old[start : start + RENEWED_AT_ONCE]
-            lost = set(await store.renew(self.owner, batch, now + self.length))
+            lost = set(await finish(store.renew(self.owner, batch, now + self.length)))
             for thread_id in batch:
                 held = self._held.get(thread_id)
                 if held is None:

@@ -218,7 +218,7 @@ class Channel:
         with hitl_span(asked) as span:
             try:
                 stored = await self._record(asked)
-                span.from_resume = stored.status != "pending"
+                span.from_resume = stored.status != "pending" and stored.request is not asked
                 if stored.status == "pending":
                     slot.request, slot.told = stored.request, True
                     await self._announce(stored.request)

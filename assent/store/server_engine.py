@@ -161,11 +161,12 @@ class ServerEngine:
         """Run statements that only read, with no transaction around them."""
         return self._start(self._read(transaction))
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run a job that no cancellation reaches: a driver may take it for a lost connection, or swallow it."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
-        return job
+        return asyncio.shield(job)
 
     async def _write(
         self,
