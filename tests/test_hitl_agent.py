@@ -161,17 +161,20 @@ async def test_an_approved_call_from_start_to_end(rig: Rig, sender: Sender) -> N
 async def test_the_request_is_stored_before_it_is_told(stored_rig: Rig, sender: Sender) -> None:
     agent = stored_rig.agent(model=model(), tools=[sender.tool])
     seen: list[Any] = []
+    looked = asyncio.Event()
 
     async def look(event: AgentEvent) -> None:
         if isinstance(event, HitlRequestEvent):
             seen.append(await stored_rig.checkpointer.load_pending_request("t") == event.request)
             thread = await stored_rig.checkpointer.load("t")
             seen.append((len(thread.messages), thread.lease_owner))
+            looked.set()
         if isinstance(event, HitlAnswerEvent):
             seen.append((await stored_rig.checkpointer.request("t", "c1")).status)
 
     agent.subscribe(look)
     task = await wait_for_person(stored_rig, agent)
+    await looked.wait()
     await agent.respond(answer=APPROVE)
     await task
     assert seen == [True, (2, None), "answered"], "while it waits, the thread is leased to nobody"

@@ -185,20 +185,13 @@ class HitlMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.processes[0].waits_for() is not None)
     @rule()
     def detach(self) -> None:
-        process = self.processes[0]
-        self._runner.run(process.agent.detach())
-        self._runner.run(self._come_to_rest())
-        assert process.task is not None
-        assert process.task.result().status == "suspended"
+        self._runner.run(self._detach(self.processes[0]))
 
     @precondition(lambda self: self.processes[0].busy)
     @rule()
     def cancel_the_task(self) -> None:
         """Like a web server that shuts down: what is asked stays asked."""
-        task = self.processes[0].task
-        assert task is not None
-        task.cancel()
-        self._runner.run(self._come_to_rest())
+        self._runner.run(self._cancel_task(self.processes[0].task))
 
     @rule(which=st.integers(0, 1))
     def crash(self, which: int) -> None:
@@ -314,6 +307,20 @@ class HitlMachine(RuleBasedStateMachine):
 
     async def _begin(self, process: _Process, what: Any) -> None:
         process.begin(what(process.agent))
+        await self._come_to_rest()
+
+    async def _detach(self, process: _Process) -> None:
+        await process.agent.detach()
+        assert process.task is not None
+        await asyncio.wait([process.task], timeout=20)
+        assert process.task.result().status == "suspended"
+        await self._come_to_rest()
+
+    async def _cancel_task(self, task: asyncio.Task[Any] | None) -> None:
+        assert task is not None
+        task.cancel()
+        await asyncio.wait([task], timeout=20)
+        assert task.done()
         await self._come_to_rest()
 
     async def _answer(self, deny: bool, doubt: str) -> None:
