@@ -372,3 +372,28 @@ async def test_a_cancelled_settle_happened_or_did_not(checkpointer: SqlCheckpoin
         assert (request.status == "answered") == (request.answer is not None)
         if request.status == "pending":
             await checkpointer.settle(thread_id, "call-1", {"decision": "deny"})
+
+
+async def test_an_answer_to_what_was_shown_before_does_not_count_for_what_is_asked_now(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    fence, (first,) = await asked(checkpointer)
+    payload = first.payload.model_copy(update={"args": {"n": 9999}, "digest": "e" * 64})
+    again = first.model_copy(update={"payload": payload})
+    await checkpointer.commit("t", said(opened=[again], release=True), fence=fence, acquire=True)
+    with pytest.raises(HitlStaleAnswer):
+        await checkpointer.settle("t", "call-1", {"decision": "approve"}, digest="d" * 64)
+    (pending,) = await checkpointer.pending()
+    assert pending.request.payload == payload
+    settled = await checkpointer.settle("t", "call-1", {"decision": "approve"}, digest="e" * 64)
+    assert settled.status == "answered"
+
+
+async def test_a_thread_says_whether_somebody_is_at_it(checkpointer: SqlCheckpointer) -> None:
+    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    held = await checkpointer.load("t")
+    await checkpointer.commit("t", said(release=True), fence=fence)
+    free = await checkpointer.load("t")
+    assert held is not None
+    assert free is not None
+    assert (held.is_leased, free.is_leased) == (True, False)

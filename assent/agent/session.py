@@ -56,6 +56,7 @@ class Session:
 
     __slots__ = (
         "_fence",
+        "_held",
         "_loaded",
         "_running",
         "channel",
@@ -84,6 +85,7 @@ class Session:
         self.lock = asyncio.Lock()
         self.run_id: str | None = None
         self._fence = 0
+        self._held: LeaseHeld | None = None
         self._loaded = checkpointer is None
         self._running: _Running | None = None
 
@@ -112,7 +114,11 @@ class Session:
         """A run that goes on from what the transcript says."""
         async with self.lock:
             await self.load(fresh=True)
-            return await self._work(self._new_run(self.run_id or new_run_id()), None)
+            run = self._new_run(self.run_id or new_run_id())
+            if self._held is not None:  # then the model need not be asked to find that out
+                await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
+                return await self._suspend(run, self._held)
+            return await self._work(run, None)
 
     async def close(self, reason: str) -> None:
         """End the conversation where it waits for a person.
@@ -179,6 +185,9 @@ class Session:
             self.thread.effects.update(stored.effects)
             self.thread.ledger.update(stored.effects)
             self.thread.requests.update(stored.requests)
+            self._held = None
+            if stored.is_leased:
+                self._held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
         self._loaded = True
 
     # What the channel asks of the agent.

@@ -60,6 +60,8 @@ class StoredThread:
     run: StoredRun | None = None
     lease_owner: str | None = None
     lease_until: int = 0
+    is_leased: bool = False
+    """Whether a worker was at the thread when it was loaded, by the checkpointer's clock."""
     extra: JsonObject = field(default_factory=dict[str, Any])
 
 
@@ -129,9 +131,19 @@ class Checkpointer(Protocol):
         ...
 
     async def settle(
-        self, thread_id: str, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+        self,
+        thread_id: str,
+        question_id: str,
+        answer: Any,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        digest: str | None = None,
     ) -> StoredRequest:
         """Answer a request, with the answer's model or plain JSON, and return it as settled.
+
+        A surface that showed an approve passes the ``digest`` it showed: if the call was asked again since,
+        with other arguments, the answer is stale and does not count for them.
 
         Raises `HitlNoPendingRequest` for an unknown request, `HitlStaleAnswer` for one that is settled or
         past its deadline, `HitlInvalidAnswer` for an answer that does not fit.

@@ -125,7 +125,7 @@ def point_of(step: Step) -> str:
     return "step"
 
 
-async def stored_thread(thread_id: str, loaded: Loaded) -> StoredThread:
+async def stored_thread(thread_id: str, loaded: Loaded, now: int) -> StoredThread:
     """A thread from its rows; a long one is decoded in pieces, between which others get their turn."""
     messages: list[Message] = []
     for start in range(0, len(loaded.bodies), _AT_ONCE):
@@ -144,6 +144,7 @@ async def stored_thread(thread_id: str, loaded: Loaded) -> StoredThread:
         run=None if loaded.run is None else StoredRun(*loaded.run),
         lease_owner=loaded.lease_owner,
         lease_until=loaded.lease_until,
+        is_leased=loaded.lease_owner is not None and loaded.lease_until > now,
         extra={} if loaded.extra is None else cast(JsonObject, from_json(loaded.extra)),
     )
 

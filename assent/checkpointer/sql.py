@@ -87,7 +87,7 @@ class SqlCheckpointer:
     async def load(self, thread_id: str) -> StoredThread | None:
         """The thread as it stands, or None if there is none."""
         loaded = await self._store.load(checked_id("thread_id", thread_id))
-        return None if loaded is None else await stored_thread(thread_id, loaded)
+        return None if loaded is None else await stored_thread(thread_id, loaded, self._now())
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
@@ -126,12 +126,18 @@ class SqlCheckpointer:
     # Requests.
 
     async def settle(
-        self, thread_id: str, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+        self,
+        thread_id: str,
+        question_id: str,
+        answer: Any,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        digest: str | None = None,
     ) -> StoredRequest:
         """Answer a request; see `Checkpointer.settle`."""
-        return await self._settle(
-            self._settled_as(thread_id, question_id, "answered")._replace(answer=answer, by=by, via=via)
-        )
+        settled = self._settled_as(thread_id, question_id, "answered")
+        return await self._settle(settled._replace(answer=answer, by=by, via=via, digest=digest))
 
     async def cancel(
         self,

@@ -128,6 +128,8 @@ def settle(by: Settled) -> Transaction[RequestRow]:
     row = yield from _latest(params)
     if row.status != "pending":
         raise HitlStaleAnswer(by.question_id, row.status)
+    if by.digest is not None and by.digest != row.digest:  # it was asked again, about something else
+        raise HitlStaleAnswer(by.question_id, "superseded")
     if _overdue(row, by.now):
         params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
     elif by.status == "answered":

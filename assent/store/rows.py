@@ -91,6 +91,8 @@ class Settled(NamedTuple):
     reason: str | None = None
     by: str | None = None
     via: str | None = None
+    digest: str | None = None
+    """What the person saw; None if whoever settles does not say."""
 
     def params(self) -> dict[str, Any]:
         """The statement's parameters, all but the answer."""

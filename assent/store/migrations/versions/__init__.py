@@ -1,0 +1,1 @@
+"""The schema's versions, one file each."""
