@@ -19,6 +19,7 @@ record_content = False
 
 _otel: Any = None
 """OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
+_on = False
 _instruments: dict[str, Any] = {}
 
 
@@ -86,9 +87,11 @@ def _load() -> Any:
 
 
 def _enabled() -> bool:
-    """Whether anybody has set tracing up."""
+    """Whether anybody has set tracing up; what happens within a run goes by what was found at its start."""
+    global _on
     otel = _load()
-    return bool(otel) and not isinstance(otel[0].get_tracer_provider(), otel[0].ProxyTracerProvider)
+    _on = bool(otel) and not isinstance(otel[0].get_tracer_provider(), otel[0].ProxyTracerProvider)
+    return _on
 
 
 def span(name: str, attributes: Mapping[str, Any]) -> Span:
@@ -115,17 +118,17 @@ def run_span(agent_id: str, thread_id: str) -> Span:
 
 def turn_span() -> Span:
     """Trace a turn: a model call and its tools."""
-    return span("turn", {}) if _enabled() else _NO_SPAN
+    return span("turn", {}) if _on else _NO_SPAN
 
 
 def model_span(model: str) -> Span:
     """Trace a model call."""
-    return _operation("chat", model, {"gen_ai.request.model": model}) if _enabled() else _NO_SPAN
+    return _operation("chat", model, {"gen_ai.request.model": model}) if _on else _NO_SPAN
 
 
 def tool_span(tool_name: str, tool_call_id: str) -> Span:
     """Trace a tool's body."""
-    if not _enabled():
+    if not _on:
         return _NO_SPAN
     return _operation(
         "execute_tool", tool_name, {"gen_ai.tool.name": tool_name, "gen_ai.tool.call.id": tool_call_id}

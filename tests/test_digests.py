@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+import rfc8785
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from message_strategies import json_objects, json_values
 
@@ -153,3 +154,12 @@ def test_digest_covers_name_and_arguments() -> None:
     assert digest != ToolCall("a", "sub", {"a": 1, "b": "ü"}).digest
     assert digest != ToolCall("a", "add", {"a": 1, "b": "u"}).digest
     assert digest == ToolCall("other", "add", {"b": "ü", "a": 1.0}).digest
+
+
+@given(json_values)
+def test_the_quick_way_writes_what_the_rfc_says(value: Any) -> None:
+    try:
+        by_the_book = rfc8785.dumps(value)
+    except rfc8785.CanonicalizationError:
+        assume(False)
+    assert canonical_json(value) == by_the_book
