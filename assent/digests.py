@@ -39,7 +39,7 @@ def _canonical(value: Any) -> bytes:
 def _is_plain(value: Any) -> bool:
     """Whether the standard library writes this as the RFC does, and ten times faster: all but floats, large
     integers and keys that UTF-16 sorts otherwise. A test holds the two equal."""
-    kind = cast(Any, value).__class__
+    kind = value.__class__
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
