@@ -39,7 +39,8 @@ class Leases:
     def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
         """Keep account of what a step did to its thread's lease.
 
-        A lease that was to be given back is renewed no more, even if that failed: nobody works under it.
+        A lease that was to be given back, or under which a step failed, is renewed no more: nobody works under
+        it. A step that failed to take a lease says nothing of whoever holds it.
         """
         if job.cancelled():
             return
@@ -47,7 +48,7 @@ class Leases:
             self._held[step.thread_id] = (job.result(), step.now)
             if self._beating is None or self._beating.done():
                 self._beating = asyncio.ensure_future(self._beat(store))
-        elif step.release or isinstance(job.exception(), LeaseLost):
+        elif step.release or not step.acquire or isinstance(job.exception(), LeaseLost):
             held = self._held.get(step.thread_id)
             if held is not None and held[0] <= step.fence:
                 del self._held[step.thread_id]
