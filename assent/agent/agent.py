@@ -92,7 +92,7 @@ class Agent:
                 "a stored thread begins with what is stored; messages= is for agents without a store"
             )
         thread = Thread(thread_id or secrets.token_hex(16), messages)
-        self._session = Session(spec, thread, channel, checkpointer)
+        self._session = Session(spec, thread, channel, checkpointer, is_new=thread_id is None)
         if channel is not None:
             channel.bind(self._session)
 

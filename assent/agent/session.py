@@ -75,6 +75,8 @@ class Session:
         thread: Thread,
         channel: HitlChannel | None,
         checkpointer: Checkpointer | None,
+        *,
+        is_new: bool,
     ) -> None:
         self.spec = spec
         self.thread = thread
@@ -86,7 +88,7 @@ class Session:
         self.run_id: str | None = None
         self._fence = 0
         self._held: LeaseHeld | None = None
-        self._loaded = checkpointer is None
+        self._loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
         self._running: _Running | None = None
 
     # What the agent does.

@@ -17,6 +17,8 @@ from assent.store.statement import Statement, param
 _T, _R, _Q, _E = tables.threads.c, tables.runs.c, tables.requests.c, tables.effects.c
 _TEXTS, _NUMBERS = 10, 5
 _ID = param("thread_id")
+# No parameter: SQLite would plan anew whenever one is bound that an index's condition looks at.
+_PENDING = literal_column("'pending'", tables.ID)
 _LATEST_RUN = select(_T.run_id).where(_T.thread_id == _ID).scalar_subquery()
 
 
@@ -36,7 +38,7 @@ _REQUEST_NUMBERS = ("round", "created_at", "expires_at", "settled_at", "write_id
 STATE = Statement(
     union_all(
         _part("requests", [_Q[it] for it in _REQUEST_TEXTS], [_Q[it] for it in _REQUEST_NUMBERS]).where(
-            _Q.thread_id == _ID, or_(_Q.status == param("pending", tables.ID), _Q.run_id == _LATEST_RUN)
+            _Q.thread_id == _ID, or_(_Q.status == _PENDING, _Q.run_id == _LATEST_RUN)
         ),
         _part("thread", [_T.lease_owner, _T.extra], [_T.fence, _T.lease_until, _T.next_seq]).where(
             _T.thread_id == _ID

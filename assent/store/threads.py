@@ -171,7 +171,7 @@ def landed(step: Writing) -> Transaction[int | None]:
 def load(thread_id: str) -> Transaction[Loaded | None]:
     """All there is of a thread, as of one moment: a statement sees one, and messages are only ever appended."""
     for _ in range(ATTEMPTS):
-        rows = yield state.STATE, {"thread_id": thread_id, "pending": "pending"}
+        rows = yield state.STATE, {"thread_id": thread_id}
         loaded = state.loaded(thread_id, rows)
         if loaded is None:
             return None
