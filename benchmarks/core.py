@@ -110,7 +110,7 @@ def imports() -> Iterator[Figure]:
     yield Figure(
         "from assent import Agent, tool / asyncio + pydantic",
         used / needed,
-        1.5,
+        2.5,
         note=f"{used:.0f} ms, {needed:.0f} ms",
     )
 
