@@ -15,42 +15,20 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    GetCoreSchemaHandler,
-    JsonValue,
-    StringConstraints,
     Tag,
     TypeAdapter,
     ValidationError,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, from_json, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from assent.digests import call_digest as call_digest
 from assent.digests import canonical_json as canonical_json
 from assent.errors import InvalidMessage
+from assent.json_types import JsonObject as JsonObject
+from assent.json_types import Text as Text
 
 StopReason = Literal["end", "tool_use", "length", "aborted", "error"]
-Text = Annotated[str, StringConstraints(min_length=0)]
-"""A string that is valid Unicode: any constraint makes pydantic refuse lone surrogates."""
-
-
-class _Encodable:
-    """Marks JSON that `decode` will read again; only what was made in Python needs a look."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        schema = handler(source)
-        checked = core_schema.no_info_after_validator_function(_encodable, schema)
-        return core_schema.json_or_python_schema(schema, checked)
-
-
-def _encodable(value: Any) -> Any:
-    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes, messages around it."""
-    from_json(b"[" * 16 + to_json(value, inf_nan_mode="constants") + b"]" * 16)
-    return value
-
-
-JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
-
 _Init = TypeVar("_Init", bound=Callable[..., None])
 
 

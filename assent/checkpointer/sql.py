@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 _EXPIRED_AT_ONCE = 100
 
 
-class SqlCheckpointer:
+class SqlCheckpointer(ABC):
     """What `SQLiteCheckpointer`, `PostgresCheckpointer` and `MySQLCheckpointer` have in common.
 
     A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by
@@ -51,9 +52,9 @@ class SqlCheckpointer:
         """The name under which this checkpointer holds leases."""
         return self._leases.owner
 
+    @abstractmethod
     async def _connect(self) -> Store:
         """Open the store."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         if self._open_store is not None or self._opening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,7 +39,7 @@ _SIGNALLED = "its signal was set"
 """Why a request was cancelled whose asker gave up."""
 
 
-class Channel:
+class Channel(ABC):
     """The verbs and the wait, for channels that differ in where their requests are kept.
 
     A subclass says how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
@@ -177,24 +178,27 @@ class Channel:
 
     # Where the requests are kept.
 
+    @abstractmethod
     async def _record(self, request: HitlRequest) -> StoredRequest:
         """Record a request, or find it as it was recorded before a restart: pending, or settled by now."""
-        raise NotImplementedError
 
-    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
-        raise NotImplementedError
+    @abstractmethod
+    async def _settle(
+        self, question_id: str, answer: Any, by: str | None, via: str | None
+    ) -> StoredRequest: ...
 
-    async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
-        raise NotImplementedError
+    @abstractmethod
+    async def _cancel(self, question_id: str, reason: str) -> StoredRequest: ...
 
+    @abstractmethod
     async def _expire(self, question_id: str) -> StoredRequest:
         """Time a request out if its deadline has passed; return it as it stands."""
-        raise NotImplementedError
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         """Wait until somebody else settles the request; for ever, where nobody else can."""
         return await asyncio.get_running_loop().create_future()
 
+    @abstractmethod
     def _forget(self, stored: StoredRequest) -> None:
         """The outcome was delivered to whoever asked."""
 

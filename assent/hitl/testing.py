@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import os
 import signal as signals
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -40,8 +41,9 @@ __all__ = [
 class _InstantChannel(InMemoryChannel):
     """Answers every request by itself, at once."""
 
+    @abstractmethod
     def _reply(self, request: HitlRequest) -> Any:
-        raise NotImplementedError
+        """What the person says."""
 
     async def _record(self, request: HitlRequest) -> StoredRequest:
         stored = await super()._record(request)

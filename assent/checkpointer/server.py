@@ -1,0 +1,49 @@
+"""What the checkpointers on database servers share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from assent.checkpointer.extras import needs, without_login
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.clock import Clock
+
+if TYPE_CHECKING:
+    from assent.store.server_engine import Server
+    from assent.store.store import Store
+
+
+class ServerCheckpointer(SqlCheckpointer):
+    """Keeps threads in a database that is named by its address."""
+
+    _extra: ClassVar[str]
+    """The extra that brings the driver."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        lease_seconds: float = 30.0,
+        owner: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock)
+        self._dsn = dsn
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({without_login(self._dsn)!r})"
+
+    @abstractmethod
+    def _server(self, dsn: str) -> Server:
+        """The server at this address; loads its driver."""
+
+    async def _connect(self) -> Store:
+        with needs(type(self).__name__, self._extra):
+            from assent.store.server_engine import ServerEngine
+            from assent.store.store import Store
+
+            server = self._server(self._dsn)
+        engine = ServerEngine(server)
+        await engine.open()
+        return Store(engine)

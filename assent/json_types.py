@@ -1,0 +1,27 @@
+"""JSON and text as a transcript holds them: what can be written can be read again."""
+
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, JsonValue, StringConstraints
+from pydantic_core import CoreSchema, core_schema, from_json, to_json
+
+Text = Annotated[str, StringConstraints(min_length=0)]
+"""A string that is valid Unicode: any constraint makes pydantic refuse lone surrogates."""
+
+
+class _Encodable:
+    """Marks JSON that will be decoded again; only what was made in Python needs a look."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        checked = core_schema.no_info_after_validator_function(_encodable, schema)
+        return core_schema.json_or_python_schema(schema, checked)
+
+
+def _encodable(value: Any) -> Any:
+    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes, messages around it."""
+    from_json(b"[" * 16 + to_json(value, inf_nan_mode="constants") + b"]" * 16)
+    return value
+
+
+JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
