@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from assent.agent.agent import Agent
-    from assent.agent.middleware import (
-        BeforeToolCallResult,
-        Middleware,
-        ModelCallContext,
-        ToolCallContext,
-    )
+    from assent.agent.checkpoint import RunCheckpoint
+    from assent.agent.middleware import BeforeToolCallResult, Middleware, ModelCallContext, ToolCallContext
     from assent.agent.result import AgentResult
+    from assent.agent.runner import (
+        StreamEnvelope,
+        run_agent,
+        run_agent_resume,
+        run_agent_resume_stream,
+        run_agent_stream,
+    )
     from assent.agent.spec import AgentSpec
+    from assent.agent.subagents import subagent_tool
     from assent.agent.tools import Tool, ToolContext, ToolResult, tool
+    from assent.approvals import ApprovalResponse, PendingApproval
     from assent.errors import AssentError, HitlControlException
     from assent.events import AgentEvent
 
@@ -29,15 +34,24 @@ _HOMES = {
     "AgentEvent": "events",
     "AgentResult": "agent.result",
     "AgentSpec": "agent.spec",
+    "ApprovalResponse": "approvals",
     "AssentError": "errors",
     "BeforeToolCallResult": "agent.middleware",
     "HitlControlException": "errors",
     "Middleware": "agent.middleware",
     "ModelCallContext": "agent.middleware",
+    "PendingApproval": "approvals",
+    "RunCheckpoint": "agent.checkpoint",
+    "StreamEnvelope": "agent.runner",
     "Tool": "agent.tools",
     "ToolCallContext": "agent.middleware",
     "ToolContext": "agent.tools",
     "ToolResult": "agent.tools",
+    "run_agent": "agent.runner",
+    "run_agent_resume": "agent.runner",
+    "run_agent_resume_stream": "agent.runner",
+    "run_agent_stream": "agent.runner",
+    "subagent_tool": "agent.subagents",
     "tool": "agent.tools",
 }
 
@@ -46,15 +60,24 @@ __all__ = [
     "AgentEvent",
     "AgentResult",
     "AgentSpec",
+    "ApprovalResponse",
     "AssentError",
     "BeforeToolCallResult",
     "HitlControlException",
     "Middleware",
     "ModelCallContext",
+    "PendingApproval",
+    "RunCheckpoint",
+    "StreamEnvelope",
     "Tool",
     "ToolCallContext",
     "ToolContext",
     "ToolResult",
+    "run_agent",
+    "run_agent_resume",
+    "run_agent_resume_stream",
+    "run_agent_stream",
+    "subagent_tool",
     "tool",
 ]
 

@@ -28,12 +28,15 @@ def canonical_json(value: Any) -> bytes:
 
 def _canonical(value: Any) -> bytes:
     if _is_plain(value):
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+        return _plain_json(value).encode()
     try:
         return rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         mark = secrets.token_hex(16)
         return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
+
+
+_plain_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def _is_plain(value: Any) -> bool:
@@ -45,8 +48,10 @@ def _is_plain(value: Any) -> bool:
     if kind is int:
         return -(2**53) < value < 2**53
     if kind is dict:
-        items = cast("dict[Any, Any]", value).items()
-        return all(type(key) is str and key.isascii() and _is_plain(item) for key, item in items)
+        for key, item in cast("dict[Any, Any]", value).items():
+            if not (key.__class__ is str and key.isascii() and (item.__class__ is str or _is_plain(item))):
+                return False
+        return True
     return kind is list and all(map(_is_plain, value))
 
 

@@ -4,13 +4,24 @@
     ├── InvalidMessage              data that is no message (or no other value) of a transcript
     ├── InvalidTool                 a function or definition that cannot become a tool
     ├── InvalidAgent                an agent whose parts do not fit together
+    ├── InvalidPolicy               a rule, decision or policy file that cannot be used
+    ├── InvalidCheckpoint           a checkpoint, or a response to it, that cannot be used
     ├── MissingExtra                an optional dependency is not installed (also an ImportError)
     ├── ModelError                  the model could not answer
     │   └── ScriptExhausted         a scripted model was asked once more than it has turns
     ├── StoreError                  the store does not know, or does not allow, what was asked of it
     │   ├── ThreadNotFound          there is no such thread
     │   ├── LeaseHeld               another worker is advancing the thread just now
-    │   └── LeaseLost               another worker has taken the thread over; nothing was written
+    │   ├── LeaseLost               another worker has taken the thread over; nothing was written
+    │   ├── CheckpointNotFound      the agent has no such checkpoint
+    │   └── CheckpointNotPendingError   a checkpoint is claimed by another worker, or resolved, or not claimed at all
+    ├── ProtocolError               something does not agree with the HITL Protocol
+    │   ├── InvalidProtocolObject   data that is no such object of the protocol
+    │   ├── InvalidFormData         answers that do not fit a form
+    │   ├── InvalidTransition       an event that cannot happen to a case in its state
+    │   ├── InvalidDuration         a text that is no length of time
+    │   ├── InvalidSecret           a secret or a key that cannot be used
+    │   └── InvalidSignature        a signature that is missing, wrong or too old
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
         ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
@@ -23,6 +34,7 @@
     ├── HitlCancelled               the host cancelled the request
     ├── HitlTimedOut                nobody answered in time
     ├── HitlDetached                the agent was detached while it waited
+    ├── HitlPaused                  the run stops here, with its open calls pending; caught by the agent
     └── HitlAborted                 the agent's pending request was aborted, or its signal set
 
 Each carries the facts that caused it as attributes.
@@ -30,7 +42,8 @@ Each carries the facts that caused it as attributes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 
 class AssentError(Exception):
@@ -60,6 +73,31 @@ class InvalidTool(AssentError, TypeError):
 
 class InvalidAgent(AssentError, ValueError):
     """An agent whose parts do not fit together, for example two tools of one name."""
+
+
+class InvalidPolicy(AssentError, ValueError):
+    """A rule, a decision or a policy file that cannot be used; its text is one line for each mistake.
+
+    ``problems`` are those lines. ``file`` is the policy file where there is one, and ``lines`` are then the
+    numbers of the lines in it, one for each problem.
+    """
+
+    def __init__(self, problems: Sequence[str], file: str | None = None, lines: Sequence[int] = ()) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+        self.file = file
+        self.lines = tuple(lines)
+
+
+class InvalidCheckpoint(AssentError, ValueError):
+    """A checkpoint that cannot be resumed as asked, or responses that do not fit it; nothing was run or changed.
+
+    ``problems`` says what is wrong, one sentence each.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
 
 
 class MissingExtra(AssentError, ImportError):
@@ -131,6 +169,106 @@ class LeaseLost(StoreError):
         super().__init__(f"thread {thread_id!r} was taken over by another worker; this one's write is void")
         self.thread_id = thread_id
         self.fence = fence
+
+
+class CheckpointNotFound(StoreError, LookupError):
+    """The agent has no such checkpoint, or not on that thread."""
+
+    def __init__(self, checkpoint_id: str, agent_id: str, thread_id: str | None = None) -> None:
+        where = "" if thread_id is None else f" on thread {thread_id!r}"
+        super().__init__(f"agent {agent_id!r} has no checkpoint {checkpoint_id!r}{where}")
+        self.checkpoint_id = checkpoint_id
+        self.agent_id = agent_id
+        self.thread_id = thread_id
+
+
+class CheckpointNotPendingError(StoreError):
+    """A checkpoint in another state, or another worker's hands, than the attempt needs; it changed nothing.
+
+    ``state`` is the one it is in. ``claimed_by`` holds it until ``claimed_until`` (epoch ms), or resolved it.
+    """
+
+    def __init__(
+        self,
+        checkpoint_id: str,
+        state: str,
+        claimed_by: str | None = None,
+        claimed_until: int | None = None,
+    ) -> None:
+        if state == "resolved":
+            how = "is resolved" if claimed_by is None else f"was resolved by {claimed_by!r}"
+            how += " and cannot be used again"
+        elif state == "resolving":
+            until = "" if claimed_until is None else f" until {_iso(claimed_until)}"
+            how = f"is held by {claimed_by!r}{until}; it can be claimed after that, or once it is released"
+        else:
+            how = "is held by nobody; claim it first"
+        super().__init__(f"checkpoint {checkpoint_id!r} {how}")
+        self.checkpoint_id = checkpoint_id
+        self.state = state
+        self.claimed_by = claimed_by
+        self.claimed_until = claimed_until
+
+
+def _iso(milliseconds: int) -> str:
+    """A time as a person reads it, in UTC."""
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class ProtocolError(AssentError):
+    """Something does not agree with the HITL Protocol."""
+
+
+class InvalidProtocolObject(ProtocolError, ValueError):
+    """Data that is no such object of the protocol; it quotes no value, for values may be secret.
+
+    ``kind`` names the object. ``faults`` has a sentence for each path at fault (``"hitl.review_url"``); the
+    path is empty for the object as a whole.
+    """
+
+    def __init__(self, kind: str, faults: Mapping[str, str]) -> None:
+        super().__init__(f"this is no valid {kind}: {_by_path(faults)}")
+        self.kind = kind
+        self.faults = dict(faults)
+
+
+class InvalidFormData(ProtocolError, ValueError):
+    """Answers that do not fit a form. ``faults`` has a sentence for each key; it quotes no answer."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__(f"these answers do not fit the form: {_by_path(faults)}")
+        self.faults = dict(faults)
+
+
+def _by_path(faults: Mapping[str, str]) -> str:
+    return "; ".join(f"{path} {fault}" if path else fault for path, fault in faults.items())
+
+
+class InvalidTransition(ProtocolError):
+    """An event that cannot happen to a case in its state."""
+
+    def __init__(self, state: str, event: str) -> None:
+        super().__init__(f"{event} cannot happen to a case that is {state}")
+        self.state = state
+        self.event = event
+
+
+class InvalidDuration(ProtocolError, ValueError):
+    """A text that is no length of time; ``problem`` says why."""
+
+    def __init__(self, text: str, problem: str) -> None:
+        super().__init__(f"{text[:40]!r} cannot be used as a duration: {problem}")
+        self.text = text
+        self.problem = problem
+
+
+class InvalidSecret(ProtocolError, ValueError):
+    """A secret or a key that cannot be used; the message does not show it."""
+
+
+class InvalidSignature(ProtocolError):
+    """A signature that is missing, wrong or too old; what it came with must not be believed."""
 
 
 class HitlError(AssentError):
@@ -228,6 +366,10 @@ class HitlTimedOut(HitlControlException):
 
 class HitlDetached(HitlControlException):
     """The agent was detached while it waited; the request stays open."""
+
+
+class HitlPaused(HitlControlException):
+    """The run stops here: calls wait for people, and nobody waits for the answers in this process."""
 
 
 class HitlAborted(HitlControlException):

@@ -1,8 +1,9 @@
 """What an agent tells its listeners, as frozen values.
 
 Every event has a ``type``, the ``thread_id`` and ``run_id`` it belongs to, a ``seq`` that grows by one
-from event to event of an agent, and ``at``, the time in milliseconds since 1970 (UTC). ``AgentEvent`` is
-the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
+from event to event of a thread, ``at``, the time in milliseconds since 1970 (UTC), and ``agent_path``, the
+ids of the agents from the root to the one it is about: an agent's listeners hear of its subagents too.
+``AgentEvent`` is the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
 
 A run reads, in order: run started; for each turn, turn started, the model's message (started, deltas,
 ended), each tool (started, progress, ended), the tools' result messages, turn ended; run ended.
@@ -12,7 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from assent.messages import Delta, JsonObject, Message, Usage, Value, invalid_message
+from assent.approvals import PendingApproval
+from assent.messages import NO_USAGE, Delta, JsonObject, Message, Usage, Value, invalid_message
 from assent.requests import HitlRequest
 
 RunStatus = Literal["completed", "paused", "suspended", "aborted", "failed"]
@@ -25,6 +27,7 @@ class Event(Value):
     run_id: str
     seq: int
     at: int
+    agent_path: tuple[str, ...] = ()
 
 
 class RunStartedEvent(Event):
@@ -42,7 +45,7 @@ class RunEndedEvent(Event):
     status: RunStatus
     text: str = ""
     reason: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 class TurnStartedEvent(Event):
@@ -123,6 +126,18 @@ class HitlAnswerEvent(Event):
     timed_out: bool = False
 
 
+class ApprovalEvent(Event):
+    """A call waits for a person (``requested``), or the person has decided and the run goes on (``resolved``).
+
+    ``decision`` is then ``"approve"``, ``"deny"`` or ``"edit"``.
+    """
+
+    type: Literal["approval"] = "approval"
+    phase: Literal["requested", "resolved"]
+    approval: PendingApproval
+    decision: str | None = None
+
+
 class AgentSuspendedEvent(Event):
     """The agent was detached while it waited for a person; the request stays open."""
 
@@ -150,6 +165,7 @@ AgentEvent = Annotated[
     | ToolEndedEvent
     | HitlRequestEvent
     | HitlAnswerEvent
+    | ApprovalEvent
     | AgentSuspendedEvent
     | AgentAbortedEvent,
     Field(discriminator="type"),

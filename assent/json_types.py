@@ -19,9 +19,19 @@ class _Encodable:
 
 
 def _encodable(value: Any) -> Any:
-    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes, messages around it."""
-    from_json(b"[" * 16 + to_json(value, inf_nan_mode="constants") + b"]" * 16)
+    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes."""
+    check_depth(to_json(value, inf_nan_mode="constants"))
     return value
+
+
+def check_depth(encoded: bytes) -> None:
+    """Raise ``ValueError`` for JSON that no parser reads once it stands in a message."""
+    if encoded.count(b"[") + encoded.count(b"{") > _SURELY_SHALLOW:
+        from_json(b"[" * 16 + encoded + b"]" * 16)
+
+
+_SURELY_SHALLOW = 100
+"""So few brackets cannot nest too deep, wherever they stand; the parser's limit is twice that."""
 
 
 JsonObject = Annotated[dict[str, JsonValue], _Encodable()]

@@ -156,10 +156,10 @@ class UnknownPart(Value):
 
 def _tag(known: frozenset[str]) -> Discriminator:
     def tag(part: Any) -> str | None:
-        if isinstance(part, Mapping):
-            kind = cast("Mapping[str, Any]", part).get("type")
-        else:
+        if isinstance(part, Value) or not isinstance(part, Mapping):
             kind = getattr(part, "type", None)
+        else:
+            kind = cast("Mapping[str, Any]", part).get("type")
         if not isinstance(kind, str):
             return None
         return kind if kind in known else "unknown"
@@ -225,6 +225,10 @@ class Usage(Value):
         )
 
 
+NO_USAGE = Usage()
+"""What costs nothing, or nobody knows."""
+
+
 class UserMessage(Value):
     """What a person said."""
 
@@ -251,7 +255,7 @@ class AssistantMessage(Value):
     role: Literal["assistant"] = "assistant"
     content: OutputContent
     stop_reason: StopReason = "end"
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     error: Text | None = Field(default=None, exclude_if=_absent)
 
     @_plain_init

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from assent.errors import HitlControlException, HitlInvalidAnswer
 from assent.messages import JsonObject, call_digest
@@ -122,7 +123,6 @@ Answer = bool | ApproveAnswer | Answers | EscalateAnswer
 ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
 """A function of edited arguments that lists what is wrong with them."""
 
-_NOBODY = {"answered_by": None, "via": None}
 _ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
 
 
@@ -141,14 +141,14 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
                 return answer
             faults = ["it takes true or false"]
         elif isinstance(payload, ApproveRequest):
-            fitted = ApproveAnswer.model_validate(_plain(answer)).model_copy(update=_NOBODY)
+            fitted = ApproveAnswer.model_validate(_anonymous(answer))
             faults = _approve_faults(fitted, check_args)
         elif isinstance(payload, AskRequest):
             fitted = _ANSWERS.validate_python(answer, strict=True)
             faults = _ask_faults(payload.questions, fitted)
         else:
-            said = {"action": answer} if isinstance(answer, str) else _plain(answer)
-            fitted = EscalateAnswer.model_validate(said).model_copy(update=_NOBODY)
+            said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
+            fitted = EscalateAnswer.model_validate(said)
             if fitted.action not in payload.choices:
                 faults = [f"action is one of {', '.join(payload.choices)}"]
     except ValidationError as error:
@@ -171,13 +171,27 @@ def same_question(known: HitlRequest, asked: HitlRequest) -> bool:
 
 
 def plain_answer(answer: Answer) -> Any:
-    """An answer as JSON; `fit_answer` reads it again."""
+    """An answer as JSON; `fit_answer` reads it again, and `kept_answer` once it is kept as text."""
     return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
 
 
-def _plain(answer: Any) -> Any:
-    """Models of the same shape, such as a subclass or another version's, are read by their fields."""
-    return answer.model_dump() if isinstance(answer, BaseModel) else answer
+def kept_answer(payload: HitlPayload, text: str) -> Answer:
+    """An answer that was found to fit when it was stored, from its JSON text."""
+    if isinstance(payload, ApproveRequest):
+        return ApproveAnswer.model_validate_json(text)
+    if isinstance(payload, EscalateRequest):
+        return EscalateAnswer.model_validate_json(text)
+    return from_json(text)
+
+
+def _anonymous(answer: Any) -> Any:
+    """An answer's fields, without who it says gave it. Models of the same shape, such as a subclass or
+    another version's, are read by their fields."""
+    plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
+    if not isinstance(plain, Mapping):
+        return plain
+    fields = cast("Mapping[str, Any]", plain)
+    return {name: value for name, value in fields.items() if name not in ("answered_by", "via")}
 
 
 def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list[str]:

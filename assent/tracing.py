@@ -2,7 +2,8 @@
 
 Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
 ``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
-``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). Metrics:
+``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). A run that pauses or
+goes on with a person's decision has a span event ``approval``. Metrics:
 ``assent.hitl.open_requests`` and ``assent.hitl.time_to_answer``. No argument, answer or message is in any of
 them unless `record_content` is switched on, and then what pydantic masks (a ``SecretStr``) stays masked.
 """
@@ -137,6 +138,18 @@ def tool_span(tool_name: str, tool_call_id: str) -> Span:
 
 def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span:
     return span(f"{operation} {name}", {"gen_ai.operation.name": operation, **attributes})
+
+
+def is_on() -> bool:
+    """Whether the run that goes on is traced."""
+    return _on
+
+
+def note(name: str, attributes: Mapping[str, Any]) -> None:
+    """Add an event to the span that is going on."""
+    if _on:
+        known = {key: value for key, value in attributes.items() if value is not None}
+        _load()[0].get_current_span().add_event(name, known)
 
 
 def request_opened(kind: str) -> None:

@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import report
 
-ALL = ("core", "durable")
+ALL = ("core", "durable", "policy")
 
 
 def main(names: list[str]) -> int:

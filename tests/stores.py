@@ -34,7 +34,7 @@ STORES = ("memory", "sqlite", "postgres", "mysql")
 SHARED = STORES[1:]
 """Those that several processes can open."""
 SERVERS = STORES[2:]
-TABLES = ("effects", "requests", "messages", "runs", "threads")
+TABLES = ("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions")
 DEFAULTS = {
     "postgres": "postgresql://postgres@127.0.0.1:5432/test",
     "mysql": "mysql://root@127.0.0.1:3306/test",

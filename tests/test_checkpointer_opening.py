@@ -17,7 +17,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
-from stores import SERVERS, SHARED, Database, Fresh, asked, on_server, server_address, whole_cycle
+from stores import SERVERS, SHARED, Database, Fresh, asked, connect, on_server, server_address, whole_cycle
 
 from assent.checkpointer.mysql import MySQLCheckpointer
 from assent.checkpointer.postgres import PostgresCheckpointer
@@ -89,6 +89,29 @@ async def test_a_migration_that_died_on_mysql_goes_on(fresh_databases: Fresh) ->
             await whole_cycle(checkpointer, "t")
     finally:
         await on_server("mysql", f"DROP DATABASE {name}")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_servers_first_schema_is_brought_up_to_date(kind: str, fresh_databases: Fresh) -> None:
+    fresh_databases.address(kind)
+    name = "assent_test_first"
+    await on_server(kind, f"DROP DATABASE IF EXISTS {name}")
+    await on_server(kind, f"CREATE DATABASE {name}")
+    try:
+        dialect = {"postgres": "postgresql", "mysql": "mysql"}[kind]
+        statements = await asyncio.to_thread(schema.migration, dialect, None)
+        first = next(n for n, sql in enumerate(statements) if "'0001'" in sql)
+        for sql in statements[: first + 1]:
+            await on_server(kind, sql, database=name)
+        async with connect(kind, server_address(kind, name)) as checkpointer:
+            await whole_cycle(checkpointer, "t")
+            await checkpointer.save_checkpoint("c", "agent", {})
+            await checkpointer.save_grant("s", "k", {}, created_at=1, expires_at=None)
+        assert await on_server(kind, f"SELECT version_num FROM {tables.VERSION_TABLE}", database=name) == [  # noqa: S608
+            (schema.REVISIONS[-1],)
+        ]
+    finally:
+        await on_server(kind, f"DROP DATABASE {name}")
 
 
 OPEN = """

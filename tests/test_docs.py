@@ -23,7 +23,7 @@ from opentelemetry.util._once import Once
 from pydantic import BaseModel
 
 import assent
-from assent import errors, events, hitl, messages, models, requests
+from assent import errors, events, hitl, messages, models, permissions, requests
 from assent.checkpointer import base, connect
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.mysql import MySQLCheckpointer
@@ -31,6 +31,9 @@ from assent.checkpointer.postgres import PostgresCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.hitl import middleware as hitl_middleware
 from assent.hitl import testing
+from assent.permissions import GrantStore
+from assent.permissions.constraints import TESTS
+from assent.permissions.rules import EFFECTS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -204,6 +207,7 @@ ALL_NAMES = sorted(
         *models.__all__,
         *hitl.__all__,
         *testing.__all__,
+        *permissions.__all__,
         *(name for m in DEFINING for name in public_names(m)),
         *(cls.__name__ for cls in CHECKPOINTERS),
     }
@@ -260,6 +264,17 @@ HITL_CLASSES = (
     hitl.Deny,
     hitl.AskUser,
 )
+PERMISSION_VALUES = (
+    permissions.Decision,
+    permissions.PendingAction,
+    permissions.Rule,
+    permissions.Scope,
+    permissions.ArgConstraint,
+    permissions.Explanation,
+    permissions.PassedRule,
+    permissions.Grant,
+    permissions.ActionGuardrail,
+)
 INSIDE = {"fit", "drop", *members_of(assent.Middleware)}
 RESPONDING = {"channel", "detach", "respond", "abort_pending", "prompt", "resume", "load"}
 
@@ -289,10 +304,24 @@ MEMBERS = {
         *members_of(models.Model),
         *parameters_of(models.PydanticAIModel.__init__)[1:],
     ],
+    "permissions.md": [
+        *(name for cls in PERMISSION_VALUES for name in fields_of(cls)),
+        *members_of(permissions.GrantStore),
+        *members_of(permissions.SessionPermissionCache),
+        *parameters_of(permissions.SessionPermissionCache.__init__),
+        *parameters_of(permissions.SessionPermissionCache.remember),
+        *parameters_of(permissions.StaticPermissionPolicy.__init__),
+        *parameters_of(permissions.decide),
+        *members_of(permissions.BatchPolicy),
+        *TESTS,
+        *EFFECTS,
+    ],
     "durability.md": [
         *(name for cls in (base.Step, base.Settlement, base.RunRecord) for name in fields_of(cls)),
         *(name for cls in (base.StoredThread, base.StoredRun, base.StoredEffect) for name in fields_of(cls)),
         *fields_of(base.ThreadInfo),
+        *fields_of(base.StoredCheckpoint),
+        *(name for cls in (base.CheckpointKeeper, GrantStore) for name in members_of(cls)),
         *(name for cls in CHECKPOINTERS for name in parameters_of(cls.__init__)),
     ],
     "testing.md": [
@@ -311,6 +340,8 @@ MEMBERS = {
         *(name for cls in HITL_CLASSES for name in parameters_of(cls.__init__)),
         *(name for cls in HITL_CLASSES for name in public_members(cls) if name not in INSIDE),
         *members_of(base.Checkpointer),
+        *members_of(base.CheckpointKeeper),
+        *members_of(GrantStore),
         *(name for name in members_of(assent.Agent) if "hitl" in name or name in RESPONDING),
         *hitl.__all__,
         *testing.__all__,

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from lost_commits import break_once
 from sqlalchemy import text
 from stores import SERVERS, Database, approval, asked, on_server, prompt, said, whole_cycle
 
@@ -19,15 +20,12 @@ from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, LeaseLost, StoreError
 from assent.messages import UserMessage
 from assent.store import requests, sqlite_engine, wakeups
-from assent.store.mysql_engine import MySQLSession
-from assent.store.postgres_engine import PostgresSession
 from assent.store.rows import RequestRow, Settled
 from assent.store.sqlite_engine import SQLiteEngine
 from assent.store.statement import WAKE, Statement, Transaction
 from assent.store.tables import requests as requests_table
 
 pytestmark = pytest.mark.anyio
-SESSIONS: dict[str, Any] = {"postgres": PostgresSession, "mysql": MySQLSession}
 
 
 # Transactions by hand.
@@ -237,24 +235,6 @@ async def test_a_waiter_whose_connection_is_lost_still_wakes(database: Database)
             await cut_off(database)
             await there.settle(f"t{number}", "call-1", {"decision": "approve"})
             assert (await waiter).status == "answered"
-
-
-def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -> None:
-    """The next COMMIT loses its connection, after or before the server has done it."""
-    session, broken = SESSIONS[kind], []
-    commit = session.commit
-
-    async def commit_and_break(self: Any, wakes: Any) -> None:
-        if broken:
-            await commit(self, wakes)
-            return
-        broken.append(True)
-        if committed:
-            await commit(self, wakes)
-        self.drop()
-        raise ConnectionResetError("the line went dead")
-
-    monkeypatch.setattr(session, "commit", commit_and_break)
 
 
 @pytest.mark.parametrize("committed", [True, False])

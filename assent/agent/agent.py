@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from assent.agent import answering
 from assent.agent.emitter import Listener
 from assent.agent.middleware import Middleware
 from assent.agent.result import AgentResult
 from assent.agent.run import Thread
-from assent.agent.session import OnPending, Session, new_run_id
-from assent.agent.spec import AgentSpec
+from assent.agent.session import OnPending, Session
+from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
+from assent.approvals import ApprovalResponse
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlDetached,
@@ -22,8 +23,11 @@ from assent.errors import (
     InvalidAgent,
 )
 from assent.events import AgentEvent, AgentSuspendedEvent
+from assent.ids import new_id
 from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
+from assent.permissions.decision import PermissionPolicy
+from assent.permissions.guardrails import Guardrail
 from assent.requests import HitlChannel, HitlRequest
 
 
@@ -33,8 +37,9 @@ class Agent:
     It takes the fields of `AgentSpec` by keyword (or a spec, with `from_spec`), the ``thread_id`` of its
     conversation, and the ``messages`` to begin with. One run goes on at a time; others wait their turn.
 
-    ``channel`` is how it asks people. With a ``checkpointer`` the conversation is stored as it goes, and any
-    process with the same ``thread_id`` can go on with it.
+    ``channel`` is how it asks people; without one a run that needs a person stops as ``"paused"``, and
+    `resume_with` goes on. With a ``checkpointer`` the conversation is stored as it goes, and any process with
+    the same ``thread_id`` can go on with it. ``principal`` is on whose behalf it works; policies see it.
     """
 
     __slots__ = ("_session",)
@@ -46,24 +51,40 @@ class Agent:
         tools: Sequence[Tool | Callable[..., Any]] = (),
         instructions: str = "",
         id: str = "agent",
+        policy: PermissionPolicy | None = None,
+        guardrails: Sequence[Guardrail] = (),
         middleware: Sequence[Middleware] = (),
-        settings: ModelSettings | None = None,
+        subagents: Sequence[AgentSpec] = (),
         max_iterations: int = 50,
+        settings: ModelSettings | None = None,
+        tool_gate: ToolGate = "batch",
+        principal: str = "*",
         channel: HitlChannel | None = None,
         checkpointer: Checkpointer | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
     ) -> None:
         spec = AgentSpec(
-            id, model, tools, instructions, middleware, settings or ModelSettings(), max_iterations
+            id,
+            model,
+            tools,
+            instructions,
+            policy=policy,
+            guardrails=guardrails,
+            middleware=middleware,
+            subagents=subagents,
+            max_iterations=max_iterations,
+            settings=settings or ModelSettings(),
+            tool_gate=tool_gate,
         )
-        self._open(spec, channel, checkpointer, thread_id, messages)
+        self._open(spec, channel, checkpointer, thread_id, messages, principal)
 
     @classmethod
     def from_spec(
         cls,
         spec: AgentSpec,
         *,
+        principal: str = "*",
         channel: HitlChannel | None = None,
         checkpointer: Checkpointer | None = None,
         thread_id: str | None = None,
@@ -71,7 +92,7 @@ class Agent:
     ) -> Agent:
         """An agent as the spec defines it."""
         agent = cls.__new__(cls)
-        agent._open(spec, channel, checkpointer, thread_id, messages)
+        agent._open(spec, channel, checkpointer, thread_id, messages, principal)
         return agent
 
     def _open(
@@ -81,6 +102,7 @@ class Agent:
         checkpointer: Checkpointer | None,
         thread_id: str | None,
         messages: Sequence[Message],
+        principal: str,
     ) -> None:
         if channel is not None:
             checkpointer = checkpointer or channel.checkpointer
@@ -91,8 +113,10 @@ class Agent:
             raise InvalidAgent(
                 "a stored thread begins with what is stored; messages= is for agents without a store"
             )
-        thread = Thread(thread_id or secrets.token_hex(16), messages)
-        self._session = Session(spec, thread, channel, checkpointer, is_new=thread_id is None)
+        thread = Thread(thread_id or new_id(), messages)
+        self._session = Session(
+            spec, thread, channel, checkpointer, is_new=thread_id is None, principal=principal
+        )
         if channel is not None:
             channel.bind(self._session)
 
@@ -145,22 +169,35 @@ class Agent:
         `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
         are not run.
         """
-        return await self._session.prompt(UserMessage(content), new_run_id(), on_pending)
+        return await self._session.prompt(UserMessage(content), new_id(), on_pending)
 
     async def resume(self) -> AgentResult:
         """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed).
 
-        If a person is still being asked, it waits for them through the channel; without one, or if another
-        worker is at it, the result's status is ``"suspended"``.
+        If a person is still being asked, it waits for them through the channel; without one the result's
+        status is ``"paused"``. It is ``"suspended"`` if another worker is at it.
         """
         return await self._session.resume()
 
+    async def resume_with(
+        self, responses: Sequence[ApprovalResponse], *, by: str | None = None, via: str | None = None
+    ) -> AgentResult:
+        """Decide on pending approvals, some or all, and go on; those that are left stay pending.
+
+        Raises `InvalidCheckpoint` if a response is for nothing that is pending or does not fit, and
+        `HitlStaleAnswer` if somebody else decided first; nothing is run then.
+        """
+        return await answering.resume_with(self._session, responses, by, via)
+
     async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
-        message, run_id = UserMessage(content), new_run_id()
+        message, run_id = UserMessage(content), new_id()
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+        depth = len(self._session.path)
         unsubscribe = self.subscribe(
-            lambda event: queue.put_nowait(event) if event.run_id == run_id else None
+            lambda event: (
+                queue.put_nowait(event) if event.run_id == run_id or len(event.agent_path) > depth else None
+            )
         )
         task = asyncio.create_task(self._session.prompt(message, run_id, on_pending))
         task.add_done_callback(lambda _: queue.put_nowait(None))
@@ -193,7 +230,7 @@ class Agent:
 
     async def load_pending_hitl_request(self) -> HitlRequest | None:
         """What a person is being asked, also after a detach or in a fresh process."""
-        return await self._session.inbox.look()
+        return await answering.look(self._session)
 
     async def detach(self) -> None:
         """Stop waiting for a person; the request stays open, and the waiting `prompt` returns ``"suspended"``.
@@ -227,8 +264,7 @@ class Agent:
         if channel is not None and waiting is not None:
             await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
             return None
-        await self._session.inbox.answer(question_id, answer, by, via)
-        return await self.resume()
+        return await answering.respond(self._session, question_id, answer, by, via)
 
     async def abort_pending(self, reason: str = "aborted") -> None:
         """Close the conversation where it waits for a person.

@@ -13,10 +13,11 @@ from assent.agent.emitter import is_cancelled, logger
 from assent.agent.gate import Admitted, Settled
 from assent.agent.middleware import ToolCallContext
 from assent.agent.run import Run
+from assent.agent.subagents import SubagentTool
 from assent.agent.tools import ToolContext, ToolResult, as_result, json_object
 from assent.agent.verdict import args_digest, edit_notice, refusal_of
 from assent.checkpointer.base import StoredEffect
-from assent.errors import HitlCancelled, HitlControlException, HitlTimedOut
+from assent.errors import HitlCancelled, HitlControlException, HitlPaused, HitlTimedOut
 from assent.events import ToolEndedEvent, ToolStartedEvent
 from assent.messages import JsonObject, TextPart, ToolResultMessage
 
@@ -64,10 +65,22 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
                 for item in group:
                     tasks.create_task(resolve(item))
     finally:
+        if any(isinstance(signal, HitlPaused) for signal in signals):
+            _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     await run.commit()
     if signals:
-        raise signals[0]
+        raise next((it for it in signals if not isinstance(it, HitlPaused)), signals[0])
+
+
+def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
+    """While one subagent waits, those that are done keep their results on their own threads.
+
+    So results stand in the order of the calls, whichever person answers first.
+    """
+    for item in group:
+        if isinstance(item, Admitted) and isinstance(item.tool, SubagentTool):
+            results.pop(item.call.id, None)
 
 
 def _in_order(
@@ -84,13 +97,19 @@ def _in_order(
 async def _write_starts(run: Run, group: list[Settled]) -> None:
     """Write down that bodies are about to start, if their effects may not be repeated."""
     if run.journal is not None:
-        starting = [_effect(item, args_digest(item.tool, item.args)) for item in group if _counts(item)]
-        if starting:
+        starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
+        # A subagent is no effect, but two workers must not share a message's subagents among them.
+        delegates = any(isinstance(it, Admitted) and isinstance(it.tool, SubagentTool) for it in group)
+        if starting or (delegates and not run.journal.holds):
             await run.commit(started=starting)
 
 
 def _counts(item: Settled) -> TypeGuard[Admitted]:
     return isinstance(item, Admitted) and item.tool.effect != "none"
+
+
+def _digest(item: Admitted) -> str:
+    return item.digest or args_digest(item.tool, item.args)
 
 
 def _effect(item: Admitted, digest: str = "") -> StoredEffect:

@@ -24,10 +24,18 @@ class Emitter:
     Async listeners are awaited before the agent goes on. An event that nobody listens for is not made.
     """
 
-    __slots__ = ("_listeners", "_posted", "_seq", "thread_id")
+    __slots__ = ("_listeners", "_parent", "_posted", "_seq", "path", "thread_id")
 
-    def __init__(self, thread_id: str, listeners: Sequence[Listener] = ()) -> None:
+    def __init__(
+        self,
+        thread_id: str,
+        listeners: Sequence[Listener] = (),
+        path: tuple[str, ...] = (),
+        parent: Emitter | None = None,
+    ) -> None:
         self.thread_id = thread_id
+        self.path = path
+        self._parent = parent
         self._listeners = tuple(listeners)
         self._seq = 0
         self._posted: tuple[asyncio.Future[None], ...] = ()
@@ -44,21 +52,22 @@ class Emitter:
 
     @property
     def listening(self) -> bool:
-        """Whether anybody would hear an event."""
-        return bool(self._listeners)
+        """Whether anybody would hear an event: here, or at the agent that this one works for."""
+        return bool(self._listeners) or (self._parent is not None and self._parent.listening)
 
     def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> Awaitable[None]:
         """Make an event and tell everyone; await what is returned to wait for async listeners.
 
         A `HitlControlException` that a listener raises comes out of the await, when all have been told.
         """
-        if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
-            return _all(waiting)
-        return _NOTHING
+        if not self._listeners and (self._parent is None or not self._parent.listening):
+            return _NOTHING
+        waiting = self._tell(event_type, run_id, fields)
+        return _all(waiting) if waiting else _NOTHING
 
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
         """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
-        if self._listeners and (waiting := self._tell(event_type, run_id, fields)):
+        if self.listening and (waiting := self._tell(event_type, run_id, fields)):
             self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
 
     async def flush(self) -> None:
@@ -69,9 +78,17 @@ class Emitter:
 
     def _tell(self, event_type: type[Event], run_id: str, fields: dict[str, Any]) -> list[Awaitable[None]]:
         event: Any = event_type(
-            thread_id=self.thread_id, run_id=run_id, seq=self._seq, at=time.time_ns() // 1_000_000, **fields
+            thread_id=self.thread_id,
+            run_id=run_id,
+            seq=self._seq,
+            at=time.time_ns() // 1_000_000,
+            agent_path=self.path,
+            **fields,
         )
         self._seq += 1
+        return self._pass_on(event)
+
+    def _pass_on(self, event: Any) -> list[Awaitable[None]]:
         waiting: list[Awaitable[None]] = []
         for listener in self._listeners:
             try:
@@ -83,6 +100,8 @@ class Emitter:
             else:
                 if inspect.isawaitable(returned):
                     waiting.append(_guarded(returned, event))
+        if self._parent is not None:
+            waiting += self._parent._pass_on(event)
         return waiting
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from functools import reduce
 
-from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage
+from assent.messages import (
+    NO_USAGE,
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 
 _LONGEST_ID = 40  # OpenAI takes no longer one
 
@@ -54,7 +62,7 @@ def iterations(messages: Sequence[Message]) -> int:
 def usage(messages: Sequence[Message]) -> Usage:
     """What the answers since the last user message cost."""
     each = [message.usage for message in answers(messages)]
-    return reduce(Usage.__add__, each) if each else Usage()
+    return reduce(Usage.__add__, each) if each else NO_USAGE
 
 
 def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:

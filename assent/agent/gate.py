@@ -10,8 +10,10 @@ from pydantic import BaseModel
 from assent.agent.arguments import expected, parse_args, unknown_tool
 from assent.agent.asking import asking_from, is_about, is_from_body
 from assent.agent.emitter import logger
+from assent.agent.judging import ALLOWED, is_judged, judge, judge_call
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
-from assent.agent.people import Waiting, ask_approve, ask_escalate
+from assent.agent.pending import attribution, tell
+from assent.agent.people import Waiting, ask_approve, ask_escalate, refused_before
 from assent.agent.run import Run
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import (
@@ -24,7 +26,9 @@ from assent.agent.verdict import (
 )
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlAborted, HitlCancelled, HitlTimedOut
-from assent.messages import JsonObject, ToolCall
+from assent.messages import JsonObject, ToolCall, call_digest
+from assent.permissions.decision import Decision
+from assent.requests import ApproveAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Admitted:
     args: BaseModel
     trace: JsonObject | None = None
     attempt: int = 1
+    digest: str | None = None
+    """The digest of these arguments, where it is known by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +56,46 @@ class Refused:
 Settled = Admitted | Refused
 
 
-async def settle(run: Run, calls: Sequence[ToolCall]) -> list[Settled]:
-    """Settle every call of a message, in order, before any of them starts.
-
-    Where a person has to be asked and nobody waits for the answer here, the run stops with all such requests
-    open.
-    """
+async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], list[Waiting]]:
+    """Settle calls, in order: those that are settled, and those that wait for a person who is not here."""
+    admitted = [_admit(run, call) for call in calls]
     settled: list[Settled] = []
     waiting: list[Waiting] = []
-    for call in calls:
-        item = await _settle(run, call)
-        if isinstance(item, Waiting):
-            waiting.append(item)
+    for item, decision in zip(admitted, await _judged(run, admitted), strict=True):
+        outcome = await _settle(run, item, decision)
+        if isinstance(outcome, Waiting):
+            waiting.append(outcome)
         else:
-            settled.append(item)
-    if waiting:
-        await run.pause([item.request for item in waiting])
-    await _withdraw_moot(run, settled)
-    return settled
+            settled.append(outcome)
+    if not waiting or run.spec.tool_gate == "each":
+        await _withdraw_moot(run, settled)
+        await _tell_resolved(run, settled)
+    return settled, waiting
+
+
+async def put(run: Run, waiting: Sequence[Waiting], *, release: bool) -> None:
+    """Have what is waited for open, for people to find, and tell listeners of what is new."""
+    for request in await run.put([item.request for item in waiting], release=release):
+        await tell(run, request, "requested")
+
+
+async def _tell_resolved(run: Run, settled: Sequence[Settled]) -> None:
+    """Tell listeners of the decisions that people made while nobody waited for them here."""
+    if run.channel is not None or not run.thread.requests:
+        return
+    for item in settled:
+        known = run.thread.requests.get(item.call.id)
+        if known is not None and isinstance(known.answer, ApproveAnswer):
+            await tell(run, known.request, "resolved", known.answer.decision)
+
+
+async def _judged(run: Run, admitted: Sequence[Settled]) -> Sequence[Decision]:
+    """What policy and guardrails say of each call, all asked about at once."""
+    if not is_judged(run):
+        return [ALLOWED] * len(admitted)
+    able = [item for item in admitted if isinstance(item, Admitted)]
+    judged = iter(await judge(run, [(it.tool, it.call.id, json_object(it.args)) for it in able]))
+    return [next(judged) if isinstance(item, Admitted) else ALLOWED for item in admitted]
 
 
 async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
@@ -84,35 +112,63 @@ async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
                 await run.withdraw(known.question_id, "its call was settled without it")
 
 
-async def _settle(run: Run, call: ToolCall) -> Settled | Waiting:
+async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | Waiting:
     """Settle one call; one that was started before and is not run now may have taken effect then."""
-    effect = run.thread.effects.get(call.id)
-    settled = await _decide(run, call, effect)
+    effect = run.thread.effects.get(admitted.call.id)
+    settled = await _decide(run, admitted, decision, effect)
     if effect is not None and isinstance(settled, Refused):
         return replace(settled, why=f"{settled.why} {_UNKNOWN_END}")
     return settled
 
 
-async def _decide(run: Run, call: ToolCall, effect: StoredEffect | None) -> Settled | Waiting:
-    """Arguments, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses."""
-    admitted = _admit(run, call)
+async def _decide(
+    run: Run, admitted: Settled, decision: Decision, effect: StoredEffect | None
+) -> Settled | Waiting:
+    """Policy, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses.
+
+    Arguments that change on the way are put to the policy again.
+    """
     if isinstance(admitted, Refused):
         return admitted
-    if effect is None and not run.spec.onion.before_tool_call and not admitted.tool.requires_approval:
+    call, tool = admitted.call, admitted.tool
+    free = decision.verdict == "allow" and not tool.requires_approval
+    if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
         return admitted
     with asking_from("gate", call.id, call.name):
         try:
+            before = refused_before(run, call)
+            if before is not None:  # whatever the policy says by now
+                trace = approve_trace(tool, args_digest(tool, admitted.args), before)
+                return Refused(call, denial(tool.name, before.reason), trace)
+            if decision.verdict == "deny":
+                return _not_allowed(admitted, decision)
             settled: Settled | Waiting = admitted
             if effect is not None:
                 settled = await _resolve_doubt(run, admitted, effect)
             if isinstance(settled, Admitted):
                 settled = await _through_middleware(run, settled)
+            if isinstance(settled, Admitted) and settled.args is not admitted.args and is_judged(run):
+                decision = await judge_call(run, tool, call.id, settled.args)
+                settled = _not_allowed(settled, decision) if decision.verdict == "deny" else settled
             if isinstance(settled, Admitted):
-                settled = await _approved(run, settled)
+                settled = await _approved(run, settled, decision)
             return settled
         except (HitlTimedOut, HitlCancelled) as signal:
             why, trace = refusal_of(call.name, signal)
             return Refused(call, why, trace)
+
+
+def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
+    """A call that the policy, or a guardrail, denies."""
+    trace: JsonObject = {"decision": "policy_deny"}
+    if decision.reason is not None:
+        trace["reason"] = decision.reason
+    if decision.matched_rule_id is not None:
+        trace["matched_rule_id"] = decision.matched_rule_id
+    why = f"{admitted.tool.name} was not run: it is not allowed" + (
+        f" ({decision.reason})." if decision.reason else "."
+    )
+    return Refused(admitted.call, why, with_decision(admitted.trace, trace))
 
 
 def _admit(run: Run, call: ToolCall) -> Settled:
@@ -139,8 +195,6 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
     if "once" not in (effect.effect, tool.effect):
         return again
     answer = await ask_escalate(run, call, json_object(admitted.args), effect.attempt)
-    if answer is None:
-        return Refused(call, f"{tool.name} was not run again: there is nobody to ask.")
     if isinstance(answer, Waiting):
         return answer
     trace = escalate_trace(answer)
@@ -184,34 +238,36 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
     return replace(admitted, args=args, trace=trace)
 
 
-async def _approved(run: Run, admitted: Admitted) -> Settled | Waiting:
+async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled | Waiting:
     """What was seen is what runs: an approval counts for the very arguments it was given for.
 
-    A person is asked (again) if the tool requires it and no approval is on record, or if the arguments have
-    changed since. Where nobody can be asked, the call is refused.
+    A person is asked (again) if the tool or the policy requires it and no approval is on record, or if the
+    arguments have changed since. A person's edit is put to the policy, which may deny it.
     """
     call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
     on_record = before.get("decision") in APPROVED
-    if on_record and before.get("digest") == args_digest(tool, admitted.args):
-        return admitted
-    if not on_record and not tool.requires_approval:
+    if not on_record and not tool.requires_approval and decision.verdict != "ask":
         return admitted
     args = json_object(admitted.args)
-    answer = await ask_approve(run, call, args)
-    if answer is None:
-        why = f"{tool.name} was not run: it requires a person's approval, and there is nobody to ask."
-        return Refused(call, why, admitted.trace)
+    digest = call_digest(tool.name, args)
+    if on_record and before.get("digest") == digest:
+        return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
+    answer = await ask_approve(run, call, args, digest, attribution(run.path, run.principal, decision))
     if isinstance(answer, Waiting):
         return answer
-    trace = with_decision(before, approve_trace(tool, args, answer))
+    trace = with_decision(before, approve_trace(tool, digest, answer))
     if answer.decision == "deny":
         return Refused(call, denial(tool.name, answer.reason), trace)
     if answer.edited_args is None:
-        return replace(admitted, trace=trace)
+        return Admitted(call, tool, admitted.args, trace, admitted.attempt, digest)
     edited = parse_args(tool, answer.edited_args)
     if isinstance(edited, str):
         return _misfit(call, edited, trace)
-    return replace(admitted, args=edited, trace=trace)
+    again = replace(admitted, args=edited, trace=trace)
+    if is_judged(run):
+        judged = await judge_call(run, tool, call.id, edited)
+        return _not_allowed(again, judged) if judged.verdict == "deny" else again
+    return again
 
 
 def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from assent.agent.arguments import args_faults
@@ -12,7 +13,7 @@ from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.messages import Message, ToolResultMessage
-from assent.requests import ArgsCheck, HitlChannel, HitlRequest, fit_answer
+from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest, fit_answer
 
 
 class Inbox:
@@ -39,21 +40,52 @@ class Inbox:
             stored = await self._checkpointer.load_pending_request(self._thread_id)
         return stored or await self._kept()
 
-    async def answer(self, question_id: str | None, answer: Any, by: str | None, via: str | None) -> None:
+    async def answer(
+        self, thread: Thread, question_id: str | None, answer: Any, by: str | None, via: str | None
+    ) -> None:
         """Settle the open request, or the one that is named; see `Agent.respond` for what it raises."""
         kept = await self._kept()
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
             await self._channel.answer(kept.question_id, answer, by=by, via=via)
         elif self._checkpointer is not None:
             request = await self._stored(self._checkpointer, question_id)
-            payload = request.payload
-            check = self.args_check(payload.tool_name) if payload.kind == "approve" else None
-            fitted = fit_answer(request, answer, check)
+            fitted = self._fitted(request, answer)
             await self._checkpointer.settle(self._thread_id, request.question_id, fitted, by=by, via=via)
+        elif thread.pending is not None or question_id in thread.requests:
+            known = thread.pending if question_id is None else thread.requests.get(question_id)
+            if known is None or known.status != "pending":
+                raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
+            fitted = self._fitted(known.request, answer)
+            await self.settle(
+                thread, replace(known, status="answered", answer=fitted, answered_by=by, via=via)
+            )
         elif kept is not None and question_id is not None:
             raise HitlStaleAnswer(question_id)
         else:
             raise HitlNoPendingRequest(self._thread_id, question_id)
+
+    def _fitted(self, request: HitlRequest, answer: Any) -> Any:
+        payload = request.payload
+        check = self.args_check(payload.tool_name) if payload.kind == "approve" else None
+        return fit_answer(request, answer, check)
+
+    async def settle(self, thread: Thread, answered: StoredRequest) -> None:
+        """Settle a request as answered, in the store or, where there is none, on the thread itself.
+
+        The answer counts for what was shown: in the store, for the request with this digest.
+        """
+        if self._checkpointer is None:
+            thread.requests[answered.question_id] = answered
+            return
+        payload = answered.request.payload
+        await self._checkpointer.settle(
+            self._thread_id,
+            answered.question_id,
+            answered.answer,
+            by=answered.answered_by,
+            via=answered.via,
+            digest=payload.digest if payload.kind == "approve" else None,
+        )
 
     async def drop(self, why: str) -> None:
         """End a request that only the channel keeps; a stored one ends with the step that ends its call."""

@@ -21,13 +21,16 @@ class Journal:
     transcript.
     """
 
-    __slots__ = ("_checkpointer", "_failure", "_fence", "_holds", "_thread_id")
+    __slots__ = ("_checkpointer", "_failure", "_fence", "_holds", "_parent", "_thread_id")
 
-    def __init__(self, checkpointer: Checkpointer, thread_id: str, fence: int) -> None:
+    def __init__(
+        self, checkpointer: Checkpointer, thread_id: str, fence: int, parent: str | None = None
+    ) -> None:
         self._checkpointer = checkpointer
         self._thread_id = thread_id
         self._fence = fence
         self._holds = False
+        self._parent = parent
         self._failure: Exception | None = None
 
     @property
@@ -60,7 +63,7 @@ class Journal:
         """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
         if self._failure is not None:
             raise self._failure
-        step = Step(run_id, tuple(messages), opened, settled, started, ended, run, release)
+        step = Step(run_id, tuple(messages), opened, settled, started, ended, run, release, self._parent)
         try:
             self._fence = await self._checkpointer.commit(
                 self._thread_id, step, fence=self._fence, acquire=not self._holds

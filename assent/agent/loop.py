@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from assent import tracing
 from assent.agent.effects import execute
 from assent.agent.fold import has_failed, is_finished, unresolved_calls
-from assent.agent.gate import settle
+from assent.agent.gate import put, settle
 from assent.agent.model_call import ask_model
 from assent.agent.run import Run
+from assent.errors import HitlPaused
 from assent.events import TurnEndedEvent, TurnStartedEvent
+from assent.messages import ToolCall
 
 
 async def advance(run: Run) -> None:
@@ -25,7 +29,25 @@ async def advance(run: Run) -> None:
             if not unresolved_calls(run.messages):
                 await run.append(await ask_model(run))
             if calls := unresolved_calls(run.messages):
-                await execute(run, await settle(run, calls))
+                await _resolve(run, calls)
             await run.emit(TurnEndedEvent)
         if has_failed(run.messages):
             return
+
+
+async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:
+    """Settle calls and run what may run; stops the run where a person has to decide who is not here.
+
+    By default nothing starts before all is settled. With ``tool_gate="each"`` what is settled starts while
+    the rest waits.
+    """
+    apart = run.spec.tool_gate == "each"
+    for group in [[call] for call in calls] if apart and run.channel is not None else [calls]:
+        settled, waiting = await settle(run, group)
+        if waiting:
+            await put(run, waiting, release=not apart)
+            if not apart:
+                raise HitlPaused
+        await execute(run, settled)
+        if waiting:
+            raise HitlPaused

@@ -8,10 +8,12 @@ from assent import tracing
 from assent.agent.emitter import logger
 from assent.agent.fold import iterations
 from assent.agent.middleware import ModelCallContext
+from assent.agent.people import in_turn
 from assent.agent.run import Run
 from assent.errors import ModelError
 from assent.messages import AssistantMessage, ToolCall
 from assent.models.base import ModelRequest
+from assent.permissions.guardrails import judge_answer
 
 
 async def ask_model(run: Run) -> AssistantMessage:
@@ -36,10 +38,30 @@ async def ask_model(run: Run) -> AssistantMessage:
         span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
         span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
         span.set("gen_ai.response.finish_reasons", [message.stop_reason])
+    if spec.guardrails and not message.tool_calls:
+        message = await _guarded(run, message)
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
     return message
+
+
+async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
+    """An answer that calls nothing, if the guardrails let it pass; the gate puts those that call to them.
+
+    A guardrail that wants a person's approval gets it through the channel; without one the answer is refused.
+    """
+    objection = await judge_answer(message, run.spec.guardrails)
+    if objection is None:
+        return message
+    why = objection.reason or "it is not allowed"
+    channel = run.channel
+    if objection.verdict == "ask" and channel is not None:
+        details = {"answer": message.text, "reason": why}
+        if await in_turn(run, lambda: channel.confirm("May the agent give this answer?", details=details)):
+            return message
+        why = "a person did not allow it"
+    return _failure(f"the model's answer was held back: {why}")
 
 
 async def _hooked(run: Run, request: ModelRequest) -> AssistantMessage:

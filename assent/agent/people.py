@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from assent.agent.run import Run
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
-from assent.messages import JsonObject, ToolCall, call_digest
+from assent.messages import JsonObject, ToolCall
 from assent.requests import (
     ApproveAnswer,
     ApproveRequest,
@@ -19,6 +20,7 @@ from assent.requests import (
     same_question,
 )
 
+T = TypeVar("T")
 CHOICES = ("retry", "skip", "abort")
 
 
@@ -29,34 +31,49 @@ class Waiting:
     request: HitlRequest
 
 
-async def ask_approve(run: Run, call: ToolCall, args: JsonObject) -> ApproveAnswer | Waiting | None:
-    """May this call run with these arguments? None if there is nobody to ask."""
-    if run.channel is not None:
-        return await run.channel.approve(call.name, call.id, args)
-    digest = call_digest(call.name, args)
-    payload = ApproveRequest(tool_name=call.name, tool_call_id=call.id, args=args, digest=digest)
-    return _from_store(run, payload, call.id)
+async def ask_approve(
+    run: Run, call: ToolCall, args: JsonObject, digest: str, details: JsonObject | None
+) -> ApproveAnswer | Waiting:
+    """May this call run with these arguments?"""
+    channel = run.channel
+    if channel is not None:
+        return await in_turn(run, lambda: channel.approve(call.name, call.id, args, details=details))
+    payload = ApproveRequest(
+        tool_name=call.name, tool_call_id=call.id, args=args, details=details, digest=digest
+    )
+    return _on_record(run, payload, call.id)
 
 
-async def ask_escalate(
-    run: Run, call: ToolCall, args: JsonObject, attempt: int
-) -> EscalateAnswer | Waiting | None:
-    """A call was started and its end is unknown: what now? None if there is nobody to ask."""
+async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int) -> EscalateAnswer | Waiting:
+    """A call was started and its end is unknown: what now?"""
     prompt = (
         f"{call.name} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort the run?"
     )
     details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": args, "attempt": attempt}
-    if run.channel is not None:
-        return await run.channel.escalate(prompt, choices=CHOICES, details=details)
+    channel = run.channel
+    if channel is not None:
+        return await in_turn(run, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details)
-    return _from_store(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
+    return _on_record(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
 
 
-def _from_store(run: Run, payload: HitlPayload, question_id: str) -> Any:
-    """The stored answer to this very question; if there is none, what to wait for."""
-    if run.journal is None:
+async def in_turn(run: Run, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask through the channel when no other agent of this run does."""
+    return await (ask() if run.turns is None else run.turns.take(ask))
+
+
+def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
+    """How a person refused this call, if one did; that is final. Raises the signal of a request that ran out."""
+    known = run.thread.requests.get(call.id)
+    if known is None or known.status in ("pending", "superseded"):
         return None
+    answer = outcome_of(known)
+    return answer if isinstance(answer, ApproveAnswer) and answer.decision == "deny" else None
+
+
+def _on_record(run: Run, payload: HitlPayload, question_id: str) -> Any:
+    """The answer to this very question that is on record; if there is none, what to wait for."""
     asked = HitlRequest(
         question_id=question_id,
         thread_id=run.thread.thread_id,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from assent.agent.checkpoint import RunCheckpoint
 from assent.agent.fold import answers, usage
+from assent.approvals import PendingApproval
 from assent.events import RunStatus
 from assent.messages import Message, Usage
 
@@ -14,9 +16,11 @@ from assent.messages import Message, Usage
 class AgentResult:
     """How a run ended, and the thread as it then stood.
 
-    ``status`` is ``"completed"``, ``"suspended"`` (it waits for a person, or another worker has gone on with
-    it), ``"aborted"`` or ``"failed"``; ``reason`` says why where the status does not. ``text`` is the
-    model's last word, ``messages`` the whole transcript, ``usage`` the cost of this run.
+    ``status`` is ``"completed"``, ``"paused"`` (calls wait for people, see ``pending_approvals``),
+    ``"suspended"`` (it was detached while it waited, or another worker has gone on with it), ``"aborted"`` or
+    ``"failed"``; ``reason`` says why where the status does not. ``text`` is the model's last word,
+    ``messages`` the whole transcript, ``usage`` the cost of this run. A paused run comes with a
+    ``checkpoint`` of itself.
     """
 
     status: RunStatus
@@ -26,6 +30,20 @@ class AgentResult:
     thread_id: str
     run_id: str
     reason: str | None = None
+    checkpoint: RunCheckpoint | None = None
+    pending_approvals: tuple[PendingApproval, ...] = ()
+
+
+def paused(
+    messages: Sequence[Message],
+    thread_id: str,
+    run_id: str,
+    pending: tuple[PendingApproval, ...],
+    checkpoint: RunCheckpoint,
+) -> AgentResult:
+    """A run that stopped where people have to decide."""
+    stopped = suspended(messages, thread_id, run_id, f"{len(pending)} calls wait for a person")
+    return replace(stopped, status="paused", checkpoint=checkpoint, pending_approvals=pending)
 
 
 def suspended(messages: Sequence[Message], thread_id: str, run_id: str, reason: str) -> AgentResult:

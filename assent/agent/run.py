@@ -11,9 +11,9 @@ from assent.agent.emitter import Emitter
 from assent.agent.fold import iterations, unresolved_calls, usage, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
+from assent.agent.turns import Turns
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
 from assent.clock import Clock, SystemClock
-from assent.errors import HitlDetached
 from assent.events import (
     Event,
     HitlRequestEvent,
@@ -32,6 +32,7 @@ from assent.messages import (
     ToolResultMessage,
     UserMessage,
 )
+from assent.permissions.decision import PermissionPolicy
 from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
 
 
@@ -96,6 +97,14 @@ class Run:
     """Messages that the next commit writes."""
     dropped: list[Settlement] = field(default_factory=list[Settlement])
     """How `close` ended the requests that were open."""
+    path: tuple[str, ...] = ()
+    """The ids of the agents from the root to this run's."""
+    call_path: tuple[str, ...] = ()
+    """The ids of the calls that led from the root to this run."""
+    principal: str = "*"
+    policy: PermissionPolicy | None = None
+    turns: Turns | None = None
+    """How subagents take turns at asking through the channel; None if there are none."""
 
     @property
     def messages(self) -> list[Message]:
@@ -200,16 +209,20 @@ class Run:
             if settled is not None:
                 self.thread.requests[question_id] = settled
 
-    async def pause(self, requests: Sequence[HitlRequest]) -> None:
-        """Stop here, with these requests open and the thread leased to nobody."""
+    async def put(self, requests: Sequence[HitlRequest], *, release: bool) -> list[HitlRequest]:
+        """Have these requests open, and tell listeners of those that were not; those are returned.
+
+        With ``release`` the thread is leased to nobody afterwards.
+        """
         known = self.thread.requests
         new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
-        if new or self.unwritten or (self.journal is not None and self.journal.holds):
-            await self.commit(opened=new, release=True)
+        holds = self.journal is not None and self.journal.holds
+        if new or (release and (self.unwritten or holds)):
+            await self.commit(opened=new, release=release)
         for request in new:
             known[request.question_id] = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
             await self.emit(HitlRequestEvent, request=request)
-        raise HitlDetached
+        return new
 
     async def open_message(self) -> None:
         """The model begins to speak."""

@@ -3,71 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
-from typing import Literal
+from contextlib import suppress
+from typing import Literal, Self
 
 from assent import tracing
-from assent.agent.asking import current_asking, is_about
-from assent.agent.emitter import Emitter, call_on, logger
+from assent.agent.asking import is_about
+from assent.agent.emitter import call_on, logger
 from assent.agent.fold import is_finished, unresolved_calls
-from assent.agent.inbox import Inbox
-from assent.agent.journal import Journal
+from assent.agent.host import hosting
+from assent.agent.live import LiveThread
 from assent.agent.loop import advance
-from assent.agent.result import AgentResult, result_of, suspended
+from assent.agent.pausing import checkpoint_of
+from assent.agent.result import AgentResult, paused, result_of, suspended
 from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
+from assent.agent.subagents import SubagentTool, running
+from assent.agent.tools import ToolResult
+from assent.agent.tree import load_tree, open_children, open_requests, pending_approvals
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
     HitlDetached,
     HitlNoPendingRequest,
+    HitlPaused,
     HitlRequestPending,
     HitlStaleAnswer,
     LeaseHeld,
     LeaseLost,
 )
-from assent.events import (
-    AgentAbortedEvent,
-    HitlAnswerEvent,
-    HitlRequestEvent,
-    RunEndedEvent,
-    RunStartedEvent,
-)
+from assent.events import AgentAbortedEvent, RunEndedEvent, RunStartedEvent
+from assent.ids import new_id
 from assent.messages import Message, UserMessage
-from assent.requests import (
-    ArgsCheck,
-    HitlChannel,
-    HitlRequest,
-    StoredRequest,
-    plain_answer,
-    same_question,
-)
+from assent.requests import HitlChannel, HitlRequest
 
 OnPending = Literal["raise", "supersede"]
 
 
-class Session:
-    """Runs one thread, one run at a time; it is what the agent's channel knows of the agent.
+class Session(LiveThread):
+    """Runs one thread, one run at a time."""
 
-    With a checkpointer the thread is loaded when it is first needed, and again whenever another worker may
-    have been at it.
-    """
-
-    __slots__ = (
-        "_fence",
-        "_held",
-        "_loaded",
-        "_running",
-        "channel",
-        "checkpointer",
-        "emitter",
-        "inbox",
-        "lock",
-        "run_id",
-        "spec",
-        "thread",
-    )
+    __slots__ = ("_doomed", "_running", "lock")
 
     def __init__(
         self,
@@ -77,19 +53,23 @@ class Session:
         checkpointer: Checkpointer | None,
         *,
         is_new: bool,
+        principal: str = "*",
+        parent: Self | None = None,
+        call_id: str = "",
     ) -> None:
-        self.spec = spec
-        self.thread = thread
-        self.channel = channel
-        self.checkpointer = checkpointer
-        self.emitter = Emitter(thread.thread_id, spec.onion.on_event)
-        self.inbox = Inbox(spec, thread.thread_id, channel, checkpointer)
+        super().__init__(
+            spec,
+            thread,
+            channel,
+            checkpointer,
+            is_new=is_new,
+            principal=principal,
+            parent=parent,
+            call_id=call_id,
+        )
         self.lock = asyncio.Lock()
-        self.run_id: str | None = None
-        self._fence = 0
-        self._held: LeaseHeld | None = None
-        self._loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
         self._running: _Running | None = None
+        self._doomed = False
 
     # What the agent does.
 
@@ -97,29 +77,36 @@ class Session:
         """A run that begins with a message."""
         self._make_way(on_pending)
         async with self.lock:
-            for _ in range(_ATTEMPTS):
-                await self.load()
-                superseding = await self._check_pending(on_pending)
-                run = self._new_run(run_id)
-                try:
-                    added = await run.open(message, superseding=superseding)
-                except (LeaseLost, HitlStaleAnswer):
-                    self._loaded = False  # another worker was at the thread since it was loaded: look again
-                except BaseException:
-                    self._loaded = self.checkpointer is None
-                    raise
-                else:
-                    return await self._work(run, added)
-            raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+            return await self._begin(message, run_id, on_pending)
 
-    async def resume(self) -> AgentResult:
-        """A run that goes on from what the transcript says."""
+    async def _begin(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
+        for _ in range(_ATTEMPTS):
+            await self.load()
+            superseding = await self._check_pending(on_pending)
+            children = open_children(self)
+            run = self.new_run(run_id)
+            try:
+                added = await run.open(message, superseding=superseding)
+            except (LeaseLost, HitlStaleAnswer):
+                self.loaded = False  # another worker was at the thread since it was loaded: look again
+            except BaseException:
+                self.loaded = self.checkpointer is None
+                raise
+            else:
+                await _abandon(children, "superseded by a newer prompt")
+                return await self._work(run, added)
+        raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+
+    async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
+        """A run that goes on from what the transcript says; ``otherwise`` begins one that says nothing yet."""
         async with self.lock:
             await self.load(fresh=True)
-            run = self._new_run(self.run_id or new_run_id())
-            if self._held is not None:  # then the model need not be asked to find that out
+            if otherwise is not None and not self.thread.messages:
+                return await self._begin(otherwise, new_id(), "raise")
+            run = self.new_run(self.run_id or new_id())
+            if self.held is not None:  # then the model need not be asked to find that out
                 await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
-                return await self._suspend(run, self._held)
+                return await self._suspend(run, self.held)
             return await self._work(run, None)
 
     async def close(self, reason: str) -> None:
@@ -135,17 +122,18 @@ class Session:
         async with self.lock:
             for _ in range(_ATTEMPTS):
                 await self.load(fresh=True)
-                if await self.inbox.open_in(self.thread) is None:
+                await load_tree(self)
+                if await self.inbox.open_in(self.thread) is None and not open_requests(self):
                     self._check_closed(waiting)
                     return
-                run = self._new_run(self.run_id or new_run_id())
+                run = self.new_run(self.run_id or new_id())
                 try:
                     await self._abort(run, reason)
                     return
                 except (LeaseLost, LeaseHeld, HitlStaleAnswer):
                     pass  # it moved on since it was loaded: look again
                 finally:
-                    self._loaded = self.checkpointer is None
+                    self.loaded = self.checkpointer is None
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
     def _check_closed(self, waiting: HitlRequest | None) -> None:
@@ -165,6 +153,28 @@ class Session:
         if (running := self._running) is not None:
             call_on(running.loop, self.abort_run, running.run.run_id)
 
+    async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
+        """Let a subagent work on a call, from its beginning or from where it stands."""
+        child = self.child(tool, tool_call_id)
+        child.turns = self.turns if child.channel is self.channel else None
+        result = await child.resume(UserMessage(prompt))
+        match result.status:
+            case "paused":
+                raise HitlPaused
+            case "suspended":
+                raise HitlDetached
+            case "aborted":
+                raise HitlAborted(result.reason or "aborted")
+            case _:
+                failed = result.status == "failed"
+                said = f"{tool.name} failed: {result.reason}" if failed else result.text
+                return ToolResult(said, {"thread_id": child.thread_id}, is_error=failed)
+
+    def abort_soon(self) -> None:
+        """Stop the run that is going on, or the one that is about to begin."""
+        self._doomed = True
+        self.abort()
+
     def abort_run(self, run_id: str) -> bool:
         """Stop this run; False if it is not the one that is going on."""
         running = self._running
@@ -174,65 +184,6 @@ class Session:
             running.run.abort()
             running.scope.reschedule(running.loop.time())
         return True
-
-    async def load(self, *, fresh: bool = False) -> None:
-        """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
-        if self.checkpointer is None or (self._loaded and not fresh):
-            return
-        stored = await self.checkpointer.load(self.thread_id)
-        self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
-        self._fence = stored.fence if stored is not None else 0
-        self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
-        if stored is not None:
-            self.thread.effects.update(stored.effects)
-            self.thread.ledger.update(stored.effects)
-            self.thread.requests.update(stored.requests)
-            self._held = None
-            if stored.is_leased:
-                self._held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
-        self._loaded = True
-
-    # What the channel asks of the agent.
-
-    @property
-    def thread_id(self) -> str:
-        """The thread's id."""
-        return self.thread.thread_id
-
-    async def record(self, request: HitlRequest) -> StoredRequest | None:
-        """Store a request with the run that asks; None if no run does, or nothing is stored."""
-        if self._running is None:
-            return None
-        asking = current_asking()
-        return await self._running.run.record(request, release=asking is None or asking.place != "tool")
-
-    async def announce(self, request: HitlRequest) -> None:
-        """Tell listeners of a request."""
-        await self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
-
-    async def announce_settled(self, stored: StoredRequest) -> None:
-        """Tell listeners how a request was settled, and remember it while its call is open."""
-        if self._running is not None:
-            self.thread.requests[stored.question_id] = stored
-        await self.emitter.emit(
-            HitlAnswerEvent,
-            self.run_id or "",
-            question_id=stored.question_id,
-            answer=None if stored.answer is None else plain_answer(stored.answer),
-            cancelled=stored.status not in ("answered", "timed_out"),
-            timed_out=stored.status == "timed_out",
-        )
-
-    def recall(self, request: HitlRequest) -> StoredRequest | None:
-        """How this very request was settled before, if its call is open still."""
-        known = self.thread.requests.get(request.question_id)
-        if known is None or known.status == "pending" or not same_question(known.request, request):
-            return None
-        return known
-
-    def args_check(self, tool_name: str) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools."""
-        return self.inbox.args_check(tool_name)
 
     # How a run goes.
 
@@ -248,6 +199,9 @@ class Session:
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
         request = await self.inbox.open_in(self.thread)
+        if request is None and self.spec.delegates:
+            await load_tree(self)
+            request = next((stored.request for _, stored in open_requests(self)), None)
         if request is None:
             return False
         if on_pending == "raise":
@@ -255,24 +209,23 @@ class Session:
         await self.inbox.drop("superseded by a newer prompt")
         return True
 
-    def _new_run(self, run_id: str) -> Run:
-        self.run_id = run_id
-        journal = None
-        if self.checkpointer is not None:
-            journal = Journal(self.checkpointer, self.thread_id, self._fence)
-        return Run(self.spec, self.thread, self.emitter, run_id, self.channel, journal)
-
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         """One passage of the loop, from new messages or from where the transcript stands."""
         scope = asyncio.timeout(None)
+        tokens = running.set(self), hosting.set(self)
         try:
             async with scope:
                 self._running = _Running(run, scope, asyncio.get_running_loop())
+                self.current_run = run
+                if self._doomed:
+                    self.abort_run(run.run_id)
                 await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
                 for message in added or ():
                     await run.tell(message)
                 with tracing.run_span(self.spec.id, self.thread_id):
                     await advance(run)
+        except HitlPaused:
+            return await self._pause(run)
         except (HitlDetached, LeaseLost, LeaseHeld) as stopped:
             return await self._suspend(run, stopped)
         except HitlAborted as aborted:
@@ -283,10 +236,14 @@ class Session:
                 self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
                 raise
         finally:
-            self._running = None
+            self._running = self.current_run = None
+            running.reset(tokens[0])
+            hosting.reset(tokens[1])
         if run.aborted and not is_finished(run.messages):
+            children = open_children(self)
             await run.close()
             await self.inbox.drop("the run was aborted")
+            await _abandon(children, "the run was aborted")
         elif added is None:
             await self.inbox.drop_moot(run.messages)
         return await self._end(run)
@@ -309,9 +266,11 @@ class Session:
 
     async def _abort(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
+        children = open_children(self)
         await run.close(reason, {"decision": "aborted", "reason": reason})
         await self.inbox.drop(reason)
         result = await self._finish(run)
+        await _abandon(children, reason)
         await run.emit(AgentAbortedEvent, reason=reason)
         await self._tell_ended(run, result)
         return result
@@ -321,7 +280,18 @@ class Session:
         result = result_of(run.messages, self.thread_id, run.run_id)
         await run.finish(result.status)
         if run.journal is not None:
-            self._fence = run.journal.fence
+            self.fence = run.journal.fence
+        return result
+
+    async def _pause(self, run: Run) -> AgentResult:
+        """Stop where people have to decide; what they are asked is stored by now, where there is a store."""
+        await self._let_go(run)
+        await load_tree(self, fresh=False)
+        pending = tuple(approval for approval, _, _ in pending_approvals(self))
+        result = paused(
+            self.thread.messages, self.thread_id, run.run_id, pending, checkpoint_of(self, pending)
+        )
+        await self._tell_ended(run, result)
         return result
 
     async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
@@ -342,7 +312,7 @@ class Session:
             pass  # then it is another's already
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
-        self._loaded = self.checkpointer is None
+        self.loaded = self.checkpointer is None
 
     async def _tell_ended(self, run: Run, result: AgentResult) -> None:
         await run.emit(
@@ -350,9 +320,12 @@ class Session:
         )
 
 
-def new_run_id() -> str:
-    """An id that no other run has."""
-    return f"{random.getrandbits(128):032x}"
+async def _abandon(children: Sequence[Session], reason: str) -> None:
+    """Close what subagents have open whose call is not run any more."""
+    for child in children:
+        # Most wait for nobody: they are done, or were cut short with their caller.
+        with suppress(HitlNoPendingRequest, HitlStaleAnswer, LeaseHeld):
+            await child.close(reason)
 
 
 class _Running:

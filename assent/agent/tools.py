@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, overload
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json, to_json
 
@@ -20,6 +20,7 @@ from assent.agent.emitter import Emitter, call_on
 from assent.agent.signature import name_of, read_signature
 from assent.errors import InvalidTool
 from assent.events import ToolProgressEvent
+from assent.json_types import check_depth
 from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
 from assent.models.base import ToolSchema
 
@@ -27,7 +28,6 @@ Effect = Literal["once", "idempotent", "none"]
 ExecutionMode = Literal["parallel", "sequential"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_JSON_OBJECT: TypeAdapter[JsonObject] = TypeAdapter(JsonObject, config=ConfigDict(defer_build=True))
 _PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
 
 
@@ -239,8 +239,13 @@ def as_result(returned: Any) -> ToolResult:
 def json_object(value: Any) -> JsonObject:
     """A mapping or a model as a JSON object, whatever is in it; what has no JSON form is written as text."""
     try:
-        plain = dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
-        return _JSON_OBJECT.validate_python(from_json(to_json(plain, fallback=str, inf_nan_mode="strings")))
+        plain: Any = value
+        if not isinstance(plain, BaseModel | dict) and isinstance(plain, Mapping):
+            plain = dict(cast("Mapping[Any, Any]", plain))
+        encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
+        check_depth(encoded)
+        parsed: Any = from_json(encoded)
+        return cast(JsonObject, parsed) if isinstance(parsed, dict) else {"text": _text(value)}
     except Exception:
         return {"text": _text(value)}
 

@@ -21,11 +21,11 @@ def args_digest(tool: Tool, args: BaseModel) -> str:
     return call_digest(tool.name, json_object(args))
 
 
-def approve_trace(tool: Tool, args: JsonObject, answer: ApproveAnswer) -> JsonObject:
-    """The record of an answer, bound to the digest of what may run: ``args`` as shown, or as edited."""
+def approve_trace(tool: Tool, digest: str, answer: ApproveAnswer) -> JsonObject:
+    """The record of an answer, bound to the digest of what may run: as it was shown, or as edited."""
     edited = answer.edited_args if answer.decision == "edit" else None
-    digest = call_digest(tool.name, args) if edited is None else _edited_digest(tool, edited)
-    trace: JsonObject = {"decision": _DECISIONS[answer.decision], "digest": digest}
+    bound = digest if edited is None else _edited_digest(tool, edited)
+    trace: JsonObject = {"decision": _DECISIONS[answer.decision], "digest": bound}
     return trace | _given(answer.reason, answer.answered_by, answer.via, edited)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from assent.messages import JsonObject, Message, Usage
+from assent.messages import NO_USAGE, JsonObject, Message, Usage
 from assent.requests import HitlRequest, StoredRequest
 
 
@@ -92,7 +92,7 @@ class RunRecord:
     agent_id: str
     status: str | None = None
     iteration: int = 0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,8 @@ class Step:
     """Tool call ids of the effects whose results are among the messages."""
     run: RunRecord | None = None
     release: bool = False
+    parent_thread_id: str | None = None
+    """The thread that this one works for; kept when the step makes the thread."""
 
 
 class Checkpointer(Protocol):
@@ -200,4 +202,112 @@ class Checkpointer(Protocol):
 
     async def delete(self, thread_id: str) -> None:
         """Remove a thread and all that belongs to it. Raises `LeaseHeld` while it is at work."""
+        ...
+
+
+CheckpointState = Literal["pending", "resolving", "resolved"]
+"""Where a checkpoint is: to be claimed, in a worker's hands, or done with."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A checkpoint and who holds it; times are milliseconds since 1970 (UTC)."""
+
+    checkpoint_id: str
+    agent_id: str
+    thread_id: str | None
+    body: JsonObject
+    state: CheckpointState
+    claimed_by: str | None
+    """Who holds it, or resolved it."""
+    claimed_until: int | None
+    """When the claim lapses, while there is one."""
+    created_at: int
+    updated_at: int
+    retaken: bool = False
+    """Whether a claim on it ever lapsed and was taken over: what was begun under that claim is in doubt."""
+
+    @property
+    def cursor(self) -> str:
+        """Where this checkpoint stands in `list_checkpoints`; hand it in as ``after``."""
+        return f"{self.created_at}:{self.checkpoint_id}"
+
+
+class CheckpointKeeper(Protocol):
+    """Keeps checkpoints: opaque values that one worker at a time may claim, and that are resolved once.
+
+    A checkpoint belongs to an agent and perhaps to a thread. One of another agent, or of another thread than
+    the ``thread_id`` that is given, counts as absent; without ``thread_id`` the thread is not looked at.
+    Whoever writes a checkpoint hears of a cancellation only when that is done, or certain not to be.
+    """
+
+    async def save_checkpoint(
+        self, checkpoint_id: str, agent_id: str, body: JsonObject, *, thread_id: str | None = None
+    ) -> None:
+        """Store a checkpoint as pending; one that is pending under this id already gets the new body.
+
+        Raises `CheckpointNotPendingError` if it is claimed or resolved, `StoreError` if the id is another
+        agent's or thread's. The thread need not exist: it may be a label of the host's.
+        """
+        ...
+
+    async def claim_checkpoint(
+        self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
+    ) -> StoredCheckpoint:
+        """Take a checkpoint for ``ttl_seconds``: pending becomes resolving, in the hands of ``by``.
+
+        A claim that has lapsed can be taken over; ``retaken`` says so. ``by`` is a name that no other claim
+        has: whoever knows it is the holder. Raises `CheckpointNotFound`, and `CheckpointNotPendingError` if
+        the checkpoint is held, even by the same name, or resolved.
+        """
+        ...
+
+    async def resolve_checkpoint(
+        self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
+    ) -> None:
+        """Be done with a checkpoint, for good: resolving becomes resolved.
+
+        Only for its holder, also after the claim has lapsed, as long as nobody has taken it over. Raises
+        `CheckpointNotFound` and `CheckpointNotPendingError`.
+        """
+        ...
+
+    async def release_checkpoint(
+        self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
+    ) -> None:
+        """Give a checkpoint back: resolving becomes pending. For whom, and the errors, as in `resolve_checkpoint`."""
+        ...
+
+    async def renew_checkpoint(
+        self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
+    ) -> None:
+        """Hold a checkpoint for ``ttl_seconds`` from now, or longer if it is held for longer already.
+
+        For whom, and the errors, as in `resolve_checkpoint`.
+        """
+        ...
+
+    async def get_checkpoint(
+        self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None
+    ) -> StoredCheckpoint | None:
+        """A checkpoint as it stands now, or None if there is none."""
+        ...
+
+    async def list_checkpoints(
+        self,
+        agent_id: str,
+        *,
+        thread_id: str | None = None,
+        state: CheckpointState | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[StoredCheckpoint]:
+        """An agent's checkpoints, oldest first; ``after`` is a `StoredCheckpoint.cursor` to go on from."""
+        ...
+
+    async def delete_checkpoint(self, checkpoint_id: str, agent_id: str) -> None:
+        """Remove a checkpoint, if there is one. Raises `CheckpointNotPendingError` while it is held.
+
+        Deleting a thread does not touch the checkpoints that name it.
+        """
         ...

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic_core import from_json
 
 from assent.checkpointer.base import Step, StoredEffect, StoredRun, StoredThread, ThreadInfo
 from assent.errors import InvalidMessage, StoreError
-from assent.messages import JsonObject, Message, UserMessage, decode, encode
-from assent.requests import ApproveRequest, HitlRequest, RequestStatus, StoredRequest, fit_answer
+from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
+from assent.requests import ApproveRequest, HitlRequest, RequestStatus, StoredRequest, kept_answer
 from assent.store.rows import (
     Loaded,
     RequestRow,
@@ -26,6 +27,7 @@ ID_LENGTH = 255
 _AT_ONCE = 500
 
 
+@lru_cache(4096)  # the same few ids come again and again
 def checked_id(name: str, value: str) -> str:
     """An id that every database keeps as it is; raises `StoreError` for another."""
     problem = None
@@ -58,6 +60,7 @@ def writing(
         now=now,
         lease_until=until,
         write_id=fresh_write_id(),
+        parent=step.parent_thread_id,
         messages=[(message.role, encode(message)) for message in step.messages],
         opened=[opened_row(request) for request in step.opened],
         settled=[
@@ -105,7 +108,7 @@ def _run_row(step: Step, now: int) -> Row | None:
         "agent_id": checked_id("agent_id", run.agent_id),
         "status": run.status,
         "iteration": run.iteration,
-        "usage": run.usage.model_dump_json(exclude_defaults=True),
+        "usage": "{}" if run.usage is NO_USAGE else run.usage.model_dump_json(exclude_defaults=True),
         "ended_at": None if run.status is None else now,
     }
 
@@ -165,7 +168,7 @@ def stored_request(row: RequestRow) -> StoredRequest:
         thread_id=row.thread_id,
         run_id=row.run_id,
         status=cast(RequestStatus, row.status),
-        answer=None if row.answer is None else fit_answer(request, from_json(row.answer)),
+        answer=None if row.answer is None else kept_answer(request.payload, row.answer),
         reason=decode_text(row.reason),
         answered_by=row.answered_by,
         via=row.via,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,6 +19,8 @@ from assent.checkpointer.rows import (
     thread_info,
     writing,
 )
+from assent.checkpointer.sql_checkpoints import SqlCheckpoints
+from assent.checkpointer.sql_grants import SqlGrants
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, StoreError
 from assent.requests import HitlRequest, StoredRequest
@@ -32,7 +34,7 @@ T = TypeVar("T")
 _EXPIRED_AT_ONCE = 100
 
 
-class SqlCheckpointer(ABC):
+class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     """What `SQLiteCheckpointer`, `PostgresCheckpointer` and `MySQLCheckpointer` have in common.
 
     A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by

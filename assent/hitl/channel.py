@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,11 +11,13 @@ from typing import Any, Self, cast
 from weakref import WeakSet
 
 from assent.agent.asking import current_asking
+from assent.agent.host import host_of
 from assent.agent.people import outcome_of
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.hitl.spans import hitl_span
+from assent.ids import new_id
 from assent.messages import call_digest
 from assent.requests import (
     DEFAULT,
@@ -172,15 +173,20 @@ class Channel(ABC):
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """The answer as its model, checked against the request and, for an edit, against the tool."""
         payload, check = request.payload, None
-        if isinstance(payload, ApproveRequest) and self._host is not None:
-            check = self._host.args_check(payload.tool_name)
+        slot = self._slot
+        host = slot.host if slot is not None and slot.request is request else self._host
+        if isinstance(payload, ApproveRequest) and host is not None:
+            check = host.args_check(payload.tool_name)
         return fit_answer(request, answer, check)
 
     # Where the requests are kept.
 
     @abstractmethod
-    async def _record(self, request: HitlRequest) -> StoredRequest:
-        """Record a request, or find it as it was recorded before a restart: pending, or settled by now."""
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        """Record a request, or find it as it was recorded before a restart: pending, or settled by now.
+
+        ``host`` is the agent that asks, if one does.
+        """
 
     @abstractmethod
     async def _settle(
@@ -211,27 +217,29 @@ class Channel(ABC):
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
         if self._slot is not None:
             raise HitlConcurrencyError(self._slot.request.question_id)
+        host = host_of(self, self._host)
         asked = HitlRequest(
             question_id=_question_id(payload),
-            thread_id=self._host.thread_id if self._host is not None else None,
+            thread_id=host.thread_id if host is not None else None,
             payload=payload,
             created_at=self._clock.now(),
             timeout_seconds=self._default_timeout if timeout is DEFAULT else timeout,
         )
-        slot = self._slot = _Slot(asked)
+        slot = self._slot = _Slot(asked, host)
         with hitl_span(asked) as span:
             try:
-                stored = await self._record(asked)
+                stored = await self._record(asked, host)
                 span.from_resume = stored.status != "pending" and stored.request is not asked
                 if stored.status == "pending":
                     slot.request, slot.told = stored.request, True
-                    await self._announce(stored.request)
+                    await self._announce(stored.request, host)
                     stored = await self._wait(slot, signal)
             finally:
                 self._slot = None
                 slot.close()
             self._forget(stored)
-            await self._announce_settled(stored)
+            if host is not None:
+                await host.announce_settled(stored)
             return span.outcome(outcome_of(stored))
 
     async def _wait(self, slot: _Slot, signal: asyncio.Event | None) -> StoredRequest:
@@ -277,24 +285,21 @@ class Channel(ABC):
         if self._slot is not None and self._slot.request.question_id == stored.question_id:
             self._slot.settle(stored)
 
-    async def _announce(self, request: HitlRequest) -> None:
+    async def _announce(self, request: HitlRequest, host: ChannelHost | None) -> None:
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
-        if self._host is not None:
-            await self._host.announce(request)
-
-    async def _announce_settled(self, stored: StoredRequest) -> None:
-        if self._host is not None:
-            await self._host.announce_settled(stored)
+        if host is not None:
+            await host.announce(request)
 
 
 class _Slot:
     """The one request that a channel waits for."""
 
-    __slots__ = ("request", "settled", "told")
+    __slots__ = ("host", "request", "settled", "told")
 
-    def __init__(self, request: HitlRequest) -> None:
+    def __init__(self, request: HitlRequest, host: ChannelHost | None) -> None:
         self.request = request
+        self.host = host
         self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
         self.told = False
 
@@ -350,4 +355,4 @@ def _question_id(payload: HitlPayload) -> str:
     if isinstance(payload, ApproveRequest):
         return payload.tool_call_id
     asking = current_asking()
-    return secrets.token_hex(16) if asking is None else asking.question_id(payload.kind)
+    return new_id() if asking is None else asking.question_id(payload.kind)

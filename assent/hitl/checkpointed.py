@@ -79,25 +79,35 @@ class CheckpointedChannel(InMemoryChannel):
         """The thread's open request, as the store knows it."""
         return await self._keeper.load_pending_request(self.thread_id)
 
-    async def _record(self, request: HitlRequest) -> StoredRequest:
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         asking = current_asking()
         if asking is not None and asking.place == "tool" and not self._allow_inside_custom_tool:
             raise HitlDurabilityNotGuaranteed(asking.tool_name)
-        request = request.model_copy(update={"thread_id": self.thread_id})
+        thread_id = self.thread_id if host is None else host.thread_id
+        request = request.model_copy(update={"thread_id": thread_id})
         if self.checkpointer is None:
-            return await self._record_with_keeper(request)
-        if self._host is not None and (stored := await self._host.record(request)) is not None:
+            return await self._record_with_keeper(request, host)
+        if host is not None and (stored := await host.record(request)) is not None:
             return stored
-        known = await self.checkpointer.request(self.thread_id, request.question_id)
+        known = await self.checkpointer.request(thread_id, request.question_id)
         if known is not None and same_question(known.request, request):
             return known
-        await self.checkpointer.save_pending_request(self.thread_id, request)
+        await self.checkpointer.save_pending_request(thread_id, request)
         return self._opened(request)
+
+    def _thread_of(self, question_id: str) -> str:
+        """The thread that a request belongs to: the one it is waited for on, a subagent's perhaps, or our own."""
+        slot = self._slot
+        if slot is not None and slot.request.question_id == question_id and slot.request.thread_id:
+            return slot.request.thread_id
+        return self.thread_id
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         if self.checkpointer is not None:
             answer = self.fit(await self._stored(question_id), answer)
-            return await self.checkpointer.settle(self.thread_id, question_id, answer, by=by, via=via)
+            return await self.checkpointer.settle(
+                self._thread_of(question_id), question_id, answer, by=by, via=via
+            )
         async with self._keeping:
             fitted = self.fit(await self._kept_pending(question_id), answer)
             await self._keeper.save_pending_request(self.thread_id, None)
@@ -106,7 +116,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
             await self._stored(question_id)
-            return await self.checkpointer.cancel(self.thread_id, question_id, reason)
+            return await self.checkpointer.cancel(self._thread_of(question_id), question_id, reason)
         async with self._keeping:
             await self._kept_pending(question_id)
             await self._keeper.save_pending_request(self.thread_id, None)
@@ -114,7 +124,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
-            return await self.checkpointer.expire(self.thread_id, question_id)
+            return await self.checkpointer.expire(self._thread_of(question_id), question_id)
         async with self._keeping:
             if self._is_due(question_id):
                 await self._keeper.save_pending_request(self.thread_id, None)
@@ -123,7 +133,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
-        return await self.checkpointer.settled(self.thread_id, question_id)
+        return await self.checkpointer.settled(self._thread_of(question_id), question_id)
 
     async def _stored(self, question_id: str) -> HitlRequest:
         """The request that is pending under this id; raises `HitlStaleAnswer` if none is."""
@@ -136,12 +146,12 @@ class CheckpointedChannel(InMemoryChannel):
 
     # A plain keeper only keeps: what is settled is known here, and is cleared there before anyone is told.
 
-    async def _record_with_keeper(self, request: HitlRequest) -> StoredRequest:
+    async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
             if kept is not None and kept.question_id == request.question_id and same_question(kept, request):
                 self._kept.setdefault(request.question_id, self._opened(kept))
-            stored = await super()._record(request)
+            stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:
                 await self._keeper.save_pending_request(self.thread_id, stored.request)
             return stored

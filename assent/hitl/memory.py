@@ -8,7 +8,7 @@ from typing import Any
 from assent.clock import Clock
 from assent.errors import HitlStaleAnswer
 from assent.hitl.channel import Channel
-from assent.requests import HitlRequest, RequestStatus, StoredRequest, same_question
+from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question
 
 
 class InMemoryChannel(Channel):
@@ -25,16 +25,14 @@ class InMemoryChannel(Channel):
         """The request that waits for an answer, also after the agent was detached from it."""
         return next((kept.request for kept in self._kept.values() if kept.status == "pending"), None)
 
-    async def _record(self, request: HitlRequest) -> StoredRequest:
-        for known in (self._kept.get(request.question_id), self._recalled(request)):
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        recalled = None if host is None else host.recall(request)
+        for known in (self._kept.get(request.question_id), recalled):
             if known is not None and same_question(known.request, request):
                 return known
         opened = StoredRequest(request, request.thread_id or "", None, "pending")
         self._kept[request.question_id] = opened
         return opened
-
-    def _recalled(self, request: HitlRequest) -> StoredRequest | None:
-        return None if self._host is None else self._host.recall(request)
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         fitted = self.fit(self._pending(question_id).request, answer)

@@ -18,6 +18,7 @@ from assent.hitl.racing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut
 from assent.requests import (
     ApproveRequest,
     AskRequest,
+    ChannelHost,
     ConfirmRequest,
     HitlRequest,
     Question,
@@ -45,15 +46,15 @@ class _InstantChannel(InMemoryChannel):
     def _reply(self, request: HitlRequest) -> Any:
         """What the person says."""
 
-    async def _record(self, request: HitlRequest) -> StoredRequest:
-        stored = await super()._record(request)
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        stored = await super()._record(request, host)
         if stored.status != "pending":
             return stored
         try:
             reply = self._reply(request)
             if isinstance(reply, BaseException):
                 raise reply
-            await self._announce(request)
+            await self._announce(request, host)
             return await self._settle(request.question_id, reply, None, None)
         except BaseException:
             self.drop(request.question_id)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from assent.ids import fresh_write_id as fresh_write_id
 from assent.requests import ApproveRequest, HitlRequest
 
 Row = Mapping[str, Any]
@@ -29,6 +29,7 @@ class Writing:
     now: int
     lease_until: int
     write_id: int
+    parent: str | None = None
     messages: Sequence[tuple[str, str]] = ()
     """Role and body of each."""
     opened: Sequence[Row] = ()
@@ -138,8 +139,3 @@ def decode_request(row: RequestRow) -> HitlRequest:
     return HitlRequest.model_validate(
         {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
     )
-
-
-def fresh_write_id() -> int:
-    """A number that no other write has, as far as chance goes."""
-    return random.getrandbits(63)

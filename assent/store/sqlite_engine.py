@@ -175,11 +175,8 @@ def _write_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
     if len(batch) == 1:
         _write_one(connection, batch[0])
         return
-    try:
-        if _write_together(connection, batch):
-            return
-    except sqlite3.Error:
-        _roll_back(connection)
+    if _write_together(connection, batch):
+        return
     for job in batch:
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -199,18 +196,40 @@ def _write_one(connection: sqlite3.Connection, job: _Job) -> None:
 
 
 def _write_together(connection: sqlite3.Connection, batch: list[_Job]) -> bool:
-    """A savepoint for each, so that none can harm another; False if SQLite itself rolled everything back."""
-    for job in batch:
-        connection.execute("SAVEPOINT job")
-        try:
+    """All in one transaction, as if there were but one; False, and nothing is written, if that fails.
+
+    Most batches go through whole, so a savepoint for each job is kept for those that do not.
+    """
+    try:
+        for job in batch:
             job.run(connection)
-        except BaseException as error:
-            if not connection.in_transaction:
+        connection.execute("COMMIT")
+        return True
+    except BaseException:
+        _roll_back(connection)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for job in batch:
+            if not _write_apart(connection, job):
                 return False
-            connection.execute("ROLLBACK TO job")
-            job.error = _told(error)
-        connection.execute("RELEASE job")
-    connection.execute("COMMIT")
+        connection.execute("COMMIT")
+        return True
+    except sqlite3.Error:
+        _roll_back(connection)
+        return False
+
+
+def _write_apart(connection: sqlite3.Connection, job: _Job) -> bool:
+    """A job that harms no other should it fail; False if SQLite rolled everything back."""
+    connection.execute("SAVEPOINT job")
+    try:
+        job.run(connection)
+    except BaseException as error:
+        if not connection.in_transaction:
+            return False
+        connection.execute("ROLLBACK TO job")
+        job.error = _told(error)
+    connection.execute("RELEASE job")
     return True
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from assent.store import requests, threads
+from assent.store import checkpoint_pages, checkpoints, permissions, requests, threads
+from assent.store.checkpoint_rows import CheckpointRow, Holding, Page
 from assent.store.engine import Engine
 from assent.store.rows import Loaded, RequestRow, Row, Settled, Writing
+from assent.store.statement import Transaction
 from assent.store.wakeups import Hub
 
 T = TypeVar("T")
@@ -87,3 +89,62 @@ class Store:
         if request is None:
             return self._engine.write(partial(requests.end_open, thread_id, now, write_id))
         return self._engine.write(partial(threads.save_request, thread_id, request, now, write_id))
+
+    # Checkpoints.
+
+    def save_checkpoint(self, new: CheckpointRow) -> Job[CheckpointRow]:
+        """Store a checkpoint, or replace a pending one's body."""
+        landed = partial(checkpoints.landed, new.checkpoint_id, new.write_id)
+        return self._engine.write(partial(checkpoints.save, new), landed)
+
+    def claim_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
+        """Take a checkpoint."""
+        return self._move_checkpoint(checkpoints.claim, by)
+
+    def resolve_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
+        """Be done with a checkpoint that is held."""
+        return self._move_checkpoint(checkpoints.resolve, by)
+
+    def release_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
+        """Give a checkpoint back that is held."""
+        return self._move_checkpoint(checkpoints.release, by)
+
+    def renew_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
+        """Hold a checkpoint for longer."""
+        return self._move_checkpoint(checkpoints.renew, by)
+
+    def _move_checkpoint(
+        self, move: Callable[[Holding], Transaction[CheckpointRow]], by: Holding
+    ) -> Job[CheckpointRow]:
+        landed = partial(checkpoints.landed, by.checkpoint_id, by.write_id)
+        return self._engine.write(partial(move, by), landed)
+
+    def checkpoint(self, checkpoint_id: str) -> Job[CheckpointRow | None]:
+        """A checkpoint as it stands."""
+        return self._engine.read(partial(checkpoints.get, checkpoint_id))
+
+    def checkpoint_page(self, page: Page) -> Job[list[CheckpointRow]]:
+        """A page of checkpoints."""
+        return self._engine.read(partial(checkpoint_pages.listing, page))
+
+    def remove_checkpoint(self, checkpoint_id: str, agent_id: str, now: int) -> Job[None]:
+        """Delete a checkpoint."""
+        return self._engine.write(partial(checkpoints.remove, checkpoint_id, agent_id, now))
+
+    # Permissions.
+
+    def save_grant(self, grant: Row) -> Job[None]:
+        """Store a grant."""
+        return self._engine.write(partial(permissions.save, grant))
+
+    def find_grants(self, session: str, digests: Sequence[str], now: int) -> Job[dict[str, str]]:
+        """Valid grants, their bodies by digest."""
+        return self._engine.read(partial(permissions.find, session, digests, now))
+
+    def grants(self, session: str, now: int) -> Job[list[tuple[str, str]]]:
+        """A session's valid grants."""
+        return self._engine.read(partial(permissions.listing, session, now))
+
+    def remove_grant(self, session: str, digest: str) -> Job[bool]:
+        """Delete a grant; whether there was one."""
+        return self._engine.write(*permissions.removal(session, digest))

@@ -142,7 +142,7 @@ def _claim(step: Writing) -> Transaction[None]:
         "now": step.now,
     }
     if step.acquire and step.fence == 0:
-        made = yield CREATE, {**params, "parent": None, "fence": step.new_fence}
+        made = yield CREATE, {**params, "parent": step.parent, "fence": step.new_fence}
         if made:
             return
     done = yield (ACQUIRE if step.acquire else ADVANCE), params

@@ -1,0 +1,57 @@
+"""Answers that come while no run waits for them in this process: found, put where the run finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from assent.agent.pausing import answer_all
+from assent.agent.result import AgentResult
+from assent.agent.session import Session
+from assent.agent.tree import load_tree, open_requests
+from assent.approvals import ApprovalResponse
+from assent.requests import HitlRequest
+
+
+async def look(session: Session) -> HitlRequest | None:
+    """What is asked, by the agent or one of its subagents, as the store says now."""
+    request = await session.inbox.look()
+    if request is None and session.checkpointer is None and session.thread.pending is not None:
+        request = session.thread.pending.request
+    if request is None and session.spec.delegates:
+        await _load(session)
+        request = next((stored.request for _, stored in open_requests(session)), None)
+    return request
+
+
+async def respond(
+    session: Session, question_id: str | None, answer: Any, by: str | None, via: str | None
+) -> AgentResult:
+    """Settle what is asked, by the agent or one of its subagents, and go on."""
+    owner = session
+    if session.spec.delegates:
+        await _load(session)
+        asked = open_requests(session)
+        owner = next((who for who, it in asked if question_id in (None, it.question_id)), session)
+    await owner.inbox.answer(owner.thread, question_id, answer, by, via)
+    return await session.resume()
+
+
+async def resume_with(
+    session: Session,
+    responses: Sequence[ApprovalResponse],
+    by: str | None = None,
+    via: str | None = None,
+    *,
+    once: Callable[[], None] | None = None,
+) -> AgentResult:
+    """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that."""
+    async with session.lock:
+        await _load(session)
+        await answer_all(session, responses, by, via, once)
+    return await session.resume()
+
+
+async def _load(session: Session) -> None:
+    await session.load(fresh=True)
+    await load_tree(session)

@@ -1,0 +1,126 @@
+"""A thread as this process knows it: its transcript, who works on it, and the subagents under it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from assent.agent.emitter import Emitter
+from assent.agent.host import Host
+from assent.agent.inbox import Inbox
+from assent.agent.journal import Journal
+from assent.agent.run import Run, Thread
+from assent.agent.spec import AgentSpec
+from assent.agent.subagents import SubagentTool, child_thread_id
+from assent.agent.turns import Turns
+from assent.checkpointer.base import Checkpointer
+from assent.errors import LeaseHeld
+from assent.requests import HitlChannel
+
+
+class LiveThread(Host):
+    """One thread, of an agent or of a subagent.
+
+    With a checkpointer the thread is loaded when it is first needed, and again whenever another worker may
+    have been at it. A subagent's thread knows its ``parent`` and the call that it serves.
+    """
+
+    __slots__ = (
+        "call_path",
+        "checkpointer",
+        "children",
+        "fence",
+        "held",
+        "loaded",
+        "parent",
+        "path",
+        "policy",
+        "principal",
+        "spec",
+        "turns",
+    )
+
+    def __init__(
+        self,
+        spec: AgentSpec,
+        thread: Thread,
+        channel: HitlChannel | None,
+        checkpointer: Checkpointer | None,
+        *,
+        is_new: bool,
+        principal: str = "*",
+        parent: Self | None = None,
+        call_id: str = "",
+    ) -> None:
+        self.path: tuple[str, ...] = (spec.id,) if parent is None else (*parent.path, spec.id)
+        self.call_path: tuple[str, ...] = () if parent is None else (*parent.call_path, call_id)
+        emitter = Emitter(
+            thread.thread_id, spec.onion.on_event, self.path, None if parent is None else parent.emitter
+        )
+        super().__init__(thread, channel, emitter, Inbox(spec, thread.thread_id, channel, checkpointer))
+        self.spec = spec
+        self.checkpointer = checkpointer
+        self.principal = principal
+        self.parent = parent
+        self.policy = parent.policy if spec.policy is None and parent is not None else spec.policy
+        self.children: dict[str, Self] = {}
+        self.turns: Turns | None = None
+        self.fence = 0
+        self.held: LeaseHeld | None = None
+        self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
+
+    async def load(self, *, fresh: bool = False) -> None:
+        """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
+        if self.checkpointer is None or (self.loaded and not fresh):
+            return
+        stored = await self.checkpointer.load(self.thread_id)
+        self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
+        self.fence = stored.fence if stored is not None else 0
+        self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
+        if stored is not None:
+            self.thread.effects.update(stored.effects)
+            self.thread.ledger.update(stored.effects)
+            self.thread.requests.update(stored.requests)
+            self.held = None
+            self.children.clear()
+            if stored.is_leased:
+                self.held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
+        self.loaded = True
+
+    def child(self, tool: SubagentTool, call_id: str) -> Self:
+        """The thread of the subagent that a call runs."""
+        if call_id not in self.children:
+            thread = Thread(child_thread_id(self.thread_id, call_id))
+            self.children[call_id] = type(self)(
+                tool.agent,
+                thread,
+                tool.channel or self.channel,
+                self.checkpointer,
+                is_new=False,
+                principal=self.principal,
+                parent=self,
+                call_id=call_id,
+            )
+        return self.children[call_id]
+
+    def new_run(self, run_id: str) -> Run:
+        """A run on the thread as it is known."""
+        self.run_id = run_id
+        journal = None
+        if self.checkpointer is not None:
+            parent = None if self.parent is None else self.parent.thread_id
+            journal = Journal(self.checkpointer, self.thread_id, self.fence, parent)
+        if self.parent is None and self.channel is not None and self.spec.delegates:
+            self.turns = Turns()
+        return Run(
+            self.spec,
+            self.thread,
+            self.emitter,
+            run_id,
+            self.channel,
+            journal,
+            path=self.path,
+            call_path=self.call_path,
+            principal=self.principal,
+            policy=self.policy,
+            turns=self.turns,
+        )

@@ -1,0 +1,212 @@
+"""A paused run as a checkpoint, and back again; and people's responses put where the run finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from assent.agent.checkpoint import (
+    CheckpointUsage,
+    KeptEffect,
+    KeptRequest,
+    RunCheckpoint,
+    SerializedSession,
+)
+from assent.agent.fold import iterations, usage
+from assent.agent.people import CHOICES
+from assent.agent.run import Thread
+from assent.agent.tree import open_subagents, pending_approvals, walk
+from assent.approvals import ApprovalResponse, PendingApproval
+from assent.checkpointer.base import StoredEffect
+from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
+from assent.ids import new_id
+from assent.messages import JsonObject
+from assent.requests import (
+    ApproveRequest,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    StoredRequest,
+    fit_answer,
+)
+
+if TYPE_CHECKING:
+    from assent.agent.session import Session
+
+
+def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> RunCheckpoint:
+    """A session, and all that work for it, as a value; what it is made of is valid as it is."""
+    messages = session.thread.messages
+    children = [each for each in walk(session) if each is not session and each.thread.messages]
+    return RunCheckpoint.model_construct(
+        spec_id=session.spec.id,
+        iteration=iterations(messages),
+        usage=CheckpointUsage.of(usage(messages)),
+        root_messages=tuple(messages),
+        subagent_sessions=tuple(map(_serialized, children)),
+        pending=pending,
+        checkpoint_id=new_id(),
+        thread_id=session.thread_id,
+        run_id=session.run_id,
+        principal=session.principal,
+        stored=session.checkpointer is not None,
+        root_requests=_settled(session),
+        root_effects=_effects(session),
+    )
+
+
+def _serialized(session: Session) -> SerializedSession:
+    return SerializedSession.model_construct(
+        spec_id=session.spec.id,
+        thread_id=session.thread_id,
+        agent_path=session.path,
+        call_path=session.call_path,
+        messages=tuple(session.thread.messages),
+        requests=_settled(session),
+        effects=_effects(session),
+    )
+
+
+def _settled(session: Session) -> tuple[KeptRequest, ...]:
+    """The answers that calls which are still open have got; what is pending is listed as such."""
+    known = session.thread.requests.values()
+    return tuple(KeptRequest.of(each) for each in known if each.status != "pending")
+
+
+def _effects(session: Session) -> tuple[KeptEffect, ...]:
+    return tuple(
+        KeptEffect(
+            tool_call_id=it.tool_call_id,
+            tool_name=it.tool_name,
+            digest=it.digest,
+            effect=it.effect,
+            attempt=it.attempt,
+        )
+        for it in session.thread.effects.values()
+    )
+
+
+def restore(session: Session, checkpoint: RunCheckpoint) -> None:
+    """Put a checkpoint into a fresh session of the same agent that has no store."""
+    _check_spec(session, checkpoint)
+    session.thread = Thread(session.thread_id, checkpoint.root_messages)
+    session.run_id = checkpoint.run_id
+    _fill(session, checkpoint.root_requests, checkpoint.root_effects)
+    for kept in sorted(checkpoint.subagent_sessions, key=lambda each: len(each.call_path)):
+        child = _child_at(session, kept)
+        if child is not None:
+            child.thread = Thread(child.thread_id, kept.messages)
+            _fill(child, kept.requests, kept.effects)
+    owners = {each.call_path: each for each in walk(session)}
+    for approval in checkpoint.pending:
+        owner = owners.get(approval.call_path)
+        if owner is not None:  # else the subagent that asked is none any more, and its call is refused
+            effect = owner.thread.effects.get(approval.tool_call.id)
+            request = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
+            stored = StoredRequest(request, owner.thread_id, None, "pending")
+            owner.thread.requests[request.question_id] = stored
+
+
+def _check_spec(session: Session, checkpoint: RunCheckpoint) -> None:
+    if checkpoint.spec_id != session.spec.id:
+        raise InvalidCheckpoint(
+            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.spec.id!r}"]
+        )
+
+
+def _child_at(session: Session, kept: SerializedSession) -> Session | None:
+    for call_id in kept.call_path:
+        tool = dict(open_subagents(session)).get(call_id)
+        if tool is None:
+            return None
+        session = session.child(tool, call_id)
+    if session.spec.id != kept.spec_id:
+        raise InvalidCheckpoint(
+            [f"the subagent {kept.spec_id!r} of the checkpoint is {session.spec.id!r} here"]
+        )
+    return session
+
+
+def _fill(session: Session, requests: Sequence[KeptRequest], effects: Sequence[KeptEffect]) -> None:
+    thread = session.thread
+    for kept in requests:
+        stored = kept.stored(thread.thread_id)
+        thread.requests[stored.question_id] = stored
+    for it in effects:
+        thread.effects[it.tool_call_id] = StoredEffect(
+            it.tool_call_id, it.tool_name, it.digest, it.effect, it.attempt
+        )
+
+
+def request_of(approval: PendingApproval, thread_id: str, attempt: int = 1) -> HitlRequest:
+    """What was asked, from what was shown: the answer counts for that and nothing else."""
+    call = approval.tool_call
+    payload: HitlPayload
+    if approval.kind == "escalate":
+        details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": call.args}
+        details["attempt"] = attempt
+        payload = EscalateRequest(prompt=approval.reason or "", choices=list(CHOICES), details=details)
+    else:
+        payload = ApproveRequest(
+            tool_name=call.name,
+            tool_call_id=call.id,
+            args=call.args,
+            digest=approval.digest or call.digest,  # version 1 has none
+        )
+    lasts = None if approval.expires_at is None else approval.expires_at - approval.created_at
+    return HitlRequest(
+        question_id=approval.question_id,
+        thread_id=thread_id,
+        payload=payload,
+        created_at=approval.created_at,
+        timeout_seconds=lasts,
+    )
+
+
+async def answer_all(
+    session: Session,
+    responses: Sequence[ApprovalResponse],
+    by: str | None,
+    via: str | None,
+    once: Callable[[], None] | None = None,
+) -> None:
+    """Settle what the responses decide; if one of them does not fit, `InvalidCheckpoint` and none is settled.
+
+    ``once`` is called, and may raise, when all is found to fit.
+    """
+    waiting = {approval.id: (owner, stored) for approval, owner, stored in pending_approvals(session)}
+    problems: list[str] = []
+    fitted: list[tuple[Session, StoredRequest]] = []
+    seen: set[str] = set()
+    for response in responses:
+        if response.id in seen:
+            problems.append(f"there are two responses to {response.id!r}")
+        elif response.id not in waiting:
+            known = ", ".join(waiting) or "nothing"
+            problems.append(f"{response.id!r} is not pending here; what is: {known}")
+        else:
+            owner, stored = waiting[response.id]
+            try:
+                fitted.append((owner, _answered(owner, stored, response)))
+            except HitlInvalidAnswer as error:
+                problems.append(f"the response to {response.id!r} does not fit: {'; '.join(error.faults)}")
+        seen.add(response.id)
+    if problems:
+        raise InvalidCheckpoint(problems)
+    if once is not None:
+        once()
+    for owner, stored in fitted:
+        await owner.inbox.settle(owner.thread, replace(stored, answered_by=by, via=via))
+
+
+def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
+    payload = stored.request.payload
+    said = response.answer_to(payload.kind)
+    check = owner.args_check(payload.tool_name) if isinstance(payload, ApproveRequest) else None
+    if isinstance(payload, EscalateRequest) and response.edited_args is not None:
+        details = cast("dict[str, str]", payload.details or {})
+        check = owner.args_check(details.get("tool_name", ""))
+        if check is not None and (faults := check(response.edited_args)):
+            raise HitlInvalidAnswer(stored.question_id, faults)
+    return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

@@ -1,0 +1,87 @@
+"""Open requests as pending approvals: what is asked, by which agent, and why."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from assent import tracing
+from assent.agent.run import Run
+from assent.agent.spec import AgentSpec
+from assent.approvals import PendingApproval
+from assent.events import ApprovalEvent
+from assent.messages import JsonObject, ToolCall
+from assent.permissions.decision import Decision
+from assent.requests import ApproveRequest, EscalateRequest, HitlRequest
+
+
+def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
+    """What a person is told beside the call: which agent asks, for whom, and which rule wants it asked."""
+    told: JsonObject = {}
+    if len(path) > 1:
+        told["agent_path"] = list(path)
+    if principal != "*":
+        told["principal"] = principal
+    if decision.verdict == "ask":
+        if decision.matched_rule_id is not None:
+            told["matched_rule_id"] = decision.matched_rule_id
+        if decision.reason is not None:
+            told["reason"] = decision.reason
+    return told or None
+
+
+def pending_approval(
+    spec: AgentSpec,
+    path: tuple[str, ...],
+    principal: str,
+    request: HitlRequest,
+    call_path: tuple[str, ...] = (),
+) -> PendingApproval:
+    """A request as a value that can be shown anywhere and answered by its id."""
+    payload = request.payload
+    details: Any = {}
+    if isinstance(payload, ApproveRequest):
+        details = payload.details or {}
+        call = ToolCall(payload.tool_call_id, payload.tool_name, payload.args)
+        digest, kind = payload.digest, "approve"
+        reason = details.get("reason")
+    elif isinstance(payload, EscalateRequest) and payload.details is not None:
+        asked: Any = payload.details
+        call = ToolCall(asked["tool_call_id"], asked["tool_name"], asked["args"])
+        digest, kind, reason = call.digest, "escalate", payload.prompt
+    else:
+        call, digest, kind, reason = ToolCall(request.question_id, payload.kind, {}), None, "approve", None
+    tool = spec.tools_by_name.get(call.name)
+    return PendingApproval(
+        id="/".join([*call_path, request.question_id]),
+        tool_call=call,
+        digest=digest,
+        kind=kind,
+        agent_path=path,
+        toolset=None if tool is None else tool.toolset,
+        principal=principal,
+        matched_rule_id=details.get("matched_rule_id"),
+        reason=reason,
+        created_at=request.created_at,
+        expires_at=request.expires_at,
+        call_path=call_path,
+    )
+
+
+async def tell(
+    run: Run, request: HitlRequest, phase: Literal["requested", "resolved"], decision: str | None = None
+) -> None:
+    """Tell listeners and the trace that a call waits, or has been decided."""
+    if not (run.emitter.listening or tracing.is_on()):
+        return
+    approval = pending_approval(run.spec, run.path, run.principal, request, run.call_path)
+    tracing.note(
+        "approval",
+        {
+            "approval.phase": phase,
+            "approval.id": approval.id,
+            "gen_ai.tool.name": approval.tool_call.name,
+            "assent.agent_path": "/".join(approval.agent_path),
+            "approval.decision": decision,
+        },
+    )
+    await run.emit(ApprovalEvent, phase=phase, approval=approval, decision=decision)

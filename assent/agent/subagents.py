@@ -1,0 +1,91 @@
+"""Agents as tools: a call that runs another agent on a thread of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel, Field
+
+from assent.agent.tools import Tool, ToolContext, ToolResult
+from assent.errors import InvalidAgent
+from assent.requests import HitlChannel
+
+if TYPE_CHECKING:
+    from assent.agent.spec import AgentSpec
+
+
+class Prompt(BaseModel):
+    """What a subagent is asked to do."""
+
+    prompt: str = Field(description="The task, in words, with all that the agent needs to know.")
+
+
+class Parent(Protocol):
+    """The agent whose call runs a subagent."""
+
+    async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
+        """Let the subagent work until it is done; raises a control signal if it has to wait for a person."""
+        ...
+
+
+running: ContextVar[Parent | None] = ContextVar("assent_running", default=None)
+"""The agent whose loop this code runs in."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SubagentTool(Tool):
+    """A tool whose body is another agent's run; make it with `subagent_tool`."""
+
+    spec: AgentSpec | None = None
+    channel: HitlChannel | None = None
+
+    @property
+    def agent(self) -> AgentSpec:
+        """The subagent's definition."""
+        if self.spec is None:
+            raise InvalidAgent(
+                f"the subagent tool {self.name!r} has no spec; make it with subagent_tool(spec)"
+            )
+        return self.spec
+
+
+def subagent_tool(
+    spec: AgentSpec,
+    *,
+    description: str | None = None,
+    channel: HitlChannel | None = None,
+    requires_approval: bool = False,
+) -> Tool:
+    """A tool that runs an agent: named after its id, with one argument, ``prompt``.
+
+    The agent works on a thread of its own under the caller's, with its own tools, policy, guardrails and
+    iterations; without a policy of its own the caller's holds for it. It asks people through ``channel`` if it
+    has one, else as its caller does. Running it is no effect: what its tools do is kept account of there, so
+    a run that stopped in the middle goes on where it was.
+    """
+
+    async def body(args: BaseModel, context: ToolContext) -> Any:
+        parent = running.get()
+        if parent is None:
+            raise InvalidAgent(f"the subagent {spec.id!r} can only be called by an agent")
+        return await parent.delegate(tool, context.tool_call_id, Prompt.model_validate(args).prompt)
+
+    tool = SubagentTool(
+        name=spec.id,
+        parameters=Prompt,
+        function=body,
+        description=spec.description if description is None else description,
+        requires_approval=requires_approval,
+        effect="none",
+        spec=spec,
+        channel=channel,
+    )
+    return tool
+
+
+def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
+    """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
+    return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]

@@ -1,0 +1,21 @@
+"""Ids that nobody else has."""
+
+from __future__ import annotations
+
+import os
+import random
+
+# Our own source: a program that seeds Python's shared one would get the same ids in every process.
+_random = random.Random()  # noqa: S311  (unique, not secret)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+
+def new_id() -> str:
+    """An id for a thread or a run; unique, and no secret."""
+    return f"{_random.getrandbits(128):032x}"
+
+
+def fresh_write_id() -> int:
+    """A number that no other write has, as far as chance goes."""
+    return _random.getrandbits(63)

@@ -1,0 +1,67 @@
+"""Calling a policy or a guardrail so that whatever goes wrong is told, and never taken for a yes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+logger = logging.getLogger("assent.permissions")
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call that gave no answer. ``reason`` says what happened, without any value of an argument."""
+
+    reason: str
+
+
+async def call_each(
+    what: str, function: Callable[[Any], Any], given: Sequence[Any], timeout: float | None
+) -> list[Any | Failed]:
+    """Call a function, sync or async, for each of the things given, all at once.
+
+    One that raises, or does not answer within ``timeout`` seconds, gives `Failed`. Cancellation and control
+    signals pass through.
+    """
+    is_async = inspect.iscoroutinefunction(function)
+    tasks = [asyncio.create_task(_call(what, function, each, is_async)) for each in given]
+    try:
+        # Not asyncio.timeout: whoever swallows its cancellation would be waited for.
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task.done():
+                task.result()  # only cancellation and control signals are left to raise
+        return [
+            task.result() if task.done() else failed(f"{what} did not answer within {timeout:g} s")
+            for task in tasks
+        ]
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _call(what: str, function: Callable[[Any], Any], given: Any, is_async: bool) -> Any | Failed:
+    try:
+        returned = function(given) if is_async else await asyncio.to_thread(_in_thread, function, given)
+        return await returned if inspect.isawaitable(returned) else returned
+    except Exception as error:
+        return failed(f"{what} raised {type(error).__name__}", error)
+
+
+def _in_thread(function: Callable[[Any], Any], given: Any) -> Any:
+    try:
+        return function(given)
+    except StopIteration as error:  # no future can carry one: whoever awaits it would wait for ever
+        raise RuntimeError("StopIteration") from error
+
+
+def failed(reason: str, error: BaseException | None = None) -> Failed:
+    """Log what went wrong, and where, but not the error's own text: it may quote an argument."""
+    where = "".join(traceback.format_tb(error.__traceback__)) if error else ""
+    logger.error("%s; this counts as a deny\n%s" if where else "%s; this counts as a deny%s", reason, where)
+    return Failed(reason)

@@ -1,0 +1,30 @@
+"""Connections that are lost during a COMMIT, for the tests of what happens then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assent.store.mysql_engine import MySQLSession
+from assent.store.postgres_engine import PostgresSession
+
+SESSIONS: dict[str, Any] = {"postgres": PostgresSession, "mysql": MySQLSession}
+
+
+def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -> None:
+    """The next COMMIT loses its connection, after or before the server has done it."""
+    session, broken = SESSIONS[kind], []
+    commit = session.commit
+
+    async def commit_and_break(self: Any, wakes: Any) -> None:
+        if broken:
+            await commit(self, wakes)
+            return
+        broken.append(True)
+        if committed:
+            await commit(self, wakes)
+        self.drop()
+        raise ConnectionResetError("the line went dead")
+
+    monkeypatch.setattr(session, "commit", commit_and_break)

@@ -1,0 +1,456 @@
+"""The protocol's objects: they accept and refuse what the published schemas do, and keep what they read."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from published import (
+    EVIDENCE,
+    FULL,
+    POLL,
+    SCHEMA_OF,
+    documents,
+    example_documents,
+    needs_published,
+    own_validator,
+    published_validator,
+)
+from pydantic import ValidationError
+
+import assent.protocol
+from assent.errors import AssentError, InvalidProtocolObject, ProtocolError
+from assent.protocol import (
+    Callback,
+    Context,
+    Discovery,
+    EventData,
+    FieldValidation,
+    FormField,
+    HitlObject,
+    HumanInputRequired,
+    PollResponse,
+    ReviewEvent,
+    SubmitRequest,
+    actions_of,
+    read_202,
+    read_discovery,
+)
+from assent.protocol.wire import Wire
+
+DOCUMENTS = documents()
+MODELS = [
+    value for value in vars(assent.protocol).values() if isinstance(value, type) and issubclass(value, Wire)
+]
+
+
+def accepts(model: type[Wire], data: Any) -> bool:
+    try:
+        model.model_validate(data)
+    except ValidationError:
+        return False
+    return True
+
+
+# The published examples.
+
+
+@needs_published
+def test_the_examples_hold_every_kind_of_object() -> None:
+    found = {model for model, _ in example_documents()}
+    assert set(SCHEMA_OF) - found <= {FormField, assent.protocol.ReviewSubmission}
+    assert len(example_documents()) > 40
+
+
+@needs_published
+@pytest.mark.parametrize(("model", "data"), DOCUMENTS)
+def test_every_document_is_valid_everywhere(model: type[Wire], data: dict[str, Any]) -> None:
+    published_validator(model).validate(data)
+    own_validator(model).validate(data)
+    model.read(data)
+
+
+@pytest.mark.parametrize(("model", "data"), DOCUMENTS)
+def test_what_is_read_is_written_again(model: type[Wire], data: dict[str, Any]) -> None:
+    read = model.read(json.dumps(data))
+    assert model.read(read.wire()) == model.read(read.model_dump_json()) == read
+    written = read.wire()
+    assert without_defaults(written) == without_defaults(data)
+
+
+def without_defaults(value: Any) -> Any:
+    """Less what may be said or left out without a difference, and with times as moments."""
+    if isinstance(value, dict):
+        silent = {"callback_url": None, "required": False, "sensitive": False, "default": None}
+        kept = {key: each for key, each in value.items() if not (key in silent and silent[key] is each)}
+        return {key: without_defaults(each) for key, each in kept.items()}
+    if isinstance(value, list):
+        return [without_defaults(each) for each in value]
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) and "T" in value else value
+    except ValueError:
+        return value
+
+
+# Mutations.
+
+ODD = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    1.0,
+    1.5,
+    10**30,
+    "",
+    "x-own",
+    "no such thing",
+    "a b",
+    [],
+    [1],
+    {},
+    {"a": 1},
+]
+TELLING = [
+    *(
+        "0.7",
+        "0.8",
+        "x",
+        "X-own",
+        "http://a.example/",
+        "http://localhost",
+        "http://localhost:1/a?b=c",
+        "mailto:a@b",
+    ),
+    *(
+        "http://localhost?a=b",
+        "https://",
+        "https://a.example/ä",
+        "https://a.example/%zz",
+        "ftp://a",
+        "//a",
+        "a@b",
+    ),
+    *(
+        "http://127.0.0.1:80/x",
+        "http://127.0.0.2/",
+        "https://[::1]/",
+        "https://a.example/#f",
+        "https://u:p@a/",
+        "@",
+    ),
+    *(
+        "2026-02-30T10:00:00Z",
+        "2026-02-22T24:00:00Z",
+        "2026-02-22t10:00:00z",
+        "2026-02-22 10:00:00Z",
+        "2026-02-22",
+    ),
+    *(
+        "2026-02-22T10:00:00",
+        "2026-02-22T10:00:00.123456789Z",
+        "2026-02-22T10:00:00-23:59",
+        "0000-01-01T00:00:00Z",
+    ),
+    *(
+        "completed",
+        "expired",
+        "pending",
+        "inline_submit",
+        "browser_submit",
+        "p" * 500,
+        "p" * 501,
+        "l" * 201,
+        "🙂" * 200,
+    ),
+    *("1a", "a1", "a-b", "ä", "review_1"),
+]
+NAMES = [
+    "x-note",
+    "unknown",
+    "form",
+    "fields",
+    "steps",
+    "submit_url",
+    "submit_token",
+    "result",
+    "case_id",
+    "min_length",
+]
+LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Zl", "Zp")), max_size=40)
+VALUES = st.one_of(st.sampled_from(ODD), st.sampled_from(TELLING), st.integers(), LETTERS).map(copy.deepcopy)
+
+
+def places(value: Any) -> list[Any]:
+    """Every object and list in a document, itself included."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    own = [value] if isinstance(value, dict | list) else []
+    return own + [place for each in inner for place in places(each)]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[type[Wire], Any]:
+    model, original = draw(st.sampled_from(DOCUMENTS))
+    data = copy.deepcopy(original)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from(places(data)))
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        act = draw(st.sampled_from(["drop", "change", "add", "swap"]))
+        if act == "add" or not keys:
+            value = draw(VALUES)
+            if isinstance(place, dict):
+                place[draw(st.sampled_from(NAMES))] = value
+            else:
+                place.append(value)
+            continue
+        key = draw(st.sampled_from(keys))
+        if act == "drop":
+            del place[key]
+        else:
+            place[key] = (
+                draw(VALUES) if act == "change" else copy.deepcopy(place[draw(st.sampled_from(keys))])
+            )
+    return model, data
+
+
+@needs_published
+@settings(max_examples=600, deadline=None)
+@given(mutated())
+def test_models_agree_with_the_published_schemas(case: tuple[type[Wire], Any]) -> None:
+    model, data = case
+    expected = published_validator(model).is_valid(data)
+    assert accepts(model, data) is expected
+    assert own_validator(model).is_valid(data) is expected
+
+
+@needs_published
+@pytest.mark.parametrize(("model", "data"), DOCUMENTS)
+def test_every_single_mutation_is_judged_alike(model: type[Wire], data: dict[str, Any]) -> None:
+    """Each place of each document dropped, and replaced by each odd value."""
+    for number, place in enumerate(places(data)):
+        for key in list(place) if isinstance(place, dict) else range(len(place)):
+            for value in ("drop", *ODD, *(TELLING if isinstance(place[key], str) else ())):
+                changed = copy.deepcopy(data)
+                there = places(changed)[number]
+                if value == "drop":
+                    del there[key]
+                else:
+                    there[key] = value
+                assert accepts(model, changed) is published_validator(model).is_valid(changed), (key, value)
+
+
+# Reading.
+
+
+@settings(max_examples=200, deadline=None)
+@given(mutated())
+def test_a_refusal_is_always_ours_and_names_its_faults(case: tuple[type[Wire], Any]) -> None:
+    model, data = case
+    if accepts(model, data):
+        return
+    with pytest.raises(InvalidProtocolObject) as refused:
+        model.read(data)
+    assert refused.value.kind == model.__name__
+    assert refused.value.faults
+    assert all(refused.value.faults.values())
+
+
+def test_every_fault_is_listed_with_its_path_and_without_values() -> None:
+    body = {
+        "status": "human_input_required",
+        "hitl": {
+            **FULL,
+            "review_url": "http://secret.example/?token=hunter2",
+            "type": "hunter2",
+            "reminder_at": ["2026-02-22T12:00:00Z", "hunter2"],
+            "context": {"form": {"fields": [{"key": "9hunter2", "type": "text"}]}},
+            "extra": "hunter2",
+        },
+    }
+    del body["hitl"]["poll_url"]  # type: ignore[attr-defined]
+    with pytest.raises(InvalidProtocolObject) as refused:
+        HumanInputRequired.read(body)
+    assert set(refused.value.faults) == {
+        "hitl.review_url",
+        "hitl.poll_url",
+        "hitl.type",
+        "hitl.reminder_at",
+        "hitl.reminder_at[1]",
+        "hitl.context.form.fields[0].key",
+        "hitl.context.form.fields[0].label",
+        "hitl.extra",
+    }
+    assert "hitl.poll_url is required" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("data", [b"{", "", b"\xff", '{"status": NaN}', "[]", "null", "3", b"[" * 5000])
+def test_what_is_no_object_is_refused(data: bytes | str) -> None:
+    with pytest.raises(InvalidProtocolObject):
+        HumanInputRequired.read(data)
+    with pytest.raises(InvalidProtocolObject):
+        read_202(data)
+
+
+def test_what_no_parser_reads_again_is_refused() -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    for bad in (float("nan"), float("inf"), "\ud800", deep):
+        for field in ({"more": bad}, {"more": {"a": [bad]}}):
+            with pytest.raises(InvalidProtocolObject):
+                Context.read(field)
+        with pytest.raises(InvalidProtocolObject):
+            SubmitRequest.read({**EVIDENCE, "data": {"a": bad}})
+
+
+def test_a_fault_of_the_whole_object_has_no_path() -> None:
+    with pytest.raises(InvalidProtocolObject) as refused:
+        PollResponse.read({"status": "completed", "case_id": "c"})
+    assert refused.value.faults == {"": "a case that is completed needs result and completed_at"}
+
+
+# In Python.
+
+
+def test_none_in_python_means_absent() -> None:
+    case = PollResponse(status="pending", case_id="c", reason=None)
+    assert case.wire() == {"status": "pending", "case_id": "c"}
+    with pytest.raises(InvalidProtocolObject, match="reason must be text"):
+        PollResponse.read({"status": "pending", "case_id": "c", "reason": None})
+    with pytest.raises(InvalidProtocolObject, match="status must be"):
+        PollResponse(status=None, case_id="c")  # type: ignore[arg-type]
+
+
+def test_an_object_made_in_python_is_checked_and_frozen() -> None:
+    with pytest.raises(InvalidProtocolObject, match="created_at must have a time zone"):
+        PollResponse(status="pending", case_id="c", created_at=datetime(2026, 1, 1))
+    case = PollResponse(status="pending", case_id="c", created_at=datetime(2026, 1, 1, tzinfo=UTC))
+    assert case.wire()["created_at"] == "2026-01-01T00:00:00Z"
+    with pytest.raises(ValidationError):
+        case.status = "opened"  # type: ignore[misc]
+
+
+def test_a_hitl_object_says_null_for_no_callback() -> None:
+    bare = {key: value for key, value in FULL.items() if key != "callback_url"}
+    assert HitlObject.read(bare).wire()["callback_url"] is None
+
+
+def test_own_fields_are_kept_where_services_may_add_them() -> None:
+    hitl = HitlObject.read(FULL)
+    assert hitl.context is not None
+    assert hitl.context.wire()["anything"] == [1, None, {"a": True}]
+    assert hitl.form is not None
+    assert [field.key for field in hitl.form.all_fields] == ["iban"]
+    data = EventData.read({"case_id": "c", "x-own": {"a": 1}})
+    assert data.wire() == {"case_id": "c", "x-own": {"a": 1}}
+
+
+def test_bounds_have_their_names_on_the_wire() -> None:
+    assert FieldValidation(minLength=2).wire() == {"minLength": 2}
+    assert FieldValidation.read({"maxLength": 3.0}).max_length == 3
+
+
+def test_tokens_proofs_and_answers_are_in_no_repr() -> None:
+    hitl = {**FULL, "submit_url": "https://a.example/s", "submit_token": "agt_" + "s" * 43}
+    poll = {**POLL, "result": {"action": "submit", "data": {"pin": "hunter2"}}}
+    shown = repr([HitlObject.read(hitl), PollResponse.read(poll), SubmitRequest.read(EVIDENCE)])
+    for secret in ("token=", "s" * 43, "hunter2", "secret", "agent.example"):
+        assert secret not in shown
+
+
+def test_events_and_callbacks_are_read() -> None:
+    event = ReviewEvent.read(
+        {
+            "event": "review.completed",
+            "id": "evt_2",
+            "data": {"case_id": "c", "status": "completed", "result": {"action": "select"}},
+        }
+    )
+    assert event.data.result is not None
+    assert event.data.result.action == "select"
+    with pytest.raises(InvalidProtocolObject, match="event must be"):
+        ReviewEvent.read({"event": "review.done", "id": "1", "data": {"case_id": "c"}})
+    callback = {
+        "event": "review.cancelled",
+        "case_id": "c",
+        "timestamp": "2026-02-22T10:00:00Z",
+        "reason": "no",
+    }
+    assert Callback.read(callback).wire() == callback
+    with pytest.raises(InvalidProtocolObject, match="event must be"):
+        Callback.read({**callback, "event": "review.opened"})
+
+
+def test_an_unknown_type_has_the_actions_of_input() -> None:
+    assert actions_of("approval") == ("approve", "edit", "reject")
+    assert actions_of("x-own") == actions_of("input") == ("submit",)
+
+
+# Earlier versions.
+
+
+@pytest.mark.parametrize("version", ["0.5", "0.6", "0.7", "0.8"])
+def test_earlier_versions_are_read_as_this_one(version: str) -> None:
+    body = {"status": "human_input_required", "hitl": {**FULL, "spec_version": version}}
+    assert read_202(body) == read_202(json.dumps(body)) == read_202(json.dumps(body).encode())
+    assert read_202(body).hitl == HitlObject.read(FULL)
+    assert body["hitl"]["spec_version"] == version  # type: ignore[index]
+    found = read_discovery({"hitl_protocol": {"spec_version": version, "service": {"name": "A"}}})
+    assert found == Discovery.read({"hitl_protocol": {"spec_version": "0.8", "service": {"name": "A"}}})
+
+
+@pytest.mark.parametrize("version", ["0.4", "0.9", "1.0", 0.8, None, ["0.7"]])
+def test_other_versions_are_refused(version: object) -> None:
+    body = {"status": "human_input_required", "hitl": {**FULL, "spec_version": version}}
+    with pytest.raises(InvalidProtocolObject) as refused:
+        read_202(body)
+    assert list(refused.value.faults) == ["hitl.spec_version"]
+
+
+def test_a_field_that_this_version_does_not_know_is_refused_in_earlier_ones_too() -> None:
+    with pytest.raises(InvalidProtocolObject, match=r"hitl\.urgent is no field"):
+        read_202({"status": "human_input_required", "hitl": {**FULL, "spec_version": "0.5", "urgent": True}})
+
+
+# The package.
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_every_model_describes_itself(model: type[Wire], mode: Any) -> None:
+    schema = model.model_json_schema(mode=mode)
+    own_validator(model).check_schema(schema)
+    assert schema["type"] == "object"
+    assert model.__doc__
+
+
+def test_the_protocol_imports_only_the_errors() -> None:
+    folder = Path(assent.protocol.__file__).parent
+    imported = {
+        node.module
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("assent")
+    }
+    assert {name for name in imported if not name.startswith("assent.protocol")} == {"assent.errors"}
+
+
+def test_exports_are_complete_and_sorted() -> None:
+    assert sorted(assent.protocol.__all__) == assent.protocol.__all__
+    assert all(hasattr(assent.protocol, name) for name in assent.protocol.__all__)
+
+
+def test_errors_are_in_the_tree() -> None:
+    assert issubclass(InvalidProtocolObject, ProtocolError)
+    assert issubclass(InvalidProtocolObject, ValueError)
+    assert issubclass(ProtocolError, AssentError)
