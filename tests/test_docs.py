@@ -23,7 +23,7 @@ from opentelemetry.util._once import Once
 from pydantic import BaseModel
 
 import assent
-from assent import errors, events, hitl, messages, models, permissions, requests
+from assent import errors, events, hitl, messages, models, permissions, protocol, requests
 from assent.checkpointer import base, connect
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.mysql import MySQLCheckpointer

@@ -14,6 +14,7 @@ from assent.agent.checkpoint import (
     SerializedSession,
 )
 from assent.agent.fold import iterations, usage
+from assent.agent.pending import attribution
 from assent.agent.people import CHOICES
 from assent.agent.run import Thread
 from assent.agent.tree import open_subagents, pending_approvals, walk
@@ -22,6 +23,7 @@ from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
 from assent.ids import new_id
 from assent.messages import JsonObject
+from assent.permissions.decision import Decision
 from assent.requests import (
     ApproveRequest,
     EscalateRequest,
@@ -148,10 +150,12 @@ def request_of(approval: PendingApproval, thread_id: str, attempt: int = 1) -> H
         details["attempt"] = attempt
         payload = EscalateRequest(prompt=approval.reason or "", choices=list(CHOICES), details=details)
     else:
+        why = Decision(False, True, approval.matched_rule_id, approval.reason)
         payload = ApproveRequest(
             tool_name=call.name,
             tool_call_id=call.id,
             args=call.args,
+            details=attribution(approval.agent_path, approval.principal, why),
             digest=approval.digest or call.digest,  # version 1 has none
         )
     lasts = None if approval.expires_at is None else approval.expires_at - approval.created_at

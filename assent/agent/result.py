@@ -42,7 +42,8 @@ def paused(
     checkpoint: RunCheckpoint,
 ) -> AgentResult:
     """A run that stopped where people have to decide."""
-    stopped = suspended(messages, thread_id, run_id, f"{len(pending)} calls wait for a person")
+    calls = "1 call waits" if len(pending) == 1 else f"{len(pending)} calls wait"
+    stopped = suspended(messages, thread_id, run_id, f"{calls} for a person")
     return replace(stopped, status="paused", checkpoint=checkpoint, pending_approvals=pending)
 
 

@@ -1,23 +1,59 @@
-"""Decisions before a tool runs: allow, deny, or ask a person first."""
+"""Decisions before a tool runs: allow, deny, or ask a person first.
 
-from assent.permissions.cache import SessionPermissionCache
-from assent.permissions.constraints import ArgConstraint
-from assent.permissions.decision import BatchPolicy, Decision, PendingAction, PermissionPolicy
-from assent.permissions.evaluate import decide
-from assent.permissions.explain import Explanation, PassedRule
-from assent.permissions.grants import Grant, GrantStore, MemoryGrants, grant_key
-from assent.permissions.guardrails import (
-    ActionGuardrail,
-    AnswerGuardrail,
-    Guardrail,
-    action_guardrail,
-    answer_guardrail,
-    judge_answer,
-    tighten,
-)
-from assent.permissions.policy_file import load_rules
-from assent.permissions.rules import Rule, Scope
-from assent.permissions.static import StaticPermissionPolicy
+The names, loaded when they are first used: an agent without rules loads no rules.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.permissions.cache import SessionPermissionCache
+    from assent.permissions.constraints import ArgConstraint
+    from assent.permissions.decision import BatchPolicy, Decision, PendingAction, PermissionPolicy
+    from assent.permissions.evaluate import decide
+    from assent.permissions.explain import Explanation, PassedRule
+    from assent.permissions.grants import Grant, GrantStore, MemoryGrants, grant_key
+    from assent.permissions.guardrails import (
+        ActionGuardrail,
+        AnswerGuardrail,
+        Guardrail,
+        action_guardrail,
+        answer_guardrail,
+        judge_answer,
+        tighten,
+    )
+    from assent.permissions.policy_file import load_rules
+    from assent.permissions.rules import Rule, Scope
+    from assent.permissions.static import StaticPermissionPolicy
+
+_HOMES = {
+    "ActionGuardrail": "guardrails",
+    "AnswerGuardrail": "guardrails",
+    "ArgConstraint": "constraints",
+    "BatchPolicy": "decision",
+    "Decision": "decision",
+    "Explanation": "explain",
+    "Grant": "grants",
+    "GrantStore": "grants",
+    "Guardrail": "guardrails",
+    "MemoryGrants": "grants",
+    "PassedRule": "explain",
+    "PendingAction": "decision",
+    "PermissionPolicy": "decision",
+    "Rule": "rules",
+    "Scope": "rules",
+    "SessionPermissionCache": "cache",
+    "StaticPermissionPolicy": "static",
+    "action_guardrail": "guardrails",
+    "answer_guardrail": "guardrails",
+    "decide": "evaluate",
+    "grant_key": "grants",
+    "judge_answer": "guardrails",
+    "load_rules": "policy_file",
+    "tighten": "guardrails",
+}
 
 __all__ = [
     "ActionGuardrail",
@@ -45,3 +81,15 @@ __all__ = [
     "load_rules",
     "tighten",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'assent.permissions' has no attribute {name!r}")
+    value = getattr(import_module(f"assent.permissions.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

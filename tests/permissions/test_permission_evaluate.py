@@ -126,15 +126,32 @@ async def test_a_policy_that_resists_cancellation_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("signal", [HitlDetached, asyncio.CancelledError])
-async def test_control_signals_pass_through(signal: type[BaseException]) -> None:
+@pytest.mark.parametrize("make", [Policy, Batch])
+async def test_control_signals_pass_through(signal: type[BaseException], make: Any) -> None:
+    async def evaluate(action: Any) -> Decision:
+        raise signal
+
+    with pytest.raises(signal):
+        await decide(make(evaluate), [PAY])
+
+
+async def test_a_control_signal_does_not_wait_for_the_other_calls() -> None:
     async def evaluate(action: PendingAction) -> Decision:
         if action.tool == "pay":
-            raise signal
+            raise HitlDetached
         await asyncio.Event().wait()
         raise AssertionError
 
-    with pytest.raises(signal):
-        await decide(Policy(evaluate), [PendingAction(tool="read"), PAY])
+    with pytest.raises(HitlDetached):
+        await decide(Policy(evaluate), [PendingAction(tool="read"), PAY], timeout=None)
+
+
+async def test_a_control_signal_passes_from_a_thread() -> None:
+    def evaluate(action: PendingAction) -> Decision:
+        raise HitlDetached
+
+    with pytest.raises(HitlDetached):
+        await decide(Policy(evaluate), [PAY])
 
 
 async def test_cancelling_the_question_cancels_the_policy() -> None:
@@ -230,6 +247,11 @@ async def test_a_guardrail_denies_or_asks() -> None:
     actions = [PendingAction(tool=name) for name in ("pay", "delete", "read")]
     decisions = await tighten([Decision.allow()] * 3, actions, [not_at_night, never_delete])
     assert decisions == [Decision.ask("it is late"), Decision.deny("not here"), Decision.allow()]
+
+
+async def test_what_is_no_stricter_changes_nothing() -> None:
+    decision = Decision(False, True, matched_rule_id="r", reason="first")
+    assert await tighten([decision], [PAY], [lambda action: Decision.ask("second")]) == [decision]
 
 
 @pytest.mark.parametrize("broken", [raising, raising_later, never, lambda action: True, lambda action: "no"])

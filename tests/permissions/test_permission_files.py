@@ -431,6 +431,12 @@ def test_every_mistake_gets_its_line_and_a_sentence(tmp_path: Path, name: str) -
         ("p.toml", "[[rules]]\nid = a\n", 2, "this is no TOML: Invalid value"),
         ("p.toml", '[[rules]]\nid = "a"\nid = "b"\n', 3, "this is no TOML: Cannot overwrite a value"),
         ("p.toml", "rules = [\n  1,\n", 3, "this is no TOML: "),
+        (
+            "p.toml",
+            'rules = [\n  {id = "a", effect = "deny"},\n  7,\n]',
+            3,
+            "rule number 2: a rule is an object",
+        ),
         ("p.toml", f"rules = {'9' * 5000}\n", 1, "this is no TOML that can be read"),
         ("p.toml", "rules = " + "[" * 5000, 1, "this is no TOML that can be read: it nests too deep"),
         ("p.json", '{\n "rules": [\n  {"id": "a",}\n ]\n}', 3, "this is no JSON: a key in double quotes"),

@@ -101,6 +101,11 @@ def test_globs_match_the_whole_name() -> None:
     assert verdict(rules, tool="read_a") == "deny"
 
 
+def test_a_star_may_stand_for_nothing() -> None:
+    rules = [{"id": "r", "principal": "ann*", "scope": {"tool": "read*", "toolset": "f*"}, "effect": "allow"}]
+    assert verdict(rules, tool="read", toolset="f", principal="ann") == "allow"
+
+
 def test_a_call_without_a_toolset_is_matched_by_the_star_alone() -> None:
     assert verdict([{"id": "r", "effect": "allow"}], toolset=None) == "allow"
     assert verdict([{"id": "r", "scope": {"toolset": "?*"}, "effect": "allow"}], toolset=None) == "deny"

@@ -1,0 +1,67 @@
+"""A run that pauses as a value: no account is deleted before a person has said yes. Type approve or deny WHY."""
+
+from __future__ import annotations
+
+import asyncio
+
+from assent import AgentSpec, ApprovalResponse, PendingApproval, RunCheckpoint, run_agent, run_agent_resume, tool
+from assent.messages import ToolCall
+from assent.models import ScriptedModel
+from assent.permissions import StaticPermissionPolicy
+
+
+@tool(effect="none")
+def find_account(account_id: str) -> str:
+    """Look an account up."""
+    return f"{account_id} belongs to Ada, 12 orders"
+
+
+@tool
+def delete_account(account_id: str) -> str:
+    """Delete an account for good."""
+    print(f"  (deleting {account_id})")
+    return f"account {account_id} is gone"
+
+
+policy = StaticPermissionPolicy(
+    [{"id": "deletions", "scope": {"tool": "delete_*"}, "effect": "require_approval"}],
+    default={"allowed": True, "requires_approval": False},
+)
+model = ScriptedModel(
+    [
+        ToolCall("call_find", "find_account", {"account_id": "12345"}),
+        ToolCall("call_delete", "delete_account", {"account_id": "12345"}),
+        lambda messages: f"This is what came of it: {messages[-1].text}",
+    ]
+)
+spec = AgentSpec("support", model, [find_account, delete_account], policy=policy)
+
+
+def ask(pending: PendingApproval) -> list[ApprovalResponse]:
+    """The person's decision; none if they have not made up their mind."""
+    try:
+        word, _, rest = input("approve or deny WHY > ").strip().partition(" ")
+    except EOFError:  # nobody is at the keyboard
+        word, rest = "", ""
+    print()
+    if word not in ("approve", "deny"):
+        return []
+    return [ApprovalResponse(id=pending.id, decision=word, reason=rest or None)]
+
+
+async def main() -> None:
+    result = await run_agent(spec, "Delete account 12345")
+    for pending in result.pending_approvals:
+        print(f"{result.status}: {pending.id} wants {pending.tool_call.name} {pending.tool_call.args}")
+        print(f"because {pending.reason}")
+    if result.checkpoint is None:
+        return
+    kept = result.checkpoint.to_json()  # a text: put it wherever you like, the process may end here
+
+    responses = [answer for pending in result.pending_approvals for answer in ask(pending)]
+    result = await run_agent_resume(spec, RunCheckpoint.from_json(kept), responses)
+    print(f"{result.status}: {result.text or result.reason}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,57 @@
+"""What the bot's processes share: where checkpoints are kept, what the agent is, and how buttons are posted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assent import AgentResult, AgentSpec, tool
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.messages import Message, ToolCall
+from assent.models import ScriptedModel
+from assent.permissions import StaticPermissionPolicy
+
+CHAT = "slack-thread-123"
+
+
+@tool
+def cancel_order(order: str) -> str:
+    """Cancel an order."""
+    print(f"(cancel_order runs: {order})")
+    return f"{order} is cancelled."
+
+
+@tool
+def refund(order: str, cents: int) -> str:
+    """Pay a customer back."""
+    print(f"(refund runs: {cents / 100:.2f} EUR for {order})")
+    return f"{cents / 100:.2f} EUR were sent."
+
+
+def say(messages: Sequence[Message]) -> str | list[ToolCall]:
+    """What the scripted model says next: two calls after the customer's words, else what came of them."""
+    if messages[-1].role == "user":
+        return [
+            ToolCall("call_cancel", "cancel_order", {"order": "A-1042"}),
+            ToolCall("call_refund", "refund", {"order": "A-1042", "cents": 4900}),
+        ]
+    return " ".join(message.text for message in messages if message.role == "tool")
+
+
+def make_spec() -> AgentSpec:
+    """The same agent in every process."""
+    policy = StaticPermissionPolicy([{"id": "orders", "scope": {"tool": "*"}, "effect": "require_approval"}])
+    return AgentSpec("support", ScriptedModel([say, say]), [cancel_order, refund], policy=policy)
+
+
+def open_memory() -> SQLiteCheckpointer:
+    """Where everything is kept, in the working directory."""
+    return SQLiteCheckpointer("checkpoint_bot.db")
+
+
+def post(result: AgentResult) -> None:
+    """What the bot writes into the chat: its answer, or a button for each call that waits."""
+    if result.checkpoint is None:
+        print(f"bot: {result.text}")
+    for pending in result.pending_approvals:
+        print(f"bot: may I {pending.tool_call.name} {pending.tool_call.args}?")
+        print(f"     press.py {result.checkpoint.checkpoint_id} {pending.id} approve|deny")

@@ -1,0 +1,22 @@
+"""One process: a customer writes, the agent wants to act, and the bot posts buttons. Then it may end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bot import CHAT, make_spec, open_memory, post
+
+from assent import run_agent
+from assent.checkpoints import RunCheckpointStore
+
+
+async def main() -> None:
+    async with open_memory() as memory:
+        result = await run_agent(make_spec(), "Cancel order A-1042, I want my money back.")
+        if result.checkpoint is not None:
+            await RunCheckpointStore(memory).save("support", result.checkpoint, thread_id=CHAT)
+        post(result)  # after it is saved: a button that can be pressed leads somewhere
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

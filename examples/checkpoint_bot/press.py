@@ -1,0 +1,32 @@
+"""Another process, perhaps days later: somebody presses a button. Press it twice, and nothing happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from bot import CHAT, make_spec, open_memory, post
+
+from assent import ApprovalResponse
+from assent.checkpoints import CheckpointNotFound, CheckpointNotPendingError, RunCheckpointStore, resume_checkpoint
+from assent.errors import InvalidCheckpoint
+
+
+async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:
+    async with open_memory() as memory:
+        store = RunCheckpointStore(memory)
+        try:
+            response = ApprovalResponse(id=pending_id, decision="approve" if decision == "approve" else "deny")
+            result = await resume_checkpoint(
+                make_spec(), checkpoint_id, [response], store=store, thread_id=CHAT, by="ann", via="chat"
+            )
+        except CheckpointNotPendingError as error:
+            print(f"bot: too late, this one is {error.state}.")
+        except (CheckpointNotFound, InvalidCheckpoint) as error:
+            print(f"bot: {error}")
+        else:
+            post(result)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:4]))

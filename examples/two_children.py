@@ -1,0 +1,96 @@
+"""A parent with two subagents that both ask: one pause shows both, and they may be answered in any order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from assent import AgentResult, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
+from assent.messages import ToolCall
+from assent.models import ScriptedModel
+from assent.permissions import StaticPermissionPolicy
+
+
+@tool
+def issue_refund(order: str, cents: int) -> str:
+    """Pay a customer back."""
+    print(f"  (issue_refund runs: {cents / 100:.2f} EUR for {order})")
+    return f"{cents / 100:.2f} EUR were sent for {order}"
+
+
+@tool
+def send_mail(to: str, text: str) -> str:
+    """Write to a customer."""
+    print(f"  (send_mail runs: {text!r} to {to})")
+    return f"mail sent to {to}"
+
+
+refunds = AgentSpec(
+    "refunds",
+    ScriptedModel(
+        [
+            ToolCall("call_1", "issue_refund", {"order": "A-1042", "cents": 4900}),
+            lambda messages: f"Done: {messages[-1].text}.",
+        ]
+    ),
+    [issue_refund],
+    description="Pays customers back.",
+)
+letters = AgentSpec(
+    "letters",
+    ScriptedModel(
+        [
+            ToolCall("call_1", "send_mail", {"to": "ada@example.com", "text": "We are sorry."}),
+            lambda messages: f"Done: {messages[-1].text}.",
+        ]
+    ),
+    [send_mail],
+    description="Writes to customers.",
+)
+support = AgentSpec(
+    "support",
+    ScriptedModel(
+        [
+            [
+                ToolCall("call_a", "refunds", {"prompt": "Pay Ada back for order A-1042."}),
+                ToolCall("call_b", "letters", {"prompt": "Tell Ada that we are sorry."}),
+            ],
+            lambda messages: " ".join(message.text for message in messages if message.role == "tool"),
+        ]
+    ),
+    subagents=[refunds, letters],
+    policy=StaticPermissionPolicy(
+        [
+            {"id": "money", "scope": {"tool": "issue_refund"}, "effect": "require_approval"},
+            {"id": "mail", "scope": {"tool": "send_mail"}, "effect": "require_approval"},
+        ],
+        default={"allowed": True, "requires_approval": False},
+    ),
+)
+
+
+def show(result: AgentResult) -> None:
+    """How far the run is, and what waits, with the path to who asks."""
+    print(f"{result.status}: {result.text or result.reason}")
+    for pending in result.pending_approvals:
+        path = " > ".join([*pending.agent_path, pending.tool_call.name])
+        print(f"  {pending.id}: {path} {pending.tool_call.args}")
+
+
+async def decide(result: AgentResult, id: str) -> AgentResult:
+    """Approve one of the pending calls, and go on."""
+    assert result.checkpoint is not None
+    print(f"a person approves {id}")
+    return await run_agent_resume(support, result.checkpoint, [ApprovalResponse(id=id, decision="approve")])
+
+
+async def main() -> None:
+    result = await run_agent(support, "My kettle leaks. I want my money back.", thread_id="ticket-7")
+    show(result)
+    result = await decide(result, "call_b/call_1")  # the second first: the other stays pending
+    show(result)
+    result = await decide(result, "call_a/call_1")
+    show(result)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

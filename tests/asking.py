@@ -1,0 +1,101 @@
+"""What the tests of pausing share: tools that keep account of what they did, models that may begin anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transcripts import results
+
+from assent import AgentResult, AgentSpec, ApprovalResponse, RunCheckpoint, Tool, run_agent_resume, tool
+from assent.messages import AssistantMessage, Message, ToolCall
+from assent.models import ScriptedModel
+
+
+class Deeds:
+    """What was really done, in order; makes the tools that do it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tool(self, name: str, **options: Any) -> Tool:
+        """A tool that does a deed named after it and its argument, if it has one."""
+
+        async def body(what: str = "") -> str:
+            self.done.append(f"{name} {what}".strip())
+            return f"{name} {what}".strip()
+
+        return tool(name=name, **options)(body)
+
+    def asks(self, name: str, **options: Any) -> Tool:
+        """The same, but a person has to approve it first."""
+        return self.tool(name, requires_approval=True, **options)
+
+
+def script(*turns: Any) -> ScriptedModel:
+    """A model whose next turn follows from the transcript alone, so that a fresh one can go on with a thread."""
+
+    def say(messages: list[Message]) -> Any:
+        said = sum(isinstance(message, AssistantMessage) for message in messages)
+        turn = turns[said]
+        return turn(messages) if callable(turn) else turn
+
+    return ScriptedModel([say] * 200)
+
+
+def call(call_id: str, name: str, what: str = "") -> ToolCall:
+    """A call of one of the tools above."""
+    return ToolCall(call_id, name, {"what": what} if what else {})
+
+
+def delegate(call_id: str, name: str, prompt: str = "do it") -> ToolCall:
+    """A call of a subagent."""
+    return ToolCall(call_id, name, {"prompt": prompt})
+
+
+def approve(*ids: str) -> list[ApprovalResponse]:
+    """A yes to each."""
+    return [ApprovalResponse(id=each, decision="approve") for each in ids]
+
+
+def deny(*ids: str, reason: str | None = None) -> list[ApprovalResponse]:
+    """A no to each."""
+    return [ApprovalResponse(id=each, decision="deny", reason=reason) for each in ids]
+
+
+def edit(id: str, **args: Any) -> list[ApprovalResponse]:
+    """A yes to other arguments."""
+    return [ApprovalResponse(id=id, decision="edit", edited_args=args)]
+
+
+def pending_ids(result: AgentResult) -> list[str]:
+    """What a paused run waits for; the result and its checkpoint say the same."""
+    assert result.status == "paused", (result.status, result.reason)
+    assert result.checkpoint is not None
+    assert result.checkpoint.pending == result.pending_approvals
+    return [each.id for each in result.pending_approvals]
+
+
+def paused_at(result: AgentResult, *ids: str) -> RunCheckpoint:
+    """The checkpoint of a run that waits for exactly these, as another process would read it."""
+    assert pending_ids(result) == list(ids)
+    assert result.checkpoint is not None
+    read = RunCheckpoint.from_json(result.checkpoint.to_json())
+    assert read == result.checkpoint
+    return read
+
+
+async def go_on(spec: AgentSpec, paused: AgentResult, responses: Sequence[ApprovalResponse]) -> AgentResult:
+    """Resume from a checkpoint that has been to JSON and back."""
+    return await run_agent_resume(spec, paused_at(paused, *pending_ids(paused)), responses)
+
+
+def completed(result: AgentResult) -> dict[str, str]:
+    """What came of each call of a run that is done, by call id."""
+    assert result.status == "completed", (result.status, result.reason)
+    return {call_id: message.text for call_id, message in results(result.messages).items()}
+
+
+def hitl(result: AgentResult, call_id: str) -> dict[str, Any]:
+    """What is recorded of the decision about a call."""
+    return (results(result.messages)[call_id].details or {}).get("hitl", {})
