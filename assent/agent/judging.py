@@ -10,7 +10,7 @@ from assent.agent.tools import Tool, json_object
 from assent.messages import JsonObject
 from assent.permissions.decision import Decision, PendingAction
 from assent.permissions.evaluate import decide
-from assent.permissions.guardrails import judge_answer, tighten
+from assent.permissions.guardrails import judge_answer, stricter, tighten
 
 ALLOWED = Decision.allow()
 
@@ -48,12 +48,6 @@ async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list
     if objection is None:
         return decisions
     return [stricter(decision, objection) for decision in decisions]
-
-
-def stricter(first: Decision, second: Decision) -> Decision:
-    """The one of the two that allows less; the first, if they allow the same."""
-    order = ("allow", "ask", "deny")
-    return second if order.index(second.verdict) > order.index(first.verdict) else first
 
 
 async def judge_call(run: Run, tool: Tool, call_id: str, args: object) -> Decision:

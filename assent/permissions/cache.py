@@ -13,6 +13,8 @@ from assent.permissions.evaluate import attempt
 from assent.permissions.grants import Grant, GrantScope, GrantStore, grant_key
 from assent.permissions.session_grants import SessionGrants
 
+GRANT_SECONDS = 86_400.0
+"""How long a grant holds if nothing else is said."""
 MOST_DECISIONS = 10_000
 """How many decisions a cache keeps in memory; the oldest make room."""
 
@@ -71,13 +73,13 @@ class SessionPermissionCache:
         decision: Decision | Mapping[str, Any],
         *,
         scope: GrantScope = "call",
-        ttl_seconds: float | None = None,
+        ttl_seconds: float | None = GRANT_SECONDS,
         by: str | None = None,
         inherit: bool = False,
     ) -> Awaitable[Grant]:
         """Allow this call from now on; with ``scope="tool"``, its tool with any arguments.
 
-        It ends after ``ttl_seconds``, or else when it is forgotten. ``by`` says who allowed it, ``inherit``
+        It ends after ``ttl_seconds``, a day if nothing is said; with None, only when it is forgotten. ``by`` says who allowed it, ``inherit``
         that it counts for subagents too. It counts at once; await what is returned to know that it is
         stored. Raises `InvalidPolicy` for a decision that is no plain allow.
         """

@@ -66,7 +66,7 @@ async def tighten(
         open_places = [place for place, each in enumerate(result) if each.verdict != "deny"]
         objections = await _objections(check, [actions[place] for place in open_places], timeout)
         for place, objection in zip(open_places, objections, strict=True):
-            result[place] = _stricter(result[place], objection)
+            result[place] = stricter(result[place], objection)
     return result
 
 
@@ -83,7 +83,7 @@ async def judge_answer(
     for guardrail in guardrails:
         if isinstance(guardrail, AnswerGuardrail) and result.verdict != "deny":
             [objection] = await _objections(guardrail.check, [message], timeout)
-            result = _stricter(result, objection)
+            result = stricter(result, objection)
     return None if result.verdict == "allow" else result
 
 
@@ -102,7 +102,8 @@ def _objection(what: str, answer: Any) -> Objection:
     return Decision.deny(decision.reason) if isinstance(decision, Failed) else decision
 
 
-def _stricter(first: Decision, second: Objection) -> Decision:
+def stricter(first: Decision, second: Objection) -> Decision:
+    """The one of the two that allows less; the first, if they allow the same."""
     if second is None or _STRICTNESS[second.verdict] <= _STRICTNESS[first.verdict]:
         return first
     return second

@@ -266,13 +266,18 @@ async def test_grants_end(store: Any) -> None:
     policy = SessionPermissionCache(Inner(Decision.ask()), 300, store=store, clock=clock)
     await policy.remember(DELETE, ALLOW, ttl_seconds=60)
     await policy.remember(asked_about(tool="other"), ALLOW)
+    await policy.remember(asked_about(tool="for ever"), ALLOW, ttl_seconds=None)
     await clock.advance(59)
     assert await verdict(policy) == "allow"
     await clock.advance(1)
     assert await verdict(policy) == "ask"
+    await clock.advance(86_400 - 61)
+    assert await verdict(policy, asked_about(tool="other")) == "allow"  # a day, if nothing is said
+    await clock.advance(1)
+    assert await verdict(policy, asked_about(tool="other")) == "ask"
     await clock.advance(1_000_000)
-    assert await verdict(policy, asked_about(tool="other")) == "allow"
-    assert [grant.tool for grant in await policy.entries()] == ["other"]
+    assert await verdict(policy, asked_about(tool="for ever")) == "allow"
+    assert [grant.tool for grant in await policy.entries()] == ["for ever"]
 
 
 async def test_entries_say_who_gave_what_until_when(store: Any) -> None:
