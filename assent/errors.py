@@ -22,6 +22,13 @@
     │   ├── InvalidDuration         a text that is no length of time
     │   ├── InvalidSecret           a secret or a key that cannot be used
     │   └── InvalidSignature        a signature that is missing, wrong or too old
+    ├── ServiceError                the service refuses
+    │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
+    │   ├── CaseClosed              the case is answered or cancelled
+    │   ├── CaseExpired             the case's time is up
+    │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
+    │   ├── InvalidReview           a case, or an answer to one, that does not fit
+    │   └── InlineRefused           an answer that can only be given on the page
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
         ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
@@ -214,6 +221,59 @@ def _iso(milliseconds: int) -> str:
     """A time as a person reads it, in UTC."""
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class ServiceError(AssentError):
+    """The service refuses what was asked of it."""
+
+
+class CaseNotFound(ServiceError, LookupError):
+    """There is no such case, or it is not for whoever asks: the two look the same."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__(f"there is no case {case_id[:64]!r} for you")
+        self.case_id = case_id
+
+
+class CaseClosed(ServiceError):
+    """The case is answered, or cancelled: the first answer counts."""
+
+    def __init__(self, case_id: str, status: str) -> None:
+        super().__init__(f"case {case_id!r} is {status} already; the first answer counts")
+        self.case_id = case_id
+        self.status = status
+
+
+class CaseExpired(ServiceError):
+    """The case's time is up."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__(f"the time of case {case_id!r} is up")
+        self.case_id = case_id
+
+
+class IdempotencyConflict(ServiceError):
+    """An Idempotency-Key comes again with another body; use a new key for a new case."""
+
+    def __init__(self) -> None:
+        super().__init__("this Idempotency-Key has opened another case; use a new key for a new one")
+
+
+class InvalidReview(ServiceError, ValueError):
+    """A case, or an answer to one, that does not fit. ``faults`` has a sentence for each path at fault."""
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{path}: {fault}" for path, fault in faults.items()))
+        self.faults = dict(faults)
+
+
+class InlineRefused(ServiceError):
+    """An answer that can only be given on the page; ``code`` says why, in the protocol's word."""
+
+    def __init__(self, case_id: str, code: str, why: str) -> None:
+        super().__init__(why)
+        self.case_id = case_id
+        self.code = code
 
 
 class ProtocolError(AssentError):

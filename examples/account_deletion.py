@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from assent import AgentSpec, ApprovalResponse, PendingApproval, RunCheckpoint, run_agent, run_agent_resume, tool
+from assent import (
+    AgentSpec,
+    ApprovalResponse,
+    PendingApproval,
+    RunCheckpoint,
+    run_agent,
+    run_agent_resume,
+    tool,
+)
 from assent.messages import ToolCall
 from assent.models import ScriptedModel
 from assent.permissions import StaticPermissionPolicy
@@ -41,9 +49,9 @@ def ask(pending: PendingApproval) -> list[ApprovalResponse]:
     """The person's decision; none if they have not made up their mind."""
     try:
         word, _, rest = input("approve or deny WHY > ").strip().partition(" ")
-    except EOFError:  # nobody is at the keyboard
-        word, rest = "", ""
-    print()
+    except EOFError:
+        print("nobody is at the keyboard")
+        return []
     if word not in ("approve", "deny"):
         return []
     return [ApprovalResponse(id=pending.id, decision=word, reason=rest or None)]

@@ -76,20 +76,15 @@ def show(result: AgentResult) -> None:
         print(f"  {pending.id}: {path} {pending.tool_call.args}")
 
 
-async def decide(result: AgentResult, id: str) -> AgentResult:
-    """Approve one of the pending calls, and go on."""
-    assert result.checkpoint is not None
-    print(f"a person approves {id}")
-    return await run_agent_resume(support, result.checkpoint, [ApprovalResponse(id=id, decision="approve")])
-
-
 async def main() -> None:
     result = await run_agent(support, "My kettle leaks. I want my money back.", thread_id="ticket-7")
     show(result)
-    result = await decide(result, "call_b/call_1")  # the second first: the other stays pending
-    show(result)
-    result = await decide(result, "call_a/call_1")
-    show(result)
+    while result.checkpoint is not None:
+        last = result.pending_approvals[-1]  # one at a time, the second first: the other stays pending
+        print(f"a person approves {last.id}")
+        response = ApprovalResponse(id=last.id, decision="approve")
+        result = await run_agent_resume(support, result.checkpoint, [response])
+        show(result)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from transcripts import results
 from assent import AgentResult, AgentSpec, ApprovalResponse, RunCheckpoint, Tool, run_agent_resume, tool
 from assent.messages import AssistantMessage, Message, ToolCall
 from assent.models import ScriptedModel
+from assent.permissions import StaticPermissionPolicy
 
 
 class Deeds:
@@ -99,3 +100,27 @@ def completed(result: AgentResult) -> dict[str, str]:
 def hitl(result: AgentResult, call_id: str) -> dict[str, Any]:
     """What is recorded of the decision about a call."""
     return (results(result.messages)[call_id].details or {}).get("hitl", {})
+
+
+TWO = [call("c1", "mail", "a"), call("c2", "mail", "b")]
+
+
+def mailer(deeds: Deeds, *turns: Any, id: str = "mailer") -> AgentSpec:
+    """An agent whose model wants two mails sent, or what the turns say."""
+    return AgentSpec(id, script(*(turns or (TWO, "done"))), tools=[deeds.asks("mail"), deeds.tool("look")])
+
+
+def account_spec(deleted: list[str]) -> AgentSpec:
+    """The seed's agent: it deletes account 12345 if a person approves."""
+
+    @tool
+    async def delete_account(account: str) -> str:
+        deleted.append(account)
+        return f"account {account} is gone"
+
+    policy = StaticPermissionPolicy(
+        [{"id": "deletes", "scope": {"tool": "delete_account"}, "effect": "require_approval"}],
+        {"allowed": True, "requires_approval": False},
+    )
+    model = script(ToolCall("call_delete", "delete_account", {"account": "12345"}), "It is deleted.")
+    return AgentSpec("support", model, tools=[delete_account], policy=policy)

@@ -208,6 +208,7 @@ ALL_NAMES = sorted(
         *hitl.__all__,
         *testing.__all__,
         *permissions.__all__,
+        *protocol.__all__,
         *(name for m in DEFINING for name in public_names(m)),
         *(cls.__name__ for cls in CHECKPOINTERS),
     }
@@ -253,6 +254,11 @@ def public_members(cls: type) -> list[str]:
 PAYLOADS = [
     cls
     for cls in (getattr(requests, name) for name in public_names(requests))
+    if inspect.isclass(cls) and issubclass(cls, BaseModel)
+]
+WIRE_OBJECTS = [
+    cls
+    for cls in (getattr(protocol, name) for name in protocol.__all__)
     if inspect.isclass(cls) and issubclass(cls, BaseModel)
 ]
 VERBS = ("confirm", "approve", "ask", "escalate")
@@ -330,6 +336,11 @@ MEMBERS = {
         *members_of(testing.RaceOutcome),
         *parameters_of(testing.race_answers),
         *parameters_of(testing.crash_at),
+    ],
+    "protocol.md": [
+        *protocol.__all__,
+        *(field.alias or name for cls in WIRE_OBJECTS for name, field in cls.model_fields.items()),
+        *members_of(protocol.SigningKey),
     ],
     "reference-hitl.md": [
         *(name for cls in PAYLOADS for name in cls.model_fields),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,24 @@ error - The arguments of transfer are invalid, so it was not run. account: Strin
 ok - 49.00 sent to DE1234
 Done.
 """,
+    "account_deletion.py": """\
+paused: call_delete wants delete_account {'account_id': '12345'}
+because rule 'deletions' requires approval
+approve or deny WHY >   (deleting 12345)
+completed: This is what came of it: account 12345 is gone
+""",
+    "two_children.py": """\
+paused: 2 calls wait for a person
+  call_a/call_1: support > refunds > issue_refund {'order': 'A-1042', 'cents': 4900}
+  call_b/call_1: support > letters > send_mail {'to': 'ada@example.com', 'text': 'We are sorry.'}
+a person approves call_b/call_1
+  (send_mail runs: 'We are sorry.' to ada@example.com)
+paused: 1 call waits for a person
+  call_a/call_1: support > refunds > issue_refund {'order': 'A-1042', 'cents': 4900}
+a person approves call_a/call_1
+  (issue_refund runs: 49.00 EUR for A-1042)
+completed: Done: 49.00 EUR were sent for A-1042. Done: mail sent to ada@example.com.
+""",
     "approve_in_terminal.py": """\
     run │ agent starts
     you │ Pay Ada what we owe her.
@@ -57,6 +76,7 @@ Its result:
 """,
 }
 TYPED = {
+    "account_deletion.py": "approve\n",
     "approve_in_terminal.py": 'yes\nedit {"to": "Ada"}\nedit {"to": "Ada", "cents": 4900}\n',
 }
 
@@ -64,7 +84,10 @@ TYPED = {
 def test_no_example_is_forgotten() -> None:
     """The demo has tests of its own, in test_demo.py."""
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*PRINTED, "demo.py"}
-    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {"cross_process"}
+    assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {
+        "checkpoint_bot",
+        "cross_process",
+    }
 
 
 def run(name: str, folder: Path, *args: str, typed: str = "") -> str:
@@ -101,11 +124,62 @@ def test_any_answer_in_the_terminal(typed: str, came_of_it: str, tmp_path: Path)
     assert printed.endswith(f"  agent │ This is what came of it: {came_of_it}\n    run │ completed\n")
 
 
+@pytest.mark.parametrize(
+    ("typed", "came_of_it"),
+    [
+        (
+            "deny she has open orders\n",
+            "completed: This is what came of it: A person denied delete_account: ",
+        ),
+        ("perhaps\n", "paused: 1 call waits for a person\n"),
+        ("", "nobody is at the keyboard\npaused: 1 call waits for a person\n"),
+    ],
+)
+def test_no_account_is_deleted_without_a_yes(typed: str, came_of_it: str, tmp_path: Path) -> None:
+    printed = run("account_deletion.py", tmp_path, typed=typed)
+    assert came_of_it in printed
+    assert "deleting" not in printed
+
+
+def bot(folder: Path, step: str, *args: str) -> str:
+    return run(f"checkpoint_bot/{step}.py", folder, *args)
+
+
+def buttons(printed: str) -> dict[str, str]:
+    """What can be pressed: the checkpoint of each call."""
+    return {call: checkpoint for checkpoint, call in re.findall(r"press\.py (\w+) (\w+) ", printed)}
+
+
+def test_a_bot_resumes_after_a_restart_and_a_button_counts_once(tmp_path: Path) -> None:
+    first = buttons(bot(tmp_path, "message"))
+    assert list(first) == ["call_cancel", "call_refund"]
+    old = first["call_refund"]
+
+    second = bot(tmp_path, "press", old, "call_refund", "approve")
+    assert "runs" not in second  # nothing starts before all is settled
+    assert list(buttons(second)) == ["call_cancel"]
+    new = buttons(second)["call_cancel"]
+
+    for call in first:
+        assert bot(tmp_path, "press", old, call, "approve") == "bot: too late, this one is resolved.\n"
+    assert bot(tmp_path, "press", new, "call_refund", "deny") == (
+        "bot: 'call_refund' is not pending here; what is: call_cancel\n"
+    )
+    assert (
+        bot(tmp_path, "waiting") == f"{old} resolved: call_cancel, call_refund\n{new} pending: call_cancel\n"
+    )
+
+    assert bot(tmp_path, "press", new, "call_cancel", "deny") == (
+        "(refund runs: 49.00 EUR for A-1042)\nbot: A person denied cancel_order. 49.00 EUR were sent.\n"
+    )
+    assert bot(tmp_path, "press", new, "call_cancel", "approve") == "bot: too late, this one is resolved.\n"
+
+
 @pytest.mark.parametrize("args", [(), ("sqlite:///elsewhere.db",)])
 def test_one_process_asks_another_answers_a_third_resumes(args: tuple[str, ...], tmp_path: Path) -> None:
     steps = [
-        ("ask", "suspended: it waits for a person\n"),
-        ("resume", "suspended: it waits for a person\n"),
+        ("ask", "paused: 1 call waits for a person\n"),
+        ("resume", "paused: 1 call waits for a person\n"),
         ("answer", 'ticket-1042 asks: refund {"order": "A-1042", "cents": 4900}\napproved\n'),
         ("answer", ""),
         (

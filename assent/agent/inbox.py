@@ -17,15 +17,25 @@ from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest, 
 
 
 class Inbox:
-    """The open requests of one thread that nobody has to be waiting for."""
+    """The open requests of one thread that nobody has to be waiting for.
 
-    __slots__ = ("_channel", "_checkpointer", "_spec", "_thread_id")
+    ``shares`` says that the channel is others' too, as a subagent's is: what they ask there is not seen here.
+    """
+
+    __slots__ = ("_channel", "_checkpointer", "_shares", "_spec", "_thread_id")
 
     def __init__(
-        self, spec: AgentSpec, thread_id: str, channel: HitlChannel | None, checkpointer: Checkpointer | None
+        self,
+        spec: AgentSpec,
+        thread_id: str,
+        channel: HitlChannel | None,
+        checkpointer: Checkpointer | None,
+        *,
+        shares: bool = False,
     ) -> None:
         self._spec = spec
         self._thread_id = thread_id
+        self._shares = shares
         self._channel = channel
         self._checkpointer = checkpointer
 
@@ -109,7 +119,10 @@ class Inbox:
         """The open request, where the channel keeps its requests itself."""
         if self._channel is None or self._channel.checkpointer is not None:
             return None
-        return await self._channel.open_request()
+        request = await self._channel.open_request()
+        if request is not None and self._shares and request.thread_id != self._thread_id:
+            return None
+        return request
 
     async def _stored(self, checkpointer: Checkpointer, question_id: str | None) -> HitlRequest:
         """The stored request that is meant: the one of this id, or the oldest that is open."""

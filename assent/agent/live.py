@@ -56,7 +56,8 @@ class LiveThread(Host):
         emitter = Emitter(
             thread.thread_id, spec.onion.on_event, self.path, None if parent is None else parent.emitter
         )
-        super().__init__(thread, channel, emitter, Inbox(spec, thread.thread_id, channel, checkpointer))
+        inbox = Inbox(spec, thread.thread_id, channel, checkpointer, shares=parent is not None)
+        super().__init__(thread, channel, emitter, inbox)
         self.spec = spec
         self.checkpointer = checkpointer
         self.principal = principal

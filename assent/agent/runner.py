@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -85,8 +85,9 @@ async def run_agent_stream(
 ) -> AsyncIterator[StreamEnvelope]:
     """Like `run_agent`, telling what happens as it does; leaving the loop stops the run."""
     session = _session(spec, thread_id, principal, prefix_messages)
-    async for envelope in _stream(session, signal, lambda: _prompt(session, query)):
-        yield envelope
+    async with aclosing(_stream(session, signal, lambda: _prompt(session, query))) as envelopes:
+        async for envelope in envelopes:
+            yield envelope
 
 
 async def run_agent_resume_stream(
@@ -98,8 +99,11 @@ async def run_agent_resume_stream(
 ) -> AsyncIterator[StreamEnvelope]:
     """Like `run_agent_resume`, telling what happens as it does; leaving the loop stops the run."""
     session = _restored(spec, checkpoint)
-    async for envelope in _stream(session, signal, lambda: _resume(session, checkpoint, responses)):
-        yield envelope
+    async with aclosing(
+        _stream(session, signal, lambda: _resume(session, checkpoint, responses))
+    ) as envelopes:
+        async for envelope in envelopes:
+            yield envelope
 
 
 def _session(
@@ -150,6 +154,8 @@ async def _until(
     """Do the work, and abort it when the signal is set."""
     if signal is None:
         return await work()
+    if signal.is_set():  # a run that never has to wait would be done before the watcher looked
+        session.abort_soon()
     watcher = asyncio.create_task(_watch(signal, session))
     try:
         return await work()
@@ -165,7 +171,7 @@ async def _watch(signal: asyncio.Event, session: Session) -> None:
 
 async def _stream(
     session: Session, signal: asyncio.Event | None, work: Callable[[], Awaitable[AgentResult]]
-) -> AsyncIterator[StreamEnvelope]:
+) -> AsyncGenerator[StreamEnvelope]:
     queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
     unsubscribe = session.emitter.subscribe(queue.put_nowait)
     task = asyncio.ensure_future(_until(signal, session, work))

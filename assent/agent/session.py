@@ -20,7 +20,13 @@ from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool, running
 from assent.agent.tools import ToolResult
-from assent.agent.tree import load_tree, open_children, open_requests, pending_approvals
+from assent.agent.tree import (
+    latest_children,
+    load_tree,
+    open_children,
+    open_requests,
+    pending_approvals,
+)
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
@@ -240,7 +246,7 @@ class Session(LiveThread):
             running.reset(tokens[0])
             hosting.reset(tokens[1])
         if run.aborted and not is_finished(run.messages):
-            children = open_children(self)
+            children = latest_children(self)  # bodies that were cut short have a result that says so
             await run.close()
             await self.inbox.drop("the run was aborted")
             await _abandon(children, "the run was aborted")

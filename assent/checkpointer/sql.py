@@ -28,6 +28,7 @@ from assent.store.finish import finish
 from assent.store.rows import Settled, fresh_write_id
 
 if TYPE_CHECKING:
+    from assent.store.engine import Engine
     from assent.store.store import Store
 
 T = TypeVar("T")
@@ -75,6 +76,11 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         if store is not None:
             await self._leases.stop()
             await store.close()
+
+    @property
+    def engine(self) -> Engine:
+        """What runs transactions on the open database; the service keeps its cases by it."""
+        return self._store.engine
 
     @property
     def _store(self) -> Store:

@@ -79,9 +79,9 @@ class SessionPermissionCache:
     ) -> Awaitable[Grant]:
         """Allow this call from now on; with ``scope="tool"``, its tool with any arguments.
 
-        It ends after ``ttl_seconds``, a day if nothing is said; with None, only when it is forgotten. ``by`` says who allowed it, ``inherit``
-        that it counts for subagents too. It counts at once; await what is returned to know that it is
-        stored. Raises `InvalidPolicy` for a decision that is no plain allow.
+        It ends after ``ttl_seconds``, a day if nothing is said; with None, only when it is forgotten. ``by`` says
+        who allowed it, ``inherit`` that it counts for subagents too. It counts at once; await what is returned
+        to know that it is stored. Raises `InvalidPolicy` for a decision that is no plain allow.
         """
         return self._grants.give(
             action, Decision.of(decision), scope=scope, ttl_seconds=ttl_seconds, by=by, inherit=inherit

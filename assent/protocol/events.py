@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from assent.protocol.poll import CaseFacts
 from assent.protocol.scalars import Email, JsonObject, Text, Time
@@ -22,10 +22,8 @@ EVENT_OF: Mapping[State, EventName] = {
 CallbackEvent = Literal["review.completed", "review.expired", "review.cancelled"]
 
 
-class EventData(CaseFacts):
+class EventData(CaseFacts, OpenWire):
     """The data of an event: the case, and those facts of a poll answer that changed."""
-
-    model_config = ConfigDict(extra="allow")
 
     case_id: Text
     status: Opt[State] = None

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from assent.protocol.form import Form
 from assent.protocol.review_types import ReviewType
-from assent.protocol.scalars import CaseId, JsonObject, ServiceUrl, Text, Time, encodable
+from assent.protocol.scalars import CaseId, JsonObject, ServiceUrl, Text, Time
 from assent.protocol.verification import VerificationPolicy
 from assent.protocol.wire import OpenWire, Opt, Wire
 
@@ -17,14 +17,7 @@ DefaultAction = Literal["skip", "approve", "reject", "abort"]
 class Context(OpenWire):
     """What the review page shows besides the prompt: anything, and perhaps a ``form``."""
 
-    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
-
     form: Opt[Form] = None
-
-    @model_validator(mode="after")
-    def _is_json(self) -> Self:
-        encodable(self.__pydantic_extra__)
-        return self
 
 
 class Surface(OpenWire):

@@ -3,11 +3,21 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import CoreSchema, from_json
 
 from assent.errors import InvalidProtocolObject
 from assent.protocol.faults import faults_of
+from assent.protocol.scalars import encodable
 
 _T = TypeVar("_T")
 _Init = TypeVar("_Init", bound=Callable[..., None])
@@ -95,3 +105,10 @@ class OpenWire(Wire):
     """The base of objects to which a service may add fields of its own; they are kept."""
 
     model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @model_validator(mode="after")
+    def _own_fields_are_json(self) -> Self:
+        encodable(self.__pydantic_extra__)
+        return self

@@ -18,7 +18,7 @@ from assent.store.tables import VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """The history, oldest first; the last is what this version works with."""
 
 VERSION = Statement(select(column("version_num", String)).select_from(table(VERSION_TABLE)))

@@ -25,6 +25,11 @@ class Store:
         self._engine = engine
 
     @property
+    def engine(self) -> Engine:
+        """What runs the transactions."""
+        return self._engine
+
+    @property
     def hub(self) -> Hub:
         """Who waits for which request."""
         return self._engine.hub

@@ -22,7 +22,7 @@ BODY: TypeEngine[str] = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 """JSON, as it was encoded."""
 
 metadata = MetaData()
-_MYSQL: dict[str, Any] = {
+MYSQL: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
@@ -31,7 +31,7 @@ _MYSQL: dict[str, Any] = {
     "mariadb_collate": "utf8mb4_bin",
 }
 # Small rows live in their key's tree; a wide one there would spill over to pages of its own.
-_SMALL: dict[str, Any] = {**_MYSQL, "sqlite_with_rowid": False}
+_SMALL: dict[str, Any] = {**MYSQL, "sqlite_with_rowid": False}
 
 threads = Table(
     "assent_threads",
@@ -58,7 +58,7 @@ messages = Table(
     Column("run_id", ID, nullable=False),
     Column("role", String(16), nullable=False),
     Column("body", BODY, nullable=False),
-    **_MYSQL,
+    **MYSQL,
 )
 
 runs = Table(
@@ -94,7 +94,7 @@ requests = Table(
     Column("via", ID),
     Column("settled_at", BigInteger),
     Column("write_id", BigInteger),
-    **_MYSQL,
+    **MYSQL,
 )
 
 OPEN = text("status = 'pending'")
@@ -146,7 +146,7 @@ checkpoints = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("write_id", BigInteger, nullable=False),
-    **_MYSQL,
+    **MYSQL,
 )
 
 # The state comes before the time, so that those resolved long ago are not in the way of the others. No index

@@ -52,6 +52,7 @@ def post(result: AgentResult) -> None:
     """What the bot writes into the chat: its answer, or a button for each call that waits."""
     if result.checkpoint is None:
         print(f"bot: {result.text}")
+        return
     for pending in result.pending_approvals:
         print(f"bot: may I {pending.tool_call.name} {pending.tool_call.args}?")
         print(f"     press.py {result.checkpoint.checkpoint_id} {pending.id} approve|deny")

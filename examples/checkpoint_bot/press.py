@@ -8,7 +8,12 @@ import sys
 from bot import CHAT, make_spec, open_memory, post
 
 from assent import ApprovalResponse
-from assent.checkpoints import CheckpointNotFound, CheckpointNotPendingError, RunCheckpointStore, resume_checkpoint
+from assent.checkpoints import (
+    CheckpointNotFound,
+    CheckpointNotPendingError,
+    RunCheckpointStore,
+    resume_checkpoint,
+)
 from assent.errors import InvalidCheckpoint
 
 
@@ -16,7 +21,9 @@ async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:
     async with open_memory() as memory:
         store = RunCheckpointStore(memory)
         try:
-            response = ApprovalResponse(id=pending_id, decision="approve" if decision == "approve" else "deny")
+            response = ApprovalResponse(
+                id=pending_id, decision="approve" if decision == "approve" else "deny"
+            )
             result = await resume_checkpoint(
                 make_spec(), checkpoint_id, [response], store=store, thread_id=CHAT, by="ann", via="chat"
             )

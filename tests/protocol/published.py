@@ -215,6 +215,15 @@ POLL = {
         },
     },
 }
+POLICY = {
+    "mode": "required",
+    "required_for": ["inline_submit", "browser_submit"],
+    "requirements": {
+        "any_of": [{"all_of": [{"proof_type": "x-badge", "presentation_formats": ["zkp", "x-own"]}]}]
+    },
+    "binding": {"case_id": True, "action": False, "freshness_seconds": 60, "single_use": True},
+    "fallback": {"on_missing": "reject", "on_invalid": "browser_review"},
+}
 EVIDENCE = {
     "action": "confirm",
     "submitted_via": "x-pager",
@@ -242,6 +251,7 @@ def documents() -> list[tuple[type[Wire], dict[str, Any]]]:
         (PollResponse, POLL),
         (PollResponse, {"status": "cancelled", "case_id": "c", "cancelled_at": "2026-02-22T12:00:00Z"}),
         (SubmitRequest, EVIDENCE),
+        (VerificationPolicy, POLICY),
         (ReviewSubmission, {"action": "approve", "data": {"feedback": "ok"}}),
     ]
     return [*example_documents(), *own]

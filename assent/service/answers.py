@@ -1,0 +1,136 @@
+"""Whether an answer fits its case; what the browser or a button sent is never believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from assent.errors import InvalidFormData, InvalidReview
+from assent.protocol import actions_of, clean_form_data
+from assent.service.case import Case
+
+_TEXT = 100_000
+
+
+def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The answer's data, checked against the case; raises `InvalidReview` with a sentence for each fault."""
+    allowed = actions_of(case.type)
+    if action not in allowed:
+        raise InvalidReview({"action": f"is one of {', '.join(allowed)}"})
+    given = dict(data or {})
+    clean = _CLEANERS.get(case.type, _input)
+    return clean(case, action, given)
+
+
+def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _unknown(data, ("feedback", "edits")) | _texts(data, ("feedback",))
+    edits = data.get("edits")
+    if edits is not None and not isinstance(edits, Mapping):
+        faults["data.edits"] = "is an object with the changed values"
+    elif edits is not None and action != "edit":
+        faults["data.edits"] = f"goes with edit, not with {action}"
+    elif action == "edit" and edits is None and not data.get("feedback"):
+        faults["data"] = "an edit says what is to change: edits, or feedback"
+    elif isinstance(edits, Mapping) and case.request is not None:
+        faults |= _edit_faults(case, cast("Mapping[str, Any]", edits))
+    return _without_nones(data, faults)
+
+
+def _edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
+    """Edited arguments have the names and kinds of the shown ones; the agent's tool checks the rest."""
+    payload: Any = case.request.payload if case.request is not None else None
+    shown: Mapping[str, Any] = payload.args
+    faults = {f"data.edits.{name}": "is no argument of this call" for name in edits if name not in shown}
+    faults |= {f"data.edits.{name}": "is missing" for name in shown if name not in edits}
+    for name, value in edits.items():
+        if name in shown and shown[name] is not None and _kind(value) != _kind(shown[name]):
+            faults[f"data.edits.{name}"] = f"is {_kind(shown[name])}"
+    return faults
+
+
+def _kind(value: Any) -> str:
+    kinds = ((bool, "true or false"), (int | float, "a number"), (str, "text"), (list, "a list"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "an object")
+
+
+def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _unknown(data, ("selected", "note")) | _texts(data, ("note",))
+    selected = data.get("selected")
+    items: Any = case.context.get("items")
+    if not isinstance(selected, list):
+        faults["data.selected"] = "is a list of ids"
+        return _without_nones(data, faults)
+    chosen = cast("list[Any]", selected)
+    if not all(isinstance(each, str) for each in chosen):
+        faults["data.selected"] = "is a list of ids, each a text"
+    elif len(set(chosen)) < len(chosen):
+        faults["data.selected"] = "has a choice twice"
+    elif isinstance(items, list):
+        offered = {str(item.get("id")) for item in cast("list[Any]", items) if isinstance(item, dict)}
+        strange = [each for each in chosen if each not in offered]
+        if strange and offered:
+            faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
+    if not chosen and case.context.get("required", True):
+        faults["data.selected"] = "needs a choice"
+    if len(chosen) > 1 and case.context.get("multiple") is False:
+        faults["data.selected"] = "takes one choice"
+    return _without_nones(data, faults)
+
+
+def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    form = case.form
+    if form is None:
+        return data
+    try:
+        return clean_form_data(form, data)
+    except InvalidFormData as error:
+        raise InvalidReview({f"data.{key}": fault for key, fault in error.faults.items()}) from None
+
+
+def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _unknown(data, ("confirmed_items", "note")) | _texts(data, ("note",))
+    items = data.get("confirmed_items")
+    if items is not None and not (
+        isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
+    ):
+        faults["data.confirmed_items"] = "is a list of texts"
+    return _without_nones(data, faults)
+
+
+def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _unknown(data, ("reason", "modified_params")) | _texts(data, ("reason",))
+    params = data.get("modified_params")
+    if params is not None and not isinstance(params, Mapping):
+        faults["data.modified_params"] = "is an object"
+    elif params is not None and action != "retry":
+        faults["data.modified_params"] = f"goes with retry, not with {action}"
+    return _without_nones(data, faults)
+
+
+_CLEANERS: Mapping[str, Callable[[Case, str, dict[str, Any]], dict[str, Any]]] = {
+    "approval": _approval,
+    "selection": _selection,
+    "confirmation": _confirmation,
+    "escalation": _escalation,
+}
+
+
+def _unknown(data: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, str]:
+    return {f"data.{name}": f"is not known here; {', '.join(known)} are" for name in data if name not in known}
+
+
+def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    faults: dict[str, str] = {}
+    for name in names:
+        value = data.get(name)
+        if value is not None and not isinstance(value, str):
+            faults[f"data.{name}"] = "is text"
+        elif isinstance(value, str) and len(value) > _TEXT:
+            faults[f"data.{name}"] = f"has at most {_TEXT} characters"
+    return faults
+
+
+def _without_nones(data: Mapping[str, Any], faults: Mapping[str, str]) -> dict[str, Any]:
+    if faults:
+        raise InvalidReview(faults)
+    return {name: value for name, value in data.items() if value is not None}

@@ -1,0 +1,265 @@
+"""Cases from end to end: opened, shown, answered, cancelled, expired; and agents' requests as cases."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from assent.clock import Clock, SystemClock
+from assent.errors import (
+    CaseClosed,
+    CaseNotFound,
+    HitlInvalidAnswer,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    InlineRefused,
+    InvalidReview,
+)
+from assent.ids import fresh_write_id, new_id
+from assent.messages import JsonObject
+from assent.protocol import TokenScope, hash_token, issue_token, iso_duration, token_matches
+from assent.service import transitions
+from assent.service.answers import clean_answer
+from assent.service.case import Case
+from assent.service.followers import Followers
+from assent.service.from_request import case_context, case_prompt, case_type
+from assent.service.review import ReviewRequest
+from assent.service.rows import case_of, row_of
+from assent.service.transitions import entry
+from assent.store.case_rows import CaseRow, NewCase
+from assent.store.case_store import CaseStore, Shown
+from assent.store.cases import Decide
+from assent.store.finish import finish
+from assent.store.rows import RequestRow, decode_request
+
+if TYPE_CHECKING:
+    from assent.checkpointer.sql import SqlCheckpointer
+
+NO_LIMIT_SECONDS = 3650 * 86_400
+"""How long a request is open as a case that has no time-out of its own: the protocol knows no for ever."""
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A case with the tokens that were just issued for it; they are kept nowhere."""
+
+    case: Case
+    tokens: Mapping[TokenScope, str]
+
+    def __repr__(self) -> str:
+        return f"Issued({self.case.case_id!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Respondent:
+    """Who answers, and how that is known: ``by`` for the record, the rest as the protocol tells it."""
+
+    by: str | None = None
+    via: str = "web"
+    responded_by: JsonObject | None = None
+    context: JsonObject | None = None
+
+
+class Cases:
+    """Everything that can happen to cases; each act is one transaction, and the first one counts."""
+
+    def __init__(self, checkpointer: SqlCheckpointer, *, clock: Clock | None = None) -> None:
+        self.store = CaseStore(checkpointer.engine)
+        self.followers = Followers()
+        self._clock = clock or SystemClock()
+
+    def now(self) -> int:
+        """Milliseconds since 1970."""
+        return round(self._clock.now() * 1000)
+
+    # Opening.
+
+    async def create(
+        self, key_id: str, review: ReviewRequest, idempotency_key: str | None = None
+    ) -> Issued:
+        """Open a case for a caller; the same idempotency key with the same body gives the same case."""
+        if review.unknown_actions:
+            raise InvalidReview({"inline_actions": f"{review.type} has no {review.unknown_actions[0]!r}"})
+        now = self.now()
+        case = Case(
+            case_id=f"review_{new_id()}",
+            type=review.type,
+            status="pending",
+            version=1,
+            prompt=review.prompt,
+            created_at=now,
+            expires_at=now + round(review.seconds * 1000),
+            timeout=iso_duration(review.seconds),
+            default_action=review.default_action,
+            message=review.message,
+            context=review.context,
+            key_id=key_id,
+            callback_url=review.hitl_callback_url,
+            inline_actions=None if review.inline_actions is None else tuple(review.inline_actions),
+            verification_policy=review.verification_policy,
+            previous_case_id=review.previous_case_id,
+            reminder_at=review.reminders,
+        )
+        tokens, hashed = _issued(("review", "submit"))
+        once = None
+        if idempotency_key is not None:
+            once = hashlib.sha256(f"{key_id}\0{idempotency_key}".encode()).hexdigest()
+        row = row_of(case, fresh_write_id(), idempotency=once, fingerprint=review.fingerprint)
+        previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
+        new = NewCase(row, hashed, (entry(now, key_id, "created", case),), previous)
+        made = await finish(self.store.create(new))
+        if case.previous_case_id is not None:
+            self.followers.wake(case.previous_case_id)
+        return Issued(case_of(made), tokens)
+
+    async def adopt(self, limit: int = _PAGE) -> list[Case]:
+        """Make cases of agents' open requests that are none yet."""
+        adopted: list[Case] = []
+        for request in await self.store.unadopted(limit):
+            adopted.append(await self._adopt(request))
+        return adopted
+
+    async def _adopt(self, row: RequestRow) -> Case:
+        request = decode_request(row)
+        seconds = request.timeout_seconds or NO_LIMIT_SECONDS
+        case = Case(
+            case_id=_request_case_id(row),
+            type=case_type(request),
+            status="pending",
+            version=1,
+            prompt=case_prompt(request),
+            created_at=row.created_at,
+            expires_at=row.expires_at or row.created_at + NO_LIMIT_SECONDS * 1000,
+            timeout=iso_duration(seconds),
+            context=case_context(request),
+            request=request,
+            thread_id=row.thread_id,
+        )
+        new = row_of(case, fresh_write_id(), question_id=row.question_id, round=row.round)
+        audit = (entry(row.created_at, "agent", "created", case),)
+        await finish(self.store.create(NewCase(new._replace(idempotency=case.case_id), (), audit)))
+        return case
+
+    async def issue(self, case_id: str, scope: TokenScope = "review") -> str:
+        """A new token that opens a case, besides those that do already."""
+        tokens, hashed = _issued((scope,))
+        await finish(self.store.add_tokens(case_id, hashed))
+        return tokens[scope]
+
+    # Finding.
+
+    async def get(self, case_id: str, key_id: str | None = None) -> Case:
+        """A case as it stands; with ``key_id``, only one that this key opened. Raises `CaseNotFound`."""
+        shown = await self.store.get(case_id)
+        if shown is None or (key_id is not None and shown[0].key_id != key_id):
+            raise CaseNotFound(case_id)
+        return case_of(*shown)
+
+    async def with_token(self, case_id: str, token: str, scope: TokenScope) -> Case:
+        """The case that a token opens; one that is wrong looks like a case that does not exist."""
+        shown, hashes = await self.store.with_tokens(case_id, scope)
+        matches = [token_matches(token, scope, each) for each in hashes or [None]]
+        if shown is None or not any(matches):
+            raise CaseNotFound(case_id)
+        return case_of(*shown)
+
+    async def events(self, case_id: str, after: int) -> list[tuple[int, str, str]]:
+        """What happened to a case after one of its events: seq, event, data."""
+        return await self.store.events(case_id, after)
+
+    # What happens to them.
+
+    async def opened(self, case: Case) -> Case:
+        """A person has opened the page."""
+        return case if case.status != "pending" else await self._change(case, transitions.opened(self.now()))
+
+    async def draft(self, case: Case, draft: JsonObject, progress: JsonObject | None = None) -> Case:
+        """A person has filled in some of the form."""
+        return await self._change(case, transitions.drafted(self.now(), draft, progress))
+
+    async def answer(
+        self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent
+    ) -> Case:
+        """A person decides. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts."""
+        clean = clean_answer(case, action, data)
+        decide = transitions.answered(
+            self.now(),
+            action,
+            clean,
+            by=who.by,
+            via=who.via,
+            responded_by=who.responded_by,
+            context=who.context,
+            write_id=fresh_write_id(),
+        )
+        return await self._change(case, decide)
+
+    async def answer_inline(
+        self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent
+    ) -> Case:
+        """A person has pressed a button in a messenger; raises `InlineRefused` where that is not enough."""
+        if case.inline_actions is not None and action not in case.inline_actions:
+            raise InlineRefused(case.case_id, "action_not_inline", f"{action} is to be done on the review page")
+        return await self.answer(case, action, data, who)
+
+    async def cancel(self, case: Case, reason: str, by: str) -> Case:
+        """Nobody is to decide any more."""
+        return await self._change(case, transitions.cancelled(self.now(), reason, by, fresh_write_id()))
+
+    async def _change(self, case: Case, decide: Decide) -> Case:
+        try:
+            row = await finish(self.store.change(case.case_id, decide, self.now()))
+        except HitlInvalidAnswer as error:
+            raise InvalidReview({"data": "; ".join(error.faults)}) from None
+        except (HitlStaleAnswer, HitlNoPendingRequest):  # it was settled elsewhere: end as it did
+            row = await finish(self.store.change(case.case_id, transitions.followed(self.now()), self.now()))
+            self.followers.wake(case.case_id)
+            raise CaseClosed(case.case_id, row.status) from None
+        self.followers.wake(case.case_id)
+        return replace(case_of(row), request=case.request)
+
+    # What happens by itself.
+
+    async def sweep(self) -> bool:
+        """Do what is due: expire, remind, end what was settled elsewhere; True if there may be more."""
+        now, full = self.now(), False
+        for find, decide in (
+            (self.store.due(now, _PAGE), transitions.expired(now)),
+            (self.store.to_remind(now, _PAGE), transitions.reminded(now)),
+            (self.store.settled_elsewhere(_PAGE), transitions.followed(now)),
+        ):
+            due = await find
+            full = full or len(due) == _PAGE
+            for case_id in due:
+                await finish(self.store.change(case_id, decide, now))
+                self.followers.wake(case_id)
+        return full
+
+    async def purge(self, older_than_days: float = 30) -> int:
+        """Delete cases that ended longer ago, with all that belongs to them; returns how many."""
+        before, count = self.now() - round(older_than_days * 86_400_000), 0
+        while purged := await finish(self.store.purge(before, _PAGE)):
+            count += purged
+        return count
+
+
+async def purge(checkpointer: SqlCheckpointer, older_than_days: float = 30) -> int:
+    """Delete cases that ended longer ago; returns how many."""
+    return await Cases(checkpointer).purge(older_than_days)
+
+
+def _issued(scopes: tuple[TokenScope, ...]) -> tuple[dict[TokenScope, str], list[tuple[str, str]]]:
+    tokens = {scope: issue_token(scope) for scope in scopes}
+    return tokens, [(scope, hash_token(token)) for scope, token in tokens.items()]
+
+
+def _request_case_id(row: RequestRow) -> str:
+    """The same for the same request, whoever makes a case of it."""
+    named = f"{row.thread_id}\0{row.question_id}\0{row.round}".encode()
+    return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
+
+
+__all__ = ["CaseRow", "Cases", "Issued", "Respondent", "Shown", "purge"]

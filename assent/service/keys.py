@@ -1,0 +1,113 @@
+"""API keys: what an agent shows to open cases and to ask for them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import OrderedDict
+from functools import partial
+from typing import NamedTuple
+
+from assent.clock import Clock, SystemClock
+from assent.errors import StoreError
+from assent.protocol import hash_token
+from assent.store import keys
+from assent.store.audit import Entry
+from assent.store.engine import Engine
+from assent.store.finish import finish
+from assent.store.keys import KeyRow
+from assent.store.rows import decode_text, encode_text, fresh_write_id
+
+CACHE_SECONDS = 1.0
+"""For so long a process may still take a key that another has revoked."""
+CACHE_KEYS = 1000
+NAME_LENGTH = 200
+_KEY = re.compile(r"assent_[A-Za-z0-9_-]{43}")
+
+
+class IssuedKey(NamedTuple):
+    """A new key. ``text`` is the secret itself, to be shown once: only its hash is kept."""
+
+    key_id: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"IssuedKey(key_id={self.key_id!r}, text='***')"
+
+
+class ApiKey(NamedTuple):
+    """A key as the service knows it; times are milliseconds since 1970."""
+
+    key_id: str
+    name: str
+    created_at: int
+    revoked_at: int | None
+
+
+class Keys:
+    """The keys of one database."""
+
+    def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
+        self._engine = engine
+        self._clock = clock or SystemClock()
+        self._known: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()
+
+    async def issue(self, name: str, *, by: str) -> IssuedKey:
+        """Make a key for an agent; ``by`` is whoever does it, for the audit trail."""
+        if not name.strip() or len(name) > NAME_LENGTH:
+            raise StoreError(f"a key's name has 1 to {NAME_LENGTH} characters, and not only spaces")
+        new = IssuedKey(f"key_{secrets.token_hex(8)}", f"assent_{secrets.token_urlsafe(32)}")
+        now = self._now()
+        encoded = _encoded(name)
+        row = KeyRow(new.key_id, encoded, hash_token(new.text), now, None, fresh_write_id())
+        entry = Entry("key.created", new.key_id, by, now, {"name": name})
+        await finish(self._engine.write(partial(keys.issue, row, [entry]), partial(keys.issued, row)))
+        return new
+
+    async def revoke(self, key_id: str, *, by: str) -> bool:
+        """End a key for good; False if there is none, or it is revoked already."""
+        now, write_id = self._now(), fresh_write_id()
+        entry = Entry("key.revoked", key_id, by, now)
+        gone = await finish(
+            self._engine.write(
+                partial(keys.revoke, key_id, now, write_id, [entry]), partial(keys.revoked, key_id, write_id)
+            )
+        )
+        self._known.clear()
+        return gone
+
+    async def listing(self) -> list[ApiKey]:
+        """All keys, oldest first, revoked ones too."""
+        return [_api_key(row) for row in await self._engine.read(keys.listing)]
+
+    async def find(self, text: str) -> ApiKey | None:
+        """The key with this text; None if there is none, or it is revoked."""
+        if _KEY.fullmatch(text) is None:
+            return None
+        key_hash, now = hash_token(text), self._clock.now()
+        until, known = self._known.get(key_hash, (0.0, None))
+        if now < until <= now + CACHE_SECONDS:  # a clock that was set back makes nothing last longer
+            return known
+        row = await self._engine.read(partial(keys.by_hash, key_hash))
+        self._known.pop(key_hash, None)
+        if row is None or row.revoked_at is not None:
+            return None
+        found = _api_key(row)
+        self._known[key_hash] = (now + CACHE_SECONDS, found)
+        if len(self._known) > CACHE_KEYS:
+            self._known.popitem(last=False)
+        return found
+
+    def _now(self) -> int:
+        return round(self._clock.now() * 1000)
+
+
+def _encoded(name: str) -> str:
+    try:
+        return encode_text(name) or ""
+    except ValueError:
+        raise StoreError("a key's name is valid Unicode") from None
+
+
+def _api_key(row: KeyRow) -> ApiKey:
+    return ApiKey(row.key_id, decode_text(row.name) or "", row.created_at, row.revoked_at)

@@ -1,0 +1,55 @@
+"""The items that a person chooses from, in a selection or a confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from assent.service.case import Case
+from assent.service.pages.passage import Html, marked
+from assent.service.pages.shown import Shown, shown_all
+
+_LISTS = {"selection": "items", "confirmation": "items_to_confirm"}
+_TITLES = ("title", "label", "name")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One item: its id, and what is said about it."""
+
+    id: str
+    title: Html
+    facts: list[Shown]
+
+
+def choices_of(case: Case) -> list[Choice]:
+    """The items on offer, in order; none where the context has none that can be told apart by ``id``."""
+    given: Any = case.context.get(_LISTS.get(case.type, ""))
+    items = [_choice(item) for item in cast("list[Any]", given)] if isinstance(given, list) else []
+    choices = [item for item in items if item is not None]
+    distinct = len({choice.id for choice in choices}) == len(items)
+    return choices if distinct else []
+
+
+def takes_one(case: Case) -> bool:
+    """Whether only one item may be chosen."""
+    return case.context.get("multiple") is False
+
+
+def needs_one(case: Case) -> bool:
+    """Whether choosing nothing is no answer."""
+    return case.context.get("required", True) is not False
+
+
+def _choice(item: Any) -> Choice | None:
+    if not isinstance(item, Mapping):
+        return None
+    fields = cast("Mapping[str, Any]", item)
+    id_ = fields.get("id")
+    if not isinstance(id_, str | int) or isinstance(id_, bool):
+        return None
+    named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
+    title = str(id_) if named is None else fields[named]
+    rest = {name: value for name, value in fields.items() if name not in ("id", named) and value is not None}
+    return Choice(str(id_), marked(title), shown_all(rest))

@@ -1,0 +1,139 @@
+"""Changing the arguments of a call, each in a field of its kind."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic_core import from_json
+
+from assent.messages import JsonObject
+from assent.service.case import Case
+from assent.service.pages.passage import Html, hidden_in, marked
+from assent.service.pages.shown import kind_of
+from assent.service.pages.subject import call_of
+
+Control = Literal["text", "lines", "number", "boolean", "json"]
+
+
+class Unread(str):
+    """What a person typed that could not be read; it is shown to them again as it is."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Editable:
+    """Values that a person may change, and under which action and key the answer has them."""
+
+    action: Literal["edit", "retry"]
+    key: Literal["edits", "modified_params"]
+    values: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class EditField:
+    """The field of one value, by its place among them."""
+
+    name: str
+    key: str
+    label: Html
+    kind: str
+    control: Control
+    text: str
+    fault: str | None = None
+
+
+def editable_of(case: Case) -> Editable | None:
+    """What may be changed: the call's arguments, or the ``params`` of a service's escalation."""
+    call = call_of(case)
+    if case.type == "approval" and call is not None:
+        return Editable("edit", "edits", call.args)
+    if case.type != "escalation":
+        return None
+    params: Any = case.context.get("params") if call is None else call.args
+    return Editable("retry", "modified_params", params) if isinstance(params, dict) and params else None
+
+
+def edit_fields(editable: Editable, values: Mapping[str, Any], faults: Mapping[str, str]) -> list[EditField]:
+    """The fields, filled with ``values`` where there are some, else with what is there now."""
+    return [
+        EditField(
+            name=f"arg.{place}",
+            key=name,
+            label=marked(name),
+            kind=kind_of(original),
+            control=_control(original),
+            text=_text(original, values.get(name, original)),
+            fault=faults.get(f"{editable.key}.{name}"),
+        )
+        for place, (name, original) in enumerate(editable.values.items())
+    ]
+
+
+def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObject, dict[str, str]]:
+    """Every value as it is after the edit, and the faults by key. What was not posted is as it was."""
+    values: dict[str, Any] = {}
+    faults: dict[str, str] = {}
+    for place, (name, original) in enumerate(editable.values.items()):
+        text = posted.get(f"arg.{place}")
+        if text is None or _lines(text) == _lines(_text(original, original)):
+            values[name] = original  # a browser changes line ends by itself; that is no edit
+            continue
+        try:
+            values[name] = _read(original, text)
+        except ValueError as error:
+            values[name] = Unread(text)
+            faults[f"{editable.key}.{name}"] = str(error)
+    return values, faults
+
+
+def _control(original: Any) -> Control:
+    if isinstance(original, bool):
+        return "boolean"
+    if isinstance(original, int | float):
+        return "number"
+    if not isinstance(original, str) or hidden_in(original) is not None:
+        return "json"  # in a field of plain text, hidden characters would be hidden, or lost
+    return "lines" if "\n" in original or len(original) > 60 else "text"
+
+
+def _text(original: Any, value: Any) -> str:
+    if isinstance(value, Unread):
+        return value
+    if isinstance(value, str) and _control(original) in ("text", "lines"):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=_has_hidden(value))
+
+
+def _has_hidden(value: Any) -> bool:
+    return hidden_in(json.dumps(value, ensure_ascii=False)) is not None
+
+
+def _read(original: Any, text: str) -> Any:
+    control = _control(original)
+    if control in ("text", "lines"):
+        return _lines(text)
+    if control == "boolean":
+        if text not in ("true", "false"):
+            raise ValueError("must be true or false")
+        return text == "true"
+    try:
+        value = from_json(text.strip(), allow_inf_nan=False)
+    except ValueError:
+        raise ValueError("must be a number" if control == "number" else "is no JSON") from None
+    if control == "number" and not is_number(value):
+        raise ValueError("must be a number")
+    return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,108 @@
+"""Text of others as a page shows it: inert, whole, with nothing hidden in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+
+from assent.visible import shows
+
+_SUSPECT = re.compile(r"([^\x20-\x7e\n])\1*")
+_EDGES = re.compile(r"\A( +)|( +)\Z")
+_SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
+_PLAIN_SPACES = " \u3000"
+_LONG = 1200
+_MANY_LINES = 16
+_BEGINNING = (400, 6)
+_END = (240, 4)
+
+
+class Html(str):
+    """Markup of our own making; a template puts it in as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text; where it is long, also its ``beginning`` and its ``end``, to be read before it is unfolded."""
+
+    whole: Html
+    size: str
+    beginning: Html | None = None
+    end: Html | None = None
+
+    @property
+    def folds(self) -> bool:
+        """Whether it is long."""
+        return self.beginning is not None
+
+
+def marked(text: str) -> Html:
+    """The text escaped, and what would not be seen in it as a ``<mark>`` with its name: ``U+202E``.
+
+    Newlines stay. A character that is repeated gets one mark with a count.
+    """
+    parts: list[str] = []
+    end = 0
+    for match in _SUSPECT.finditer(text):
+        start, char = match.start(), match[1]
+        last = text[start - 1] if start else " "
+        if _is_seen(char, last):
+            continue
+        parts += (escape(text[end:start]), _mark(char, len(match[0])))
+        end = match.end()
+    parts.append(escape(text[end:]))
+    return Html("".join(parts))
+
+
+def passage(text: str) -> Passage:
+    """A text in full, folded where it is long; spaces at its edges are marked, for nobody would see them."""
+    lines = text.count("\n") + 1
+    size = f"{len(text):,} characters" + (f" in {lines:,} lines" if lines > 1 else "")
+    whole = _with_edges(text)
+    if len(text) <= _LONG and lines <= _MANY_LINES:
+        return Passage(whole, size)
+    return Passage(whole, size, marked(_first(text, *_BEGINNING)), marked(_last(text, *_END)))
+
+
+def hidden_in(text: str) -> Html | None:
+    """The text with its hidden characters marked; None if it has none."""
+    whole = _with_edges(text)
+    return whole if "<mark>" in whole else None
+
+
+def _is_seen(char: str, last: str) -> bool:
+    return shows(char, last) and (not char.isspace() or char in _PLAIN_SPACES)
+
+
+def _mark(char: str, times: int) -> str:
+    name = _SHORT_NAMES.get(char, f"U+{ord(char):04X}")
+    if times <= 4:  # a few stand for themselves
+        return f"<mark>{name}</mark>" * times
+    return f"<mark>{name} × {times}</mark>"
+
+
+def _with_edges(text: str) -> Html:
+    edges = [match for match in _EDGES.finditer(text) if match[0]]
+    if not edges:
+        return marked(text)
+    before = edges[0].end() if edges[0].start() == 0 else 0
+    after = edges[-1].start() if edges[-1].start() >= before else len(text)
+    return Html(_spaces(before) + marked(text[before:after]) + _spaces(len(text) - after))
+
+
+def _spaces(times: int) -> str:
+    return _mark(" ", times) if times else ""
+
+
+def _first(text: str, chars: int, lines: int) -> str:
+    return "\n".join(text[:chars].split("\n")[:lines])
+
+
+def _last(text: str, chars: int, lines: int) -> str:
+    return "\n".join(text[-chars:].split("\n")[-lines:])

@@ -1,0 +1,49 @@
+"""What the service says when it refuses: a status, and a body of the protocol's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from assent.errors import (
+    CaseClosed,
+    CaseExpired,
+    CaseNotFound,
+    IdempotencyConflict,
+    InlineRefused,
+    InvalidReview,
+    ServiceError,
+    StoreError,
+)
+
+
+def problem(
+    status: int, error: str, message: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    """A refusal."""
+    body = {"error": error, "message": message, **more}
+    return JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
+
+
+def of_error(error: ServiceError | StoreError) -> JSONResponse:
+    """The refusal that an error stands for."""
+    said = str(error)
+    match error:
+        case CaseNotFound():
+            return problem(404, "not_found", "There is no such case.")
+        case CaseClosed():
+            return problem(409, "duplicate_submission", said, case_id=error.case_id)
+        case CaseExpired():
+            return problem(410, "case_expired", said, case_id=error.case_id)
+        case IdempotencyConflict():
+            return problem(422, "idempotency_conflict", said)
+        case InvalidReview():
+            return problem(422, "invalid_request", said, faults=error.faults)
+        case InlineRefused():
+            return problem(403, error.code, said, case_id=error.case_id)
+        case StoreError():
+            return problem(503, "unavailable", "The store cannot be reached just now.", {"Retry-After": "5"})
+        case _:
+            return problem(400, "refused", said)

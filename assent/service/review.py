@@ -1,0 +1,98 @@
+"""What a caller posts to open a case."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic_core import to_json
+
+from assent.errors import InvalidDuration, InvalidProtocolObject
+from assent.protocol import (
+    ACTIONS,
+    Context,
+    DefaultAction,
+    Form,
+    VerificationPolicy,
+    check_form,
+    parse_duration,
+)
+
+DEFAULT_TIMEOUT = "24h"
+LONGEST_SECONDS = 366 * 86_400
+MOST_BYTES = 2_000_000
+_CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+
+
+class ReviewRequest(BaseModel):
+    """A case to be opened: what a person is to decide, and by when."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    type: Annotated[str, StringConstraints(pattern=r"^(approval|selection|input|confirmation|escalation|x-[a-z0-9_-]{1,60})$")]
+    prompt: Annotated[str, StringConstraints(min_length=1, max_length=500)]
+    message: Annotated[str, StringConstraints(max_length=2000)] | None = None
+    context: dict[str, Any] = Field(default_factory=dict)
+    timeout: str = DEFAULT_TIMEOUT
+    default_action: DefaultAction = "skip"
+    reminder_at: datetime | list[datetime] | None = None
+    hitl_callback_url: str | None = None
+    inline_actions: list[str] | None = None
+    previous_case_id: _CaseId | None = None
+    verification_policy: dict[str, Any] | None = None
+
+    @field_validator("timeout")
+    @classmethod
+    def _length(cls, timeout: str) -> str:
+        try:
+            seconds = parse_duration(timeout)
+        except InvalidDuration as error:
+            raise ValueError(str(error)) from None
+        if not 0 < seconds <= LONGEST_SECONDS:
+            raise ValueError("is more than nothing and at most 366 days")
+        return timeout
+
+    @field_validator("context")
+    @classmethod
+    def _shown(cls, context: dict[str, Any]) -> dict[str, Any]:
+        try:
+            form: Form | None = Context.model_validate(context).form
+            if form is not None:
+                check_form(form)
+        except InvalidProtocolObject as error:
+            raise ValueError(str(error)) from None
+        if len(to_json(context)) > MOST_BYTES:
+            raise ValueError(f"is at most {MOST_BYTES} bytes")
+        return context
+
+    @field_validator("verification_policy")
+    @classmethod
+    def _policy(cls, policy: dict[str, Any] | None) -> dict[str, Any] | None:
+        if policy is not None:
+            VerificationPolicy.model_validate(policy)
+        return policy
+
+    @property
+    def seconds(self) -> float:
+        """How long the case is open."""
+        return parse_duration(self.timeout)
+
+    @property
+    def reminders(self) -> tuple[int, ...]:
+        """When to remind, in milliseconds since 1970, in order."""
+        given = self.reminder_at
+        times = [] if given is None else given if isinstance(given, list) else [given]
+        return tuple(sorted(round(each.timestamp() * 1000) for each in times))
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same body, and for no other."""
+        return hashlib.sha256(to_json(self.model_dump(mode="json"))).hexdigest()
+
+    @property
+    def unknown_actions(self) -> list[str]:
+        """Inline actions that the type does not have."""
+        known = ACTIONS.get(self.type, ("submit",))
+        return [action for action in self.inline_actions or () if action not in known]

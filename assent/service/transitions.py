@@ -1,0 +1,221 @@
+"""What happens to a case, as functions of how it stands: no I/O, run within the transaction that has locked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json
+
+from assent.errors import CaseClosed, CaseExpired
+from assent.ids import new_id
+from assent.messages import JsonObject
+from assent.protocol import EVENT_OF, EventName, State, next_state
+from assent.service.case import Case
+from assent.service.from_request import answer_of
+from assent.service.rows import case_of, changed_row
+from assent.service.wire import callback_body, event_data
+from assent.store.audit import Entry
+from assent.store.case_rows import CallbackRow, CaseRow, Change, Event
+from assent.store.cases import Decide
+from assent.store.rows import RequestRow, Settled, decode_text
+
+def opened(now: int) -> Decide:
+    """A person has opened the page; nothing, if somebody has before."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if row.status != "pending" or row.expires_at <= now:
+            return None
+        case = replace(case_of(row, request), status="opened", opened_at=now)
+        return _told(row, case, "review.opened", now, "opened", "reviewer")
+
+    return decide
+
+
+def drafted(now: int, draft: JsonObject, progress: JsonObject | None) -> Decide:
+    """A person has filled in some of it."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        status = next_state(case.status, "review.in_progress")
+        begun = replace(
+            case, status=status, opened_at=case.opened_at or now, draft=draft, progress=progress
+        )
+        if begun.draft == case.draft and begun.progress == case.progress and begun.status == case.status:
+            return None
+        return _told(row, begun, "review.in_progress", now, None, "reviewer")
+
+    return decide
+
+
+def answered(
+    now: int,
+    action: str,
+    data: Mapping[str, Any],
+    *,
+    by: str | None,
+    via: str,
+    responded_by: JsonObject | None,
+    context: JsonObject | None,
+    write_id: int,
+) -> Decide:
+    """A person has decided; with an agent's request, the request is settled in the same transaction."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        result: JsonObject = {"action": action, "data": dict(data)}
+        done = replace(
+            case,
+            status="completed",
+            ended_at=now,
+            result=result,
+            responded_by=responded_by,
+            submission_context=context,
+            draft=None,
+        )
+        change = _ended(row, done, now, "answered", by or "reviewer", {"action": action, "via": via})
+        if case.request is None or row.thread_id is None or row.question_id is None:
+            return change
+        settles = Settled(
+            row.thread_id,
+            row.question_id,
+            "answered",
+            now,
+            write_id,
+            answer=answer_of(case.request, action, data),
+            by=by,
+            via=via,
+            digest=case.digest,
+        )
+        return change._replace(settles=settles)
+
+    return decide
+
+
+def cancelled(now: int, reason: str, by: str, write_id: int) -> Decide:
+    """Nobody is to decide any more."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        done = replace(case, status="cancelled", ended_at=now, reason=reason, draft=None)
+        change = _ended(row, done, now, "cancelled", by, {"reason": reason})
+        if row.thread_id is None or row.question_id is None:
+            return change
+        settles = Settled(row.thread_id, row.question_id, "cancelled", now, write_id, reason=reason, by=by)
+        return change._replace(settles=settles)
+
+    return decide
+
+
+def expired(now: int) -> Decide:
+    """Its time is up, unless it ended before. A request's own deadline is the store's to keep."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.expires_at > now:
+            return None
+        case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
+        return _ended(row, case, now, "expired", "clock", {"default_action": case.default_action})
+
+    return decide
+
+
+def reminded(now: int) -> Decide:
+    """Somebody is reminded of it: once for each time that has come."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.remind_at is None or row.remind_at > now or row.expires_at <= now:
+            return None
+        case = replace(case_of(row, request), reminder_sent_at=now)
+        return _told(row, case, "review.reminder", now, "reminded", "clock")
+
+    return decide
+
+
+def followed(now: int) -> Decide:
+    """The agent's request was settled without the case: it ends as the request did."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or (request is not None and request.status == "pending"):
+            return None
+        ended = _outcome(case_of(row, request), request, now)
+        by = "agent" if request is None else request.answered_by or "agent"
+        via = None if request is None else request.via
+        return _ended(row, ended, now, ended.status, by, {"via": via} if via else {})
+
+    return decide
+
+
+def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
+    """How a case ends whose request has: with its answer, its time-out, or without either."""
+    at = now if request is None or request.settled_at is None else request.settled_at
+    if request is not None and request.status == "answered":
+        result = _result_of(request)
+        by: JsonObject | None = {"name": request.answered_by} if request.answered_by else None
+        return replace(case, status="completed", ended_at=at, result=result, responded_by=by, draft=None)
+    if request is not None and request.status == "timed_out":
+        return replace(case, status="expired", ended_at=at, draft=None)
+    why = "it was withdrawn" if request is None else decode_text(request.reason) or request.status
+    return replace(case, status="cancelled", ended_at=at, reason=why, draft=None)
+
+
+def _result_of(request: RequestRow) -> JsonObject:
+    """An answer that was given elsewhere, in the words of the protocol."""
+    answer: Any = from_json(request.answer or "null")
+    if request.kind == "approve":
+        action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
+        data = {"feedback": answer.get("reason"), "edits": answer.get("edited_args")}
+    elif request.kind == "confirm":
+        return {"action": "confirm" if answer else "cancel", "data": {}}
+    elif request.kind == "escalate":
+        action = answer["action"]
+        data = {"reason": answer.get("reason"), "modified_params": answer.get("modified_params")}
+    else:
+        return {"action": "submit", "data": answer}
+    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
+
+
+def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
+    """The case, if it can still be answered."""
+    if row.status == "expired" or (row.is_open and row.expires_at <= now):
+        raise CaseExpired(row.case_id)
+    if not row.is_open:
+        raise CaseClosed(row.case_id, row.status)
+    return case_of(row, request)
+
+
+def _told(
+    row: CaseRow, case: Case, event: EventName, now: int, act: str | None, actor: str
+) -> Change:
+    counted = replace(case, version=row.version + 1)
+    audit = () if act is None else (entry(now, actor, act, case),)
+    return Change(changed_row(row, case), Event(event, event_data(counted)), audit=audit)
+
+
+def _ended(
+    row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]
+) -> Change:
+    state: State = case.status
+    change = _told(row, case, EVENT_OF[state], now, None, actor)
+    callback = None
+    if case.callback_url is not None:
+        callback = CallbackRow(
+            callback_id=f"cb_{new_id()}",
+            case_id=case.case_id,
+            key_id=case.key_id,
+            url=case.callback_url,
+            body=callback_body(case, EVENT_OF[state], now),
+            attempts=0,
+            due_at=now,
+            outcome=None,
+            write_id=0,
+        )
+    return change._replace(callback=callback, audit=(entry(now, actor, act, case, detail),))
+
+
+def entry(now: int, actor: str, act: str, case: Case, detail: Mapping[str, Any] | None = None) -> Entry:
+    """What the audit trail says of something that happened to a case: who and what, but no answers."""
+    said: dict[str, Any] = {"type": case.type, **(detail or {})}
+    if case.digest is not None:
+        said["digest"] = case.digest
+    return Entry(at=now, actor=actor, act=f"case.{act}", subject=case.case_id, detail=said)

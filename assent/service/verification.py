@@ -1,0 +1,138 @@
+"""Proofs that a person decided: checked by a provider, and by us for what they are bound to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pydantic_core import to_json
+
+from assent.clock import Clock, SystemClock
+from assent.errors import InlineRefused
+from assent.protocol import (
+    EvidenceRequirement,
+    VerificationEvidence,
+    VerificationPolicy,
+    VerificationResult,
+    VerifiedEvidence,
+)
+from assent.service.case import Case
+from assent.service.spent import Spent
+from assent.service.wire import iso
+
+logger = logging.getLogger("assent.service")
+PROVIDER_SECONDS = 10.0
+_LEVELS = ("low", "medium", "high")
+
+
+class Finding:
+    """What a provider found a proof to be: ``assurance`` of it, and when it was ``made`` (seconds since 1970)."""
+
+    def __init__(self, *, assurance: str = "medium", made_at: float) -> None:
+        self.assurance = assurance
+        self.made_at = made_at
+
+
+class VerificationProvider(Protocol):
+    """Looks at the proofs of one kind of provider."""
+
+    async def verify(self, evidence: VerificationEvidence, case: Case, action: str) -> Finding | None:
+        """What a proof is worth, or None if it is no good. It says nothing of what the proof is bound to."""
+        ...
+
+
+class Verifier:
+    """Checks evidence against a case's policy: each proof bound to case and action, fresh, and used once."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, VerificationProvider],
+        spent: Spent,
+        clock: Clock | None = None,
+    ) -> None:
+        self._providers = providers
+        self._spent = spent
+        self._clock = clock or SystemClock()
+
+    async def check(
+        self, case: Case, mode: str, action: str, evidence: Sequence[VerificationEvidence]
+    ) -> VerificationResult | None:
+        """What was verified; None if the case asks for nothing here. Raises `InlineRefused` if it is not enough."""
+        if case.verification_policy is None:
+            return None
+        policy = VerificationPolicy.model_validate(case.verification_policy)
+        if mode not in policy.required_for and policy.mode != "optional":
+            return None
+        found: list[tuple[VerificationEvidence, VerifiedEvidence]] = []
+        for each in evidence:
+            verified = await self._verified(case, policy, action, each)
+            if verified is not None:
+                found.append((each, verified))
+        accepted = [verified for _, verified in found]
+        missing = _missing(policy, accepted)
+        if missing and policy.mode != "optional":
+            code = "verification_failed" if evidence else "verification_required"
+            raise InlineRefused(case.case_id, code, "A proof that a person decided is needed; use the review page.")
+        return VerificationResult(
+            satisfied=not missing, verified_evidence=accepted, missing_requirements=missing or None
+        )
+
+    async def _verified(
+        self, case: Case, policy: VerificationPolicy, action: str, evidence: VerificationEvidence
+    ) -> VerifiedEvidence | None:
+        """A proof that holds, or None; a provider that fails or takes too long finds nothing."""
+        provider = self._providers.get(evidence.provider)
+        binding, bound = policy.binding, evidence.binding
+        for_case = bound.case_id == case.case_id
+        for_action = bound.action == action
+        if provider is None or (binding.case_id and not for_case) or (binding.action and not for_action):
+            return None
+        if binding.challenge is not None and bound.challenge != binding.challenge:
+            return None
+        try:
+            async with asyncio.timeout(PROVIDER_SECONDS):
+                finding = await provider.verify(evidence, case, action)
+        except Exception as error:
+            logger.warning("the verification provider %r failed: %s", evidence.provider, type(error).__name__)
+            return None
+        now = self._clock.now()
+        if finding is None or not 0 <= now - finding.made_at <= binding.freshness_seconds:
+            return None
+        if binding.single_use and not await self._spent.spend(_digest(evidence), round(now * 1000)):
+            return None
+        return VerifiedEvidence.model_validate(
+            {
+                "proof_type": evidence.proof_type,
+                "provider": evidence.provider,
+                "assurance_level": finding.assurance,
+                "bound_to_case": for_case,
+                "bound_to_action": for_action,
+                "fresh": True,
+                "single_use_enforced": binding.single_use,
+                "verified_at": iso(round(now * 1000)),
+            }
+        )
+
+
+def _digest(evidence: VerificationEvidence) -> str:
+    presented = to_json([evidence.provider, evidence.proof_type, evidence.presentation])
+    return hashlib.sha256(presented).hexdigest()
+
+
+def _missing(policy: VerificationPolicy, accepted: Sequence[VerifiedEvidence]) -> list[str]:
+    """What is still needed for the option that is nearest; nothing, if one is met."""
+    nearest: list[str] | None = None
+    for option in policy.requirements.any_of:
+        lacking = [it.proof_type for it in option.all_of if not any(_meets(got, it) for got in accepted)]
+        if nearest is None or len(lacking) < len(nearest):
+            nearest = lacking
+    return nearest or []
+
+
+def _meets(got: VerifiedEvidence, needed: EvidenceRequirement) -> bool:
+    level = got.assurance_level or "low"
+    enough = needed.min_assurance is None or _LEVELS.index(level) >= _LEVELS.index(needed.min_assurance)
+    return got.proof_type == needed.proof_type and needed.provider in (None, got.provider) and enough

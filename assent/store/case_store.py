@@ -1,0 +1,97 @@
+"""An open store of cases: the transactions, each handed to the engine. What it returns are futures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from assent.store import callbacks, cases
+from assent.store.case_rows import CallbackRow, CaseRow, NewCase
+from assent.store.engine import Engine
+from assent.store.rows import RequestRow, fresh_write_id
+from assent.store.statement import Transaction
+from assent.store.store import Job
+
+Shown = tuple[CaseRow, RequestRow | None]
+"""A case, and the request that it shows."""
+
+
+class CaseStore:
+    """Everything that can be done to the service's tables, over an engine that is open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def create(self, new: NewCase) -> Job[CaseRow]:
+        """Open a case."""
+        landed = partial(cases.changed, new.row.case_id, new.row.write_id)
+        return self._engine.write(partial(cases.create, new), landed)
+
+    def change(self, case_id: str, decide: cases.Decide, now: int) -> Job[CaseRow]:
+        """Change a case as a function of how it stands."""
+        write_id = fresh_write_id()
+        return self._engine.write(
+            partial(cases.change, case_id, decide, now, write_id), partial(cases.changed, case_id, write_id)
+        )
+
+    def get(self, case_id: str) -> Job[Shown | None]:
+        """A case as it stands."""
+        return self._engine.read(partial(_shown, case_id))
+
+    def with_tokens(self, case_id: str, scope: str) -> Job[tuple[Shown | None, list[str]]]:
+        """A case, and what the tokens of a scope hash to that open it."""
+        return self._engine.read(partial(_shown_with_tokens, case_id, scope))
+
+    def add_tokens(self, case_id: str, tokens: Sequence[tuple[str, str]]) -> Job[None]:
+        """Let more tokens open a case."""
+        return self._engine.write(partial(cases.add_tokens, case_id, tokens))
+
+    def of_request(self, thread_id: str, question_id: str, round: int) -> Job[CaseRow | None]:
+        """The case that shows a request."""
+        return self._engine.read(partial(cases.of_request, thread_id, question_id, round))
+
+    def unadopted(self, limit: int) -> Job[list[RequestRow]]:
+        """Open requests that are no cases yet."""
+        return self._engine.read(partial(cases.unadopted, limit))
+
+    def settled_elsewhere(self, limit: int) -> Job[list[str]]:
+        """Open cases whose requests are settled."""
+        return self._engine.read(partial(cases.settled_elsewhere, limit))
+
+    def due(self, now: int, limit: int) -> Job[list[str]]:
+        """Open cases whose time is up."""
+        return self._engine.read(partial(cases.due, now, limit))
+
+    def to_remind(self, now: int, limit: int) -> Job[list[str]]:
+        """Open cases of which somebody is to be reminded."""
+        return self._engine.read(partial(cases.to_remind, now, limit))
+
+    def events(self, case_id: str, after: int) -> Job[list[tuple[int, str, str]]]:
+        """What happened to a case after one of its events."""
+        return self._engine.read(partial(cases.events, case_id, after))
+
+    def recent(self, since: int) -> Job[list[tuple[str, int]]]:
+        """Which cases had events since then."""
+        return self._engine.read(partial(cases.recent, since))
+
+    def purge(self, before: int, limit: int) -> Job[int]:
+        """Delete cases that ended before then."""
+        return self._engine.write(partial(cases.purge, before, limit))
+
+    def take_callbacks(self, now: int, until: int, limit: int) -> Job[list[CallbackRow]]:
+        """Take callbacks that are due."""
+        return self._engine.write(partial(callbacks.take, now, until, limit, fresh_write_id()))
+
+    def callback_done(self, row: CallbackRow, due_at: int | None, outcome: str) -> Job[bool]:
+        """Note how an attempt went."""
+        return self._engine.write(partial(callbacks.done, row, due_at, outcome))
+
+
+def _shown(case_id: str) -> Transaction[Shown | None]:
+    row = yield from cases.get(case_id)
+    return None if row is None else (row, (yield from cases.request_of(row)))
+
+
+def _shown_with_tokens(case_id: str, scope: str) -> Transaction[tuple[Shown | None, list[str]]]:
+    row, hashes = yield from cases.with_tokens(case_id, scope)
+    return (None if row is None else (row, (yield from cases.request_of(row)))), hashes

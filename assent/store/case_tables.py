@@ -1,0 +1,93 @@
+"""The tables of the service: cases, their tokens and events, and the callbacks that are still to be made.
+
+Conventions as in `tables`. A case that an agent's request has become names that request; its outcome is the
+request's.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, text
+
+from assent.store.tables import BODY, ID, MYSQL, metadata
+
+cases = Table(
+    "assent_cases",
+    metadata,
+    Column("case_id", ID, primary_key=True),
+    Column("key_id", ID),
+    Column("thread_id", ID),
+    Column("question_id", ID),
+    Column("round", Integer),
+    Column("type", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("is_open", Integer, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("body", BODY, nullable=False),
+    Column("facts", BODY, nullable=False),
+    Column("draft", BODY),
+    Column("created_at", BigInteger, nullable=False),
+    Column("opened_at", BigInteger),
+    Column("ended_at", BigInteger),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("remind_at", BigInteger),
+    Column("reminder_sent_at", BigInteger),
+    Column("idempotency", String(64)),
+    Column("fingerprint", String(64)),
+    Column("write_id", BigInteger, nullable=False),
+    **MYSQL,
+)
+_OPEN = text("is_open = 1")
+Index(
+    "assent_cases_due",
+    cases.c.is_open,
+    cases.c.expires_at,
+    sqlite_where=_OPEN,
+    postgresql_where=_OPEN,
+)
+Index(
+    "assent_cases_reminders",
+    cases.c.is_open,
+    cases.c.remind_at,
+    sqlite_where=_OPEN,
+    postgresql_where=_OPEN,
+)
+Index("assent_cases_request", cases.c.thread_id, cases.c.question_id, cases.c.round, unique=True)
+Index("assent_cases_idempotency", cases.c.idempotency, unique=True)
+Index("assent_cases_ended", cases.c.is_open, cases.c.ended_at)
+
+case_tokens = Table(
+    "assent_case_tokens",
+    metadata,
+    Column("case_id", ID, primary_key=True),
+    Column("token_hash", String(64), primary_key=True),
+    Column("scope", String(16), nullable=False),
+    **MYSQL,
+)
+
+case_events = Table(
+    "assent_case_events",
+    metadata,
+    Column("case_id", ID, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("event", String(32), nullable=False),
+    Column("data", BODY, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    **MYSQL,
+)
+Index("assent_case_events_at", case_events.c.at)
+
+callbacks = Table(
+    "assent_callbacks",
+    metadata,
+    Column("callback_id", ID, primary_key=True),
+    Column("case_id", ID, nullable=False),
+    Column("key_id", ID),
+    Column("url", BODY, nullable=False),
+    Column("body", BODY, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger),
+    Column("outcome", String(16)),
+    Column("write_id", BigInteger, nullable=False),
+    **MYSQL,
+)
+Index("assent_callbacks_due", callbacks.c.due_at)

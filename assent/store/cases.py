@@ -1,0 +1,261 @@
+"""Cases: opened, changed by whoever is first, ended once.
+
+What a change does to a case is decided by a function of the case as it stands, within the transaction that
+has locked it. Such a function does no I/O and may be called more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import and_, delete, insert, literal_column, select, update
+from sqlalchemy import Integer as IntegerType
+
+from assent.errors import CaseNotFound, IdempotencyConflict
+from assent.store import audit, requests
+from assent.store.case_rows import CaseRow, Change, NewCase, token_params
+from assent.store.case_tables import callbacks, case_events, case_tokens, cases
+from assent.store.rows import RequestRow
+from assent.store.statement import Statement, Transaction, param
+from assent.store.tables import requests as request_table
+
+_C, _T, _E, _Q = cases.c, case_tokens.c, case_events.c, request_table.c
+_THIS = _C.case_id == param("case_id")
+_ONE = literal_column("1", IntegerType)
+COLUMNS = tuple(_C[name] for name in CaseRow._fields)
+_BIG = _C.created_at.type
+
+CASE = Statement(select(*COLUMNS).where(_THIS))
+LOCKED = Statement(select(*COLUMNS).where(_THIS).with_for_update())
+BY_IDEMPOTENCY = Statement(select(*COLUMNS).where(_C.idempotency == param("idempotency")))
+OF_REQUEST = Statement(
+    select(*COLUMNS).where(
+        _C.thread_id == param("thread_id"),
+        _C.question_id == param("question_id"),
+        _C.round == param("round"),
+    )
+)
+INSERT = Statement(insert(cases).values({name: param(name) for name in CaseRow._fields}).inline())
+_CHANGED = (
+    "status",
+    "is_open",
+    "version",
+    "facts",
+    "draft",
+    "opened_at",
+    "ended_at",
+    "remind_at",
+    "reminder_sent_at",
+    "write_id",
+)
+UPDATE = Statement(
+    update(cases)
+    .where(_THIS, _C.version == param("seen"))
+    .values({name: param(name) for name in _CHANGED})
+)
+TOKEN = Statement(
+    insert(case_tokens)
+    .values(case_id=param("case_id"), token_hash=param("token_hash"), scope=param("scope"))
+    .inline()
+)
+TOKENS = Statement(
+    select(_T.token_hash).where(_T.case_id == param("case_id"), _T.scope == param("scope"))
+)
+EVENT = Statement(
+    insert(case_events)
+    .values({name: param(name) for name in ("case_id", "seq", "event", "data", "at")})
+    .inline()
+)
+EVENTS = Statement(
+    select(_E.seq, _E.event, _E.data)
+    .where(_E.case_id == param("case_id"), _E.seq > param("after"))
+    .order_by(_E.seq)
+)
+RECENT = Statement(select(_E.case_id, _E.seq).where(_E.at >= param("since")))
+CALLBACK = Statement(
+    insert(callbacks).values({name: param(name) for name in callbacks.c.keys()}).inline()
+)
+DUE = Statement(
+    select(_C.case_id)
+    .where(_C.is_open == _ONE, _C.expires_at <= param("now"))
+    .order_by(_C.is_open, _C.expires_at)
+    .limit(param("limit", _BIG))
+)
+TO_REMIND = Statement(
+    select(_C.case_id)
+    .where(_C.is_open == _ONE, _C.remind_at <= param("now"))
+    .order_by(_C.is_open, _C.remind_at)
+    .limit(param("limit", _BIG))
+)
+_LINK = and_(
+    _C.thread_id == _Q.thread_id, _C.question_id == _Q.question_id, _C.round == _Q.round
+)
+_PENDING = literal_column("'pending'", _Q.status.type)
+UNADOPTED = Statement(
+    select(*requests.COLUMNS)
+    .select_from(request_table.outerjoin(cases, _LINK))
+    .where(_Q.status == _PENDING, _C.case_id.is_(None))
+    .order_by(_Q.status, _Q.created_at)
+    .limit(param("limit", _BIG))
+)
+SETTLED_ELSEWHERE = Statement(
+    select(_C.case_id)
+    .select_from(cases.join(request_table, _LINK))
+    .where(_C.is_open == _ONE, _Q.status != _PENDING)
+    .limit(param("limit", _BIG))
+)
+REQUEST = Statement(
+    select(*requests.COLUMNS).where(
+        _Q.thread_id == param("thread_id"),
+        _Q.question_id == param("question_id"),
+        _Q.round == param("round"),
+    )
+)
+ENDED = Statement(
+    select(_C.case_id)
+    .where(_C.is_open == literal_column("0", IntegerType), _C.ended_at < param("before"))
+    .limit(param("limit", _BIG))
+)
+PURGE = tuple(
+    Statement(delete(table).where(table.c.case_id == param("case_id")))
+    for table in (case_tokens, case_events, callbacks, cases)
+)
+
+
+def create(new: NewCase) -> Transaction[CaseRow]:
+    """Open a case, unless its idempotency key has opened it before; then that one gets the new tokens too."""
+    row = new.row
+    if row.idempotency is not None:
+        known = yield BY_IDEMPOTENCY, {"idempotency": row.idempotency}
+        if known:
+            found = CaseRow(*known[0])
+            if found.fingerprint != row.fingerprint:
+                raise IdempotencyConflict
+            yield from add_tokens(found.case_id, new.tokens)
+            return found
+    if new.previous is not None:
+        yield from _follow(*new.previous, row.case_id, row.write_id)
+    yield INSERT, row._asdict()  # a race for the id, or the key, ends in a unique violation, and is run again
+    yield from add_tokens(row.case_id, new.tokens)
+    yield from audit.append(new.audit)
+    return row
+
+
+def _follow(case_id: str, key_id: str, following: str, write_id: int) -> Transaction[None]:
+    """Let a case know the one that follows it."""
+    row = yield from locked(case_id)
+    if row is None or row.key_id != key_id:
+        raise CaseNotFound(case_id)
+    facts = to_json({**from_json(row.facts), "next_case_id": following}).decode()
+    now = {**row._asdict(), "facts": facts, "version": row.version + 1, "write_id": write_id}
+    yield UPDATE, {**now, "seen": row.version}
+
+
+def add_tokens(case_id: str, tokens: Sequence[tuple[str, str]]) -> Transaction[None]:
+    """Let these tokens open a case, besides those that do already."""
+    for params in token_params(case_id, tokens):
+        yield TOKEN, params
+
+
+def get(case_id: str) -> Transaction[CaseRow | None]:
+    """A case as it stands now."""
+    rows = yield CASE, {"case_id": case_id}
+    return CaseRow(*rows[0]) if rows else None
+
+
+def with_tokens(case_id: str, scope: str) -> Transaction[tuple[CaseRow | None, list[str]]]:
+    """A case, and what the tokens of one scope hash to that open it."""
+    row = yield from get(case_id)
+    hashes = yield TOKENS, {"case_id": case_id, "scope": scope}
+    return row, [hashed for (hashed,) in hashes]
+
+
+def locked(case_id: str) -> Transaction[CaseRow | None]:
+    """A case as it stands, kept as it is until this transaction ends."""
+    rows = yield LOCKED, {"case_id": case_id}
+    return CaseRow(*rows[0]) if rows else None
+
+
+Decide = Callable[[CaseRow, RequestRow | None], Change | None]
+"""What to do with a case, and its request where it is one's; None to leave it as it is."""
+
+
+def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction[CaseRow]:
+    """Change a case, with all that follows from that, in one transaction; raises what ``decide`` raises."""
+    row = yield from locked(case_id)
+    if row is None:
+        raise CaseNotFound(case_id)
+    decided = decide(row, (yield from request_of(row)))
+    if decided is None:
+        return row
+    if decided.settles is not None:
+        yield from requests.settle(decided.settles)
+    changed = decided.row._replace(version=row.version + 1, write_id=write_id)
+    yield UPDATE, {**changed._asdict(), "seen": row.version}
+    if decided.event is not None:
+        yield EVENT, {"case_id": case_id, "seq": changed.version, "at": now, **decided.event._asdict()}
+    if decided.callback is not None:
+        yield CALLBACK, decided.callback._asdict()
+    yield from audit.append(decided.audit)
+    return changed
+
+
+def changed(case_id: str, write_id: int) -> Transaction[CaseRow | None]:
+    """A case that was perhaps changed, nobody knows, by this very write; None if it was not."""
+    row = yield from locked(case_id)
+    return row if row is not None and row.write_id == write_id else None
+
+
+def request_of(row: CaseRow) -> Transaction[RequestRow | None]:
+    """The request that a case shows, where it shows one."""
+    if row.thread_id is None:
+        return None
+    rows = yield REQUEST, row._asdict()
+    return RequestRow(*rows[0]) if rows else None
+
+
+def of_request(thread_id: str, question_id: str, round: int) -> Transaction[CaseRow | None]:
+    """The case that shows a request."""
+    rows = yield OF_REQUEST, {"thread_id": thread_id, "question_id": question_id, "round": round}
+    return CaseRow(*rows[0]) if rows else None
+
+
+def unadopted(limit: int) -> Transaction[list[RequestRow]]:
+    """Open requests that are no cases yet, oldest first."""
+    return [RequestRow(*row) for row in (yield UNADOPTED, {"limit": limit})]
+
+
+def settled_elsewhere(limit: int) -> Transaction[list[str]]:
+    """Open cases whose requests are settled."""
+    return [case_id for (case_id,) in (yield SETTLED_ELSEWHERE, {"limit": limit})]
+
+
+def due(now: int, limit: int) -> Transaction[list[str]]:
+    """Open cases whose time is up."""
+    return [case_id for (case_id,) in (yield DUE, {"now": now, "limit": limit})]
+
+
+def to_remind(now: int, limit: int) -> Transaction[list[str]]:
+    """Open cases of which somebody is to be reminded."""
+    return [case_id for (case_id,) in (yield TO_REMIND, {"now": now, "limit": limit})]
+
+
+def events(case_id: str, after: int) -> Transaction[list[tuple[int, str, str]]]:
+    """What happened to a case after one of its events: seq, event, data."""
+    return [tuple(row) for row in (yield EVENTS, {"case_id": case_id, "after": after})]
+
+
+def recent(since: int) -> Transaction[list[tuple[str, int]]]:
+    """Which cases had events since then: a hint for those who follow them in other processes."""
+    return [(case_id, seq) for case_id, seq in (yield RECENT, {"since": since})]
+
+
+def purge(before: int, limit: int) -> Transaction[int]:
+    """Delete cases that ended before then, with all that belongs to them; returns how many."""
+    rows: list[Any] = yield ENDED, {"before": before, "limit": limit}
+    for (case_id,) in rows:
+        for statement in PURGE:
+            yield statement, {"case_id": case_id}
+    return len(rows)

@@ -1,0 +1,94 @@
+"""Cases, their tokens, events and callbacks; the audit trail and the API keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alembic import op
+from sqlalchemy import BigInteger, Column, Integer, String, Text, text
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.types import TypeEngine
+
+from assent.store.service_tables import upgrade_audit_and_keys
+
+revision = "0003"
+down_revision = "0002"
+
+ID = String(255).with_variant(String(255, collation="C"), "postgresql")
+BODY: TypeEngine[str] = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+MYSQL: dict[str, Any] = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mariadb_engine": "InnoDB",
+    "mariadb_charset": "utf8mb4",
+    "mariadb_collate": "utf8mb4_bin",
+}
+
+
+def upgrade() -> None:
+    """Make the tables."""
+    op.create_table(
+        "assent_cases",
+        Column("case_id", ID, primary_key=True),
+        Column("key_id", ID),
+        Column("thread_id", ID),
+        Column("question_id", ID),
+        Column("round", Integer),
+        Column("type", String(64), nullable=False),
+        Column("status", String(16), nullable=False),
+        Column("is_open", Integer, nullable=False),
+        Column("version", BigInteger, nullable=False),
+        Column("body", BODY, nullable=False),
+        Column("facts", BODY, nullable=False),
+        Column("draft", BODY),
+        Column("created_at", BigInteger, nullable=False),
+        Column("opened_at", BigInteger),
+        Column("ended_at", BigInteger),
+        Column("expires_at", BigInteger, nullable=False),
+        Column("remind_at", BigInteger),
+        Column("reminder_sent_at", BigInteger),
+        Column("idempotency", String(64)),
+        Column("fingerprint", String(64)),
+        Column("write_id", BigInteger, nullable=False),
+        **MYSQL,
+    )
+    is_open: dict[str, Any] = {"sqlite_where": text("is_open = 1"), "postgresql_where": text("is_open = 1")}
+    op.create_index("assent_cases_due", "assent_cases", ["is_open", "expires_at"], **is_open)
+    op.create_index("assent_cases_reminders", "assent_cases", ["is_open", "remind_at"], **is_open)
+    of_request = ["thread_id", "question_id", "round"]
+    op.create_index("assent_cases_request", "assent_cases", of_request, unique=True)
+    op.create_index("assent_cases_idempotency", "assent_cases", ["idempotency"], unique=True)
+    op.create_index("assent_cases_ended", "assent_cases", ["is_open", "ended_at"])
+    op.create_table(
+        "assent_case_tokens",
+        Column("case_id", ID, primary_key=True),
+        Column("token_hash", String(64), primary_key=True),
+        Column("scope", String(16), nullable=False),
+        **MYSQL,
+    )
+    op.create_table(
+        "assent_case_events",
+        Column("case_id", ID, primary_key=True),
+        Column("seq", BigInteger, primary_key=True, autoincrement=False),
+        Column("event", String(32), nullable=False),
+        Column("data", BODY, nullable=False),
+        Column("at", BigInteger, nullable=False),
+        **MYSQL,
+    )
+    op.create_index("assent_case_events_at", "assent_case_events", ["at"])
+    op.create_table(
+        "assent_callbacks",
+        Column("callback_id", ID, primary_key=True),
+        Column("case_id", ID, nullable=False),
+        Column("key_id", ID),
+        Column("url", BODY, nullable=False),
+        Column("body", BODY, nullable=False),
+        Column("attempts", Integer, nullable=False),
+        Column("due_at", BigInteger),
+        Column("outcome", String(16)),
+        Column("write_id", BigInteger, nullable=False),
+        **MYSQL,
+    )
+    op.create_index("assent_callbacks_due", "assent_callbacks", ["due_at"])
+    upgrade_audit_and_keys(op)

@@ -1,0 +1,210 @@
+"""A channel at the root, and children that ask through it: one at a time, each for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import Deeds, call, completed, delegate, script
+from rigs import KINDS, STORED, Rig, asked, open_rig
+from stores import Database
+from transcripts import assert_sound
+
+from assent import Agent, AgentSpec, subagent_tool
+from assent.agent.subagents import child_thread_id
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import HitlRequestPending
+from assent.events import AgentEvent, HitlRequestEvent
+from assent.hitl import CheckpointedChannel, HitlChannel, InMemoryChannel
+from assent.hitl.testing import ScriptedChannel
+
+pytestmark = pytest.mark.anyio
+
+APPROVE, DENY = {"decision": "approve"}, {"decision": "deny"}
+
+
+@pytest.fixture(params=KINDS)
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with open_rig(request.param, tmp_path) as rig:
+        yield rig
+
+
+def worker(deeds: Deeds, name: str) -> AgentSpec:
+    return AgentSpec(name, script([call("c1", "pay", name)], f"{name} paid"), tools=[deeds.asks("pay")])
+
+
+def family(deeds: Deeds, count: int = 3) -> dict[str, Any]:
+    """A root with so many children that work, and ask, at the same time."""
+    names = [f"w{n}" for n in range(count)]
+    turn = [delegate(f"d{n}", name) for n, name in enumerate(names)]
+    return {"model": script(turn, "done"), "subagents": [worker(deeds, name) for name in names], "id": "boss"}
+
+
+async def answer_all(channel: HitlChannel, count: int, answer: Any = APPROVE) -> list[str]:
+    """Answer so many requests as they come; returns whom each was asked for."""
+    seen: list[str] = []
+    async for request in channel.subscribe():
+        seen.append(request.payload.args["what"])  # type: ignore[union-attr]
+        await channel.answer(request.question_id, answer)
+        if len(seen) == count:
+            break
+    return seen
+
+
+async def test_children_take_turns_at_the_roots_channel(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds))
+    assert agent.channel is not None
+    answering = rig.start(answer_all(agent.channel, 3))
+    result = await agent.prompt("go")
+    assert sorted(await answering) == ["w0", "w1", "w2"]
+    assert completed(result) == {"d0": "w0 paid", "d1": "w1 paid", "d2": "w2 paid"}
+    assert sorted(deeds.done) == ["pay w0", "pay w1", "pay w2"]
+
+
+async def test_a_child_is_told_apart_by_its_path_and_its_thread(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds, 1))
+    events: list[AgentEvent] = []
+    agent.subscribe(events.append)
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    request = await asked(agent.channel)
+    assert request.thread_id == child_thread_id("t", "d0")
+    assert request.payload.details == {"agent_path": ["boss", "w0"]}  # type: ignore[union-attr]
+    with pytest.raises(HitlRequestPending):
+        await agent.prompt("and?")
+    assert await agent.respond(answer=DENY) is None
+    assert completed(await run) == {"d0": "w0 paid"}
+    assert deeds.done == []
+    (told,) = [event for event in events if isinstance(event, HitlRequestEvent)]
+    assert told.agent_path == ("boss", "w0")
+
+
+async def test_detaching_suspends_the_whole_tree(rig: Rig) -> None:
+    """Those that had not had their turn stop too; later all of them are asked, and each runs once."""
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    await agent.detach()
+    result = await run
+    assert result.status == "suspended"
+    assert deeds.done == []
+    if rig.kind not in STORED:
+        return  # only a store brings children back after a restart; see below for the same process
+    later = rig.later(agent, **family(deeds))
+    assert later.channel is not None
+    answering = rig.start(answer_all(later.channel, 3))
+    result = await later.resume()
+    await answering
+    assert completed(result).keys() == {"d0", "d1", "d2"}
+    assert sorted(deeds.done) == ["pay w0", "pay w1", "pay w2"]
+
+
+async def test_a_detached_tree_goes_on_in_the_same_process() -> None:
+    deeds = Deeds()
+    channel = InMemoryChannel()
+    agent = Agent(channel=channel, **family(deeds))
+    run = asyncio.create_task(agent.prompt("go"))
+    request = await asked(channel)
+    await agent.detach()
+    assert (await run).status == "suspended"
+    answering = asyncio.create_task(answer_all(channel, 3))
+    result = await agent.resume()
+    assert request.payload.args["what"] in await answering  # type: ignore[union-attr]
+    assert completed(result).keys() == {"d0", "d1", "d2"}
+    assert sorted(deeds.done) == ["pay w0", "pay w1", "pay w2"]
+
+
+async def test_a_child_may_have_a_channel_of_its_own() -> None:
+    deeds = Deeds()
+    own = ScriptedChannel([APPROVE])
+    roots = ScriptedChannel([DENY])
+    agent = Agent(
+        model=script([delegate("d0", "w0"), delegate("d1", "w1")], "done"),
+        tools=[subagent_tool(worker(deeds, "w0"), channel=own)],
+        subagents=[worker(deeds, "w1")],
+        channel=roots,
+    )
+    assert (await agent.prompt("go")).status == "completed"
+    assert deeds.done == ["pay w0"]
+    assert [request.payload.args["what"] for request in own.history] == ["w0"]  # type: ignore[union-attr]
+    assert [request.payload.args["what"] for request in roots.history] == ["w1"]  # type: ignore[union-attr]
+
+
+async def test_a_child_with_a_channel_asks_there_while_the_root_has_none() -> None:
+    deeds = Deeds()
+    own = ScriptedChannel([APPROVE])
+    agent = Agent(
+        model=script([delegate("d0", "w0")], "done"), tools=[subagent_tool(worker(deeds, "w0"), channel=own)]
+    )
+    assert (await agent.prompt("go")).status == "completed"
+    assert deeds.done == ["pay w0"]
+
+
+async def test_aborting_while_children_wait_for_their_turn(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    agent.abort()
+    result = await run
+    assert result.status == "aborted"
+    assert_sound(result.messages)
+    assert agent.channel.pending is None
+    assert deeds.done == []
+    if rig.kind in STORED:
+        assert await rig.checkpointer.pending() == []
+
+
+async def test_aborting_what_is_pending_closes_the_whole_tree(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    await agent.abort_pending("enough")
+    result = await run
+    assert (result.status, result.reason) == ("aborted", "enough")
+    assert_sound(result.messages)
+    assert deeds.done == []
+    if rig.kind in STORED:
+        assert await rig.checkpointer.pending() == []
+
+
+async def test_superseding_while_children_wait_for_their_turn(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(**family(deeds))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    result = await agent.prompt("never mind", on_pending="supersede")
+    assert (result.status, result.text) == ("completed", "done")
+    assert (await run).status == "suspended"
+    assert deeds.done == []
+    assert agent.channel.pending is None
+    if rig.kind in STORED:
+        assert await rig.checkpointer.pending() == []
+
+
+async def test_a_stored_tree_that_waits_is_answered_in_another_process(
+    database: Database, checkpointer: SqlCheckpointer
+) -> None:
+    """The one that waits hears of it, on every store, and asks for the next."""
+    deeds = Deeds()
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    agent = Agent(channel=channel, **family(deeds, 2))
+    run = asyncio.create_task(agent.prompt("go"))
+    requests = channel.subscribe()
+    for _ in range(2):
+        request = await anext(requests)
+        assert request.thread_id is not None
+        await checkpointer.settle(request.thread_id, request.question_id, APPROVE, by="elsewhere")
+    assert completed(await run) == {"d0": "w0 paid", "d1": "w1 paid"}
+    assert sorted(deeds.done) == ["pay w0", "pay w1"]
