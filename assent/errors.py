@@ -28,6 +28,7 @@
     │   ├── CaseExpired             the case's time is up
     │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
     │   ├── InvalidReview           a case, or an answer to one, that does not fit
+    │   ├── InvalidCallbackUrl      a URL that no callback may go to
     │   └── InlineRefused           an answer that can only be given on the page
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
@@ -265,6 +266,14 @@ class InvalidReview(ServiceError, ValueError):
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{path}: {fault}" for path, fault in faults.items()))
         self.faults = dict(faults)
+
+
+class InvalidCallbackUrl(ServiceError, ValueError):
+    """A URL that no callback may go to; ``problem`` says why. It is not quoted, for it may hold a secret."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"this callback URL cannot be used: {problem}")
+        self.problem = problem
 
 
 class InlineRefused(ServiceError):

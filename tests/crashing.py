@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from assent import Agent, ToolContext, tool
+from assent import Agent, AgentResult, ApprovalResponse, PendingApproval, ToolContext, tool
 from assent.agent.tools import Tool
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer
@@ -41,6 +41,8 @@ class Scenario:
     channel: bool = False
     doubt: Literal["skip", "retry"] = "skip"
     answer: Literal["approve", "edit"] = "approve"
+    at_once: bool = False
+    """Whether the person answers all that is pending in one go, by `resume_with`."""
     first_crash: str | None = None
     """Where an earlier life is killed, so that the matrix's own lives find an effect in doubt."""
 
@@ -58,6 +60,7 @@ SCENARIOS: dict[str, Scenario] = {
     "idempotent": Scenario((_call("mail"),)),
     "none": Scenario((_call("look"),)),
     "in parallel": Scenario((_call("pay"), _call("mail"), _call("look"))),
+    "in parallel, at once": Scenario((_call("pay"), _call("mail"), _call("look")), at_once=True),
     "in parallel, by channel": Scenario((_call("pay"), _call("mail")), channel=True, doubt="retry"),
     "one after another": Scenario((_call("step", 1), _call("step", 2)), doubt="retry"),
     "ask_user": Scenario((ToolCall("call-ask", "ask_user", QUESTION),), channel=True),
@@ -112,15 +115,30 @@ class _Life:
         while time.monotonic() < deadline:
             known = await store.load(self.thread_id)
             result = await (agent.prompt("go") if known is None else agent.resume())
-            while result.status == "suspended":
+            while result.status in ("paused", "suspended"):
                 request = await agent.load_pending_hitl_request()
                 if request is None:
                     break
-                result = await self._respond(agent, request)
+                result = await self._answer(agent, request, result)
             if result.status != "suspended":
                 return result.status
             await asyncio.sleep(0.05)
         return f"suspended for {PATIENCE} s: {result.reason}"
+
+    async def _answer(self, agent: Agent, request: HitlRequest, result: AgentResult) -> Any:
+        if self.scenario.at_once and result.status == "paused":
+            return await self._respond_at_once(agent, result.pending_approvals)
+        return await self._respond(agent, request)
+
+    async def _respond_at_once(self, agent: Agent, pending: Sequence[PendingApproval]) -> Any:
+        approve = self.scenario.doubt == "retry"  # of a call in doubt, a denial says to skip it
+        responses = [
+            ApprovalResponse(id=each.id, decision="approve" if each.kind == "approve" or approve else "deny")
+            for each in pending
+        ]
+        result = await agent.resume_with(responses, by="ann")
+        self.answered += [each.question_id for each in pending]
+        return result
 
     async def _respond(self, agent: Agent, request: HitlRequest) -> Any:
         result = await agent.respond(

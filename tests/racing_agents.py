@@ -10,7 +10,7 @@ from typing import Any
 
 from crashing import append
 
-from assent import Agent, ToolContext, tool
+from assent import Agent, ApprovalResponse, ToolContext, tool
 from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.clock import SystemClock
@@ -85,6 +85,13 @@ async def _answer(agent: Agent, store: Checkpointer, job: dict[str, Any], start:
     return result.status if result is not None else "delivered"
 
 
+async def _answer_with(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
+    """Like `_answer`, by the pending approval instead of the request."""
+    await start()
+    response = ApprovalResponse(id=CALL, decision=job["act"].removesuffix("_with"))
+    return (await agent.resume_with([response], by=job["by"], via="race")).status
+
+
 async def _cancel(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
     await start()
     return (await store.cancel(agent.thread_id, CALL, by=job["by"])).status
@@ -135,6 +142,8 @@ async def _warm_up(agent: Agent, store: Checkpointer, job: dict[str, Any], start
 _ACTS = {
     "approve": _answer,
     "deny": _answer,
+    "approve_with": _answer_with,
+    "deny_with": _answer_with,
     "cancel": _cancel,
     "time_out": _time_out,
     "abort": _abort,

@@ -34,7 +34,10 @@ STORES = ("memory", "sqlite", "postgres", "mysql")
 SHARED = STORES[1:]
 """Those that several processes can open."""
 SERVERS = STORES[2:]
-TABLES = ("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions")
+TABLES = (
+    *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions"),
+    *("cases", "case_tokens", "case_events", "callbacks", "keys", "audit", "audit_head"),
+)
 DEFAULTS = {
     "postgres": "postgresql://postgres@127.0.0.1:5432/test",
     "mysql": "mysql://root@127.0.0.1:3306/test",

@@ -13,6 +13,7 @@ from transcripts import Held, assert_sound, calls, open_calls, results, stopped,
 from assent import (
     Agent,
     AgentEvent,
+    ApprovalResponse,
     BeforeToolCallResult,
     Middleware,
     ToolCallContext,
@@ -242,8 +243,9 @@ async def test_a_tool_that_raises_when_it_is_cancelled() -> None:
         assert_sound(result.messages)
 
 
+@pytest.mark.parametrize("decision", ["deny", "approve"])
 @pytest.mark.parametrize("count", [1, 2])
-async def test_resume_after_a_cancel_repeats_nothing(count: int) -> None:
+async def test_resume_after_a_cancel_repeats_nothing(count: int, decision: Any) -> None:
     held = Held()
     later = Held("later", execution_mode="sequential")
     later.release.set()
@@ -254,11 +256,20 @@ async def test_resume_after_a_cancel_repeats_nothing(count: int) -> None:
     assert f"c{count + 1}" in open_calls(agent.messages)  # never started, so that resuming may run it
     before = agent.messages
     held.started.clear()
-    result = await agent.resume()
-    assert result.messages[: len(before)] == before
+    held.release.set()
+    paused = await agent.resume()
+    assert (paused.status, paused.messages) == ("paused", before)
     assert not held.started.is_set()  # its effect may have happened: nobody but a person may repeat it
+    assert not later.started.is_set()
+    pending = paused.pending_approvals
+    assert [(each.kind, each.tool_call.id) for each in pending] == [
+        ("escalate", f"c{n + 1}") for n in range(count)
+    ]
+    result = await agent.resume_with([ApprovalResponse(id=each.id, decision=decision) for each in pending])
+    assert result.messages[: len(before)] == before
+    assert held.started.is_set() is (decision == "approve")
     *interrupted, later_text = (results(result.messages)[f"c{n}"].text for n in range(1, count + 2))
-    assert all("unknown" in text for text in interrupted)
+    assert all(text == "held done" if decision == "approve" else "unknown" in text for text in interrupted)
     assert (later_text, result.text) == ("later done", "back")
     assert_sound(result.messages)
 
@@ -293,4 +304,7 @@ async def test_a_timeout_around_a_prompt() -> None:
     with pytest.raises(TimeoutError):
         async with scope:
             await agent.prompt("go")
-    assert (await agent.resume()).text == "back"
+    paused = await agent.resume()
+    assert [each.kind for each in paused.pending_approvals] == ["escalate"]
+    skip = ApprovalResponse(id=paused.pending_approvals[0].id, decision="deny")
+    assert (await agent.resume_with([skip])).text == "back"

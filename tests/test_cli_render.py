@@ -16,7 +16,6 @@ from rich.console import Console
 from assent import Agent, BeforeToolCallResult, Middleware, ToolCallContext, ToolContext, ToolResult, tool
 from assent.cli.column import Column
 from assent.cli.render import RESULT_LIMIT, TerminalView
-from assent.cli.visible import visible
 from assent.events import (
     HitlAnswerEvent,
     MessageDeltaEvent,
@@ -38,6 +37,7 @@ from assent.messages import (
     UserMessage,
 )
 from assent.models import ModelRequest, ScriptedModel
+from assent.visible import visible
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,19 @@ from opentelemetry.util._once import Once
 from pydantic import BaseModel
 
 import assent
-from assent import errors, events, hitl, messages, models, permissions, protocol, requests
+from assent import (
+    approvals,
+    checkpoints,
+    errors,
+    events,
+    hitl,
+    messages,
+    models,
+    permissions,
+    protocol,
+    requests,
+)
+from assent.agent import checkpoint
 from assent.checkpointer import base, connect
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.mysql import MySQLCheckpointer
@@ -200,10 +212,11 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 CHECKPOINTERS = (MemoryCheckpointer, SQLiteCheckpointer, PostgresCheckpointer, MySQLCheckpointer)
-DEFINING = (errors, events, messages, requests, base, connect, hitl_middleware)
+DEFINING = (errors, events, messages, requests, base, connect, hitl_middleware, approvals)
 ALL_NAMES = sorted(
     {
         *assent.__all__,
+        *checkpoints.__all__,
         *models.__all__,
         *hitl.__all__,
         *testing.__all__,
@@ -281,6 +294,7 @@ PERMISSION_VALUES = (
     permissions.Grant,
     permissions.ActionGuardrail,
 )
+RUNNERS = (assent.run_agent, assent.run_agent_resume, checkpoints.resume_checkpoint)
 INSIDE = {"fit", "drop", *members_of(assent.Middleware)}
 RESPONDING = {"channel", "detach", "respond", "abort_pending", "prompt", "resume", "load"}
 
@@ -291,6 +305,25 @@ MEMBERS = {
         *fields_of(assent.AgentSpec),
         *fields_of(assent.AgentResult),
     ],
+    "checkpoints.md": [
+        *approvals.PendingApproval.model_fields,
+        *approvals.ApprovalResponse.model_fields,
+        *checkpoint.RunCheckpoint.model_fields,
+        *checkpoint.SerializedSession.model_fields,
+        *checkpoint.CheckpointUsage.model_fields,
+        "question_id",
+        "to_json",
+        "from_json",
+        *fields_of(assent.StreamEnvelope),
+        *fields_of(checkpoints.SavedCheckpoint),
+        *members_of(checkpoints.RunCheckpointStore),
+        *parameters_of(checkpoints.RunCheckpointStore.__init__),
+        *(name for function in RUNNERS for name in parameters_of(function)),
+        "run_agent_stream",
+        "run_agent_resume_stream",
+        *checkpoints.__all__,
+    ],
+    "subagents.md": parameters_of(assent.subagent_tool),
     "tools.md": [
         *fields_of(assent.Tool),
         *fields_of(assent.ToolContext),

@@ -11,7 +11,16 @@ import pytest
 from rigs import KINDS, STORED, Rig, asked, open_rig
 from transcripts import assert_sound, open_calls, results
 
-from assent import Agent, AgentEvent, Middleware, ModelCallContext, Tool, ToolContext, tool
+from assent import (
+    Agent,
+    AgentEvent,
+    ApprovalResponse,
+    Middleware,
+    ModelCallContext,
+    Tool,
+    ToolContext,
+    tool,
+)
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.errors import (
     HitlError,
@@ -20,11 +29,13 @@ from assent.errors import (
     HitlRequestPending,
     HitlStaleAnswer,
     InvalidAgent,
+    InvalidCheckpoint,
     StoreError,
 )
 from assent.events import (
     AgentAbortedEvent,
     AgentSuspendedEvent,
+    ApprovalEvent,
     HitlAnswerEvent,
     HitlRequestEvent,
     RunEndedEvent,
@@ -137,12 +148,14 @@ async def test_an_approved_call_from_start_to_end(rig: Rig, sender: Sender) -> N
         "type": "hitl_request",
         "thread_id": "t",
         "run_id": result.run_id,
+        "agent_path": ("agent",),
         "request": pending.model_dump(),
     }
     assert answering.model_dump(exclude={"seq", "at"}) == {
         "type": "hitl_answer",
         "thread_id": "t",
         "run_id": result.run_id,
+        "agent_path": ("agent",),
         "question_id": "c1",
         "answer": {"decision": "approve"},
         "cancelled": False,
@@ -257,6 +270,7 @@ async def test_detach_suspends_the_run_and_keeps_the_request(rig: Rig, sender: S
         "type": "agent_suspended",
         "thread_id": "t",
         "run_id": result.run_id,
+        "agent_path": ("agent",),
         "pending_request": pending.model_dump() if pending else None,
     }
     assert heard[2].status == "suspended"
@@ -791,13 +805,47 @@ async def test_a_question_outside_of_any_call(rig: Rig) -> None:
 # Who can be asked.
 
 
-async def test_without_channel_or_store_a_call_that_needs_approval_is_refused(sender: Sender) -> None:
-    result = await Agent(model=model(), tools=[sender.tool]).prompt("go")
-    assert result.status == "completed"
+async def test_without_channel_or_store_a_call_that_needs_approval_pauses(sender: Sender) -> None:
+    """It runs nothing; answered, it runs once."""
+    agent = Agent(model=model(), tools=[sender.tool])
+    heard = listen(agent, *HITL, ApprovalEvent, RunEndedEvent)
+    paused = await agent.prompt("go")
+    assert paused.status == "paused"
     assert sender.sent == []
-    done = results(result.messages)["c1"]
-    assert done.is_error
-    assert "approval" in done.text
+    assert open_calls(paused.messages) == ["c1"]
+    (pending,) = paused.pending_approvals
+    assert (pending.id, pending.kind, pending.agent_path) == ("c1", "approve", ("agent",))
+    assert pending.tool_call == ToolCall("c1", "send", SHOWN), "all that would run, defaults too"
+    assert pending.digest == call_digest("send", SHOWN)
+    assert paused.checkpoint is not None
+    assert paused.checkpoint.pending == paused.pending_approvals
+    assert not paused.checkpoint.stored
+    request = await agent.load_pending_hitl_request()
+    assert request is not None
+    assert request.question_id == "c1"
+    with pytest.raises(HitlRequestPending):
+        await agent.prompt("hello?")
+    assert [event.type for event in heard] == ["hitl_request", "approval", "run_ended"]
+    result = await agent.respond(question_id="c1", answer=APPROVE, by="ada")
+    assert result is not None
+    assert (result.status, result.text) == ("completed", "done")
+    assert sender.sent == [("ada", "hi")]
+    assert list(result.messages[: len(paused.messages)]) == list(paused.messages)
+    assert_sound(result.messages)
+    assert results(result.messages)["c1"].details == {
+        "hitl": {
+            "decision": "human_approve",
+            "digest": call_digest("send", SHOWN),
+            "answered_by": "ada",
+        }
+    }
+    resolved = [event for event in heard if isinstance(event, ApprovalEvent)][-1]
+    assert (resolved.phase, resolved.decision, resolved.approval.id) == ("resolved", "approve", "c1")
+    with pytest.raises(HitlNoPendingRequest):
+        await agent.respond(question_id="c1", answer=APPROVE)
+    with pytest.raises(InvalidCheckpoint):
+        await agent.resume_with([ApprovalResponse(id="c1", decision="approve")])
+    assert sender.sent == [("ada", "hi")]
 
 
 @pytest.fixture
@@ -813,7 +861,10 @@ async def test_with_a_store_alone_all_requests_are_left_open(store: Any, sender:
     first = agent(both(), "done")
     heard = listen(first)
     result = await first.prompt("go")
-    assert result.status == "suspended"
+    assert result.status == "paused"
+    assert [each.id for each in result.pending_approvals] == ["c1", "c2"]
+    assert result.checkpoint is not None
+    assert result.checkpoint.stored
     assert open_calls(result.messages) == ["c1", "c2"]
     assert [each.question_id for each in await store.pending()] == ["c1", "c2"]
     assert [event.request.question_id for event in heard] == ["c1", "c2"]
@@ -821,7 +872,8 @@ async def test_with_a_store_alone_all_requests_are_left_open(store: Any, sender:
     second = agent("done")
     waiting = await second.respond(question_id="c2", answer=APPROVE)
     assert waiting is not None
-    assert waiting.status == "suspended"
+    assert waiting.status == "paused"
+    assert [each.id for each in waiting.pending_approvals] == ["c1"]
     assert sender.sent == []
     with pytest.raises(HitlRequestPending):
         await second.prompt("hello?")

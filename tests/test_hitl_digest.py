@@ -12,7 +12,15 @@ import pytest
 from rigs import KINDS, STORED, Rig, asked, open_rig
 from transcripts import assert_sound, results
 
-from assent import Agent, BeforeToolCallResult, Middleware, Tool, ToolCallContext, tool
+from assent import (
+    Agent,
+    ApprovalResponse,
+    BeforeToolCallResult,
+    Middleware,
+    Tool,
+    ToolCallContext,
+    tool,
+)
 from assent.events import HitlRequestEvent
 from assent.hitl import ConfirmToolCallMiddleware
 from assent.messages import ToolCall, call_digest
@@ -154,8 +162,9 @@ async def test_middleware_outside_of_the_question_changes_what_is_shown(rig: Rig
     assert paid == [500]
 
 
-async def test_changed_arguments_with_nobody_to_ask_do_not_run() -> None:
-    """The middleware has a channel, and the agent has none."""
+@pytest.mark.parametrize(("decision", "then"), [("approve", [5, 500]), ("deny", [5])])
+async def test_changed_arguments_with_nobody_to_ask_do_not_run(decision: Any, then: list[int]) -> None:
+    """The middleware has a channel, and the agent has none: the run pauses, and shows what would run."""
     paid: list[Any] = []
 
     class Approved(Middleware):
@@ -168,9 +177,17 @@ async def test_changed_arguments_with_nobody_to_ask_do_not_run() -> None:
 
     result = await agent(Approved()).prompt("go")
     assert paid == [5], "an approval on record for these arguments counts"
-    result = await agent(Approved(), Changes(500)).prompt("go")
+    assert result.status == "completed"
+    changed = agent(Approved(), Changes(500))
+    paused = await changed.prompt("go")
+    assert paused.status == "paused"
     assert paid == [5]
-    assert results(result.messages)["c1"].is_error
+    (pending,) = paused.pending_approvals
+    assert pending.tool_call.args == {"amount": 500}
+    assert pending.digest == call_digest("pay", {"amount": 500})
+    result = await changed.resume_with([ApprovalResponse(id=pending.id, decision=decision)])
+    assert result.status == "completed"
+    assert paid == then
 
 
 async def rewrite(rig: Rig, path: Path, statement: str) -> None:
@@ -265,7 +282,9 @@ async def test_without_a_channel_the_new_round_is_left_in_the_store(stored_rig: 
             model=ScriptedModel(turns), tools=tools, checkpointer=stored_rig.checkpointer, thread_id="t"
         )
 
-    assert (await agent().resume()).status == "suspended"
+    paused = await agent().resume()
+    assert paused.status == "paused"
+    assert [each.tool_call.args for each in paused.pending_approvals] == [{"amount": 5, "currency": "EUR"}]
     assert paid == []
     pending = await stored_rig.checkpointer.load_pending_request("t")
     assert pending is not None

@@ -10,9 +10,19 @@ import pytest
 from rigs import STORED, Rig, asked, open_rig
 from transcripts import assert_sound, open_calls, results
 
-from assent import Agent, BeforeToolCallResult, Middleware, Tool, ToolCallContext, ToolContext, tool
+from assent import (
+    Agent,
+    ApprovalResponse,
+    BeforeToolCallResult,
+    Middleware,
+    PendingApproval,
+    Tool,
+    ToolCallContext,
+    ToolContext,
+    tool,
+)
 from assent.checkpointer.base import RunRecord, Step, StoredEffect
-from assent.errors import HitlInvalidAnswer
+from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
 from assent.events import AgentAbortedEvent, HitlRequestEvent
 from assent.messages import AssistantMessage, Message, ToolCall, UserMessage, call_digest
 from assent.models import ScriptedModel
@@ -68,12 +78,22 @@ def agent_of(rig: Rig, payer: Payer, *turns: Any, channel: bool = True, **option
 async def answered(rig: Rig, agent: Agent, answer: Any, *, by: str | None = None) -> Any:
     """Resume, and answer what is asked: through the channel, or as a pending request."""
     if agent.channel is None:
-        assert (await agent.resume()).status == "suspended"
+        await paused_in_doubt(agent)
         return await agent.respond(answer=answer, by=by)
     task = rig.start(agent.resume())
     await asked(agent.channel)
     await agent.respond(answer=answer, by=by)
     return await task
+
+
+async def paused_in_doubt(agent: Agent) -> PendingApproval:
+    """Resume, and find that the run stops where a person has to say what becomes of the call."""
+    paused = await agent.resume()
+    assert paused.status == "paused"
+    (pending,) = paused.pending_approvals
+    assert (pending.kind, pending.tool_call) == ("escalate", CALL)
+    assert open_calls(paused.messages)[-1] == "c1"
+    return pending
 
 
 def assert_continues(messages: Sequence[Message]) -> None:
@@ -146,8 +166,7 @@ async def test_nothing_runs_before_the_answer(rig: Rig, channel: bool) -> None:
         await agent.detach()
         assert (await task).status == "suspended"
     else:
-        assert (await agent.resume()).status == "suspended"
-        assert (await agent.resume()).status == "suspended"
+        assert await paused_in_doubt(agent) == await paused_in_doubt(agent), "it is asked once"
     assert payer.began == []
     assert open_calls(await agent.load()) == ["c1"]
     assert len(await rig.checkpointer.pending()) == 1
@@ -271,7 +290,7 @@ async def test_an_answer_given_to_a_pending_request_counts_for_an_agent_with_a_c
     for attempt in (1, 2):
         payer = Payer()
         await crashed(rig, attempt=attempt)
-        assert (await agent_of(rig, payer, channel=False).resume()).status == "suspended"
+        await paused_in_doubt(agent_of(rig, payer, channel=False))
         (pending,) = await rig.checkpointer.pending()
         await rig.checkpointer.settle("t", pending.question_id, "skip")
         result = await agent_of(rig, payer).resume()
@@ -408,7 +427,7 @@ async def test_doubt_of_one_call_holds_back_the_others(rig: Rig, channel: bool) 
         await agent.respond(answer="skip")
         result = await task
     else:
-        assert (await agent.resume()).status == "suspended"
+        await paused_in_doubt(agent)
         assert ran == []
         result = await agent.respond(answer="skip")
     assert result is not None
@@ -417,14 +436,33 @@ async def test_doubt_of_one_call_holds_back_the_others(rig: Rig, channel: bool) 
     assert_sound(result.messages)
 
 
-async def test_without_a_store_what_was_interrupted_is_in_doubt_too() -> None:
-    """A body that a cancellation left, in the same process, with nobody to ask."""
+@pytest.mark.parametrize(
+    ("response", "attempts", "decision"),
+    [
+        ({"decision": "approve"}, [(5, 2)], "human_retry"),
+        ({"decision": "edit", "edited_args": {"amount": 4}}, [(4, 2)], "human_retry"),
+        ({"decision": "deny"}, [], "human_skip"),
+    ],
+)
+async def test_without_a_store_what_was_interrupted_is_in_doubt_too(
+    response: dict[str, Any], attempts: list[Any], decision: str
+) -> None:
+    """A body that a cancellation left, in the same process, with nobody here to ask."""
     payer = Payer()
     agent = Agent(model=ScriptedModel(["done"]), tools=[payer.tool], messages=PREFIX)
     session = agent._session
     session.thread.effects["c1"] = StoredEffect("c1", "pay", "", "once", 1)
-    result = await agent.resume()
+    pending = await paused_in_doubt(agent)
     assert payer.began == []
+    with pytest.raises(InvalidCheckpoint, match="amount"):
+        unfit = ApprovalResponse(id=pending.id, decision="edit", edited_args={"amount": "much"})
+        await agent.resume_with([unfit])
+    assert await paused_in_doubt(agent) == pending
+    result = await agent.resume_with([ApprovalResponse(id=pending.id, **response)])
+    assert result.status == "completed"
+    assert payer.attempts == attempts
     done = results(result.messages)["c1"]
-    assert done.is_error
-    assert "unknown" in done.text
+    assert done.is_error is not bool(attempts)
+    assert ("unknown" in done.text) is not bool(attempts)
+    assert (done.details or {})["hitl"]["decision"] == decision
+    assert_continues(result.messages)

@@ -11,7 +11,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Coroutine
-from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any
@@ -28,10 +27,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from assent import Agent, ToolContext, tool
+from assent import Agent, ApprovalResponse, ToolContext, tool
 from assent.checkpointer import points
 from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer, LeaseHeld
+from assent.errors import (
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    InvalidCheckpoint,
+    LeaseHeld,
+)
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
 from assent.messages import Message, ToolCall, ToolResultMessage, UserMessage
@@ -60,12 +65,16 @@ class Crash(BaseException):
     """The process is dead."""
 
 
+ENDS = (Crash, HitlRequestPending, LeaseHeld, HitlStaleAnswer, HitlNoPendingRequest, InvalidCheckpoint)
+"""What a process may raise: it is dead, or somebody else was first."""
+
+
 class _Process:
-    """A process with an agent: with a channel it waits for the person, without one it stops and can be resumed."""
+    """A process with an agent: with a channel it waits for the person, without one it pauses and can be resumed."""
 
     def __init__(self, machine: HitlMachine, *, waits: bool) -> None:
         self._machine = machine
-        self._waits = waits
+        self.waits = waits
         self.dies_at: str | None = None
         self.dead = False
         self.task: asyncio.Task[Any] | None = None
@@ -76,7 +85,7 @@ class _Process:
             machine.path, lease_seconds=LEASE, clock=machine.clock
         ).__aenter__()
         channel = None
-        if self._waits:
+        if self.waits:
             channel = CheckpointedChannel(
                 checkpointer=self.store, thread_id=THREAD, default_timeout=TIMEOUT, clock=machine.clock
             )
@@ -99,7 +108,7 @@ class _Process:
         return self.task is not None and not self.task.done()
 
     def waits_for(self) -> str | None:
-        pending = self.agent.in_flight_hitl_request if self._waits else None
+        pending = self.agent.in_flight_hitl_request if self.waits else None
         return None if pending is None else pending.question_id
 
     def reach(self, point: str) -> None:
@@ -209,6 +218,12 @@ class HitlMachine(RuleBasedStateMachine):
     )
     def answer(self, deny: bool, doubt: str) -> None:
         self._runner.run(self._answer(deny, doubt))
+
+    @precondition(lambda self: self.pending is not None and not self.processes[1].busy)
+    @rule(decision=st.sampled_from(["approve", "approve", "deny"]))
+    def answer_with(self, decision: Any) -> None:
+        """The person answers the pending approval, and the process that is told so goes on with it."""
+        self._runner.run(self._answer_with(decision))
 
     @precondition(lambda self: self.pending is not None)
     @rule(doubt=st.sampled_from(["retry", "skip"]), point=st.sampled_from(AROUND_THE_BODY))
@@ -342,6 +357,28 @@ class HitlMachine(RuleBasedStateMachine):
                 self.approved.add(call_id)
         await self._come_to_rest()
 
+    async def _answer_with(self, decision: Any) -> None:
+        pending, process = self.pending, self.processes[1]
+        if pending is None:
+            return
+        response = ApprovalResponse(id=pending.question_id, decision=decision)
+        await self._begin(process, lambda agent: agent.resume_with([response], by="bob"))
+        now = await self.host.request(THREAD, pending.question_id)
+        assert now is not None
+        # A call in doubt may be in doubt once more by now, and only because the person said to retry it.
+        settled = now.answered_by == "bob" or now.request != pending.request
+        if not settled:
+            assert process.dead or self._overdue(pending), "an answer in time was not taken"
+            return
+        assert not self._overdue(pending), "a late answer was taken"
+        self.allowed.add("answered")
+        SEEN["answered with"] += 1
+        call_id = pending.question_id.partition(":")[0]
+        if decision == "approve" and ":" in pending.question_id:
+            self.retries[call_id] += 1
+        elif decision == "approve":
+            self.approved.add(call_id)
+
     async def _cancel(self) -> None:
         pending = self.pending
         if pending is None:
@@ -373,9 +410,30 @@ class HitlMachine(RuleBasedStateMachine):
             await asyncio.sleep(0.001)
         for which, process in enumerate(self.processes):
             if process.task is not None and process.task.done():
-                _check_end(process.task)
+                await self._check_end(process, process.task)
             if process.dead:
                 await self._replace(which)
+
+    async def _check_end(self, process: _Process, task: asyncio.Task[Any]) -> None:
+        """A process's work may end in these ways only."""
+        try:
+            result = task.result()
+        except (*ENDS, asyncio.CancelledError):
+            return
+        if result is None:  # `abort_pending` has none
+            return
+        SEEN["channel" if process.waits else "no channel", result.status] += 1
+        assert (result.status == "paused") == bool(result.pending_approvals) == bool(result.checkpoint)
+        if process.waits:
+            assert result.status != "paused", "a process with a channel waits for the person"
+        elif result.status == "suspended":
+            assert "person" not in (result.reason or ""), "only another worker keeps it from pausing"
+        elif result.status == "paused":
+            assert result.checkpoint.stored
+            for pending in result.pending_approvals:
+                asked = await self.host.request(THREAD, pending.id)
+                assert asked is not None, "told before it was stored"
+                assert pending.kind == asked.request.payload.kind
 
     async def _at_rest(self) -> bool:
         for process in self.processes:
@@ -408,7 +466,8 @@ class HitlMachine(RuleBasedStateMachine):
                 break
             result = await agent.resume()
             await self._look_once_more()
-            if result.status != "suspended":
+            assert result.status != "suspended", f"nobody else is at it: {result}"
+            if result.status != "paused":
                 break
             await self._answer(deny=False, doubt="retry" if turn % 2 else "skip")
         else:
@@ -427,14 +486,6 @@ def _reached(point: str) -> None:
     process = _process.get()
     if process is not None:
         process.reach(point)
-
-
-def _check_end(task: asyncio.Task[Any]) -> None:
-    """A process's work may end in these ways only."""
-    with suppress(
-        Crash, asyncio.CancelledError, HitlRequestPending, LeaseHeld, HitlStaleAnswer, HitlNoPendingRequest
-    ):
-        task.result()
 
 
 @pytest.fixture(autouse=True)
@@ -459,5 +510,8 @@ def test_the_rules_hold_whatever_happens() -> None:
     for status in ("answered", "cancelled", "timed_out", "aborted", "superseded"):
         assert SEEN["approve", status], f"no approval was ever {status}: {SEEN}"
     assert SEEN["escalate", "answered"], SEEN
+    assert SEEN["no channel", "paused"], f"nothing ever paused: {SEEN}"
+    assert SEEN["channel", "suspended"], SEEN
+    assert SEEN["answered with"], f"no pending approval was ever answered: {SEEN}"
     assert SEEN["effects", 1], SEEN
     assert SEEN["retries", 1], f"nobody ever retried: {SEEN}"

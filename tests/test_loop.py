@@ -7,9 +7,17 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
-from transcripts import Held, assert_sound, calls, results, texts
+from transcripts import Held, assert_sound, calls, open_calls, results, texts
 
-from assent import Agent, BeforeToolCallResult, Middleware, Tool, ToolCallContext, tool
+from assent import (
+    Agent,
+    ApprovalResponse,
+    BeforeToolCallResult,
+    Middleware,
+    Tool,
+    ToolCallContext,
+    tool,
+)
 from assent.messages import AssistantMessage, ToolCall, call_digest
 from assent.models import ScriptedModel
 
@@ -132,18 +140,29 @@ async def test_arguments_are_checked_before_middleware_is_asked() -> None:
     assert log == ["?c3"]
 
 
-async def test_a_tool_that_requires_approval_fails_closed() -> None:
+@pytest.mark.parametrize(("decision", "runs"), [("approve", ["pay"]), ("deny", [])])
+async def test_a_tool_that_requires_approval_fails_closed(decision: Any, runs: list[str]) -> None:
+    """With nobody here to ask, the run stops before the body; only an answer lets it go on."""
     ran: list[str] = []
 
     @tool(requires_approval=True)
     async def pay() -> None:
         ran.append("pay")
 
-    result = await Agent(model=ScriptedModel([calls("pay"), "done"]), tools=[pay]).prompt("go")
+    model = ScriptedModel([calls("pay"), "done"])
+    agent = Agent(model=model, tools=[pay])
+    for paused in (await agent.prompt("go"), await agent.resume(), await agent.resume_with([])):
+        assert paused.status == "paused"
+        assert [each.id for each in paused.pending_approvals] == ["c1"]
+        assert open_calls(paused.messages) == ["c1"]
     assert ran == []
-    assert results(result.messages)["c1"].is_error
-    assert "approval" in results(result.messages)["c1"].text
+    assert len(model.requests) == 1
+    result = await agent.resume_with([ApprovalResponse(id="c1", decision=decision)])
     assert result.status == "completed"
+    assert ran == runs
+    assert results(result.messages)["c1"].is_error is not bool(runs)
+    assert (await agent.resume()).messages == result.messages
+    assert ran == runs
 
 
 @pytest.mark.parametrize(
@@ -173,7 +192,8 @@ async def test_only_a_persons_approval_on_record_lets_it_run(trace: Any, runs: b
     model = ScriptedModel([calls("pay"), "done"])
     result = await Agent(model=model, tools=[pay], middleware=[Person()]).prompt("go")
     assert bool(ran) is runs
-    assert results(result.messages)["c1"].is_error is not runs
+    assert result.status == ("completed" if runs else "paused")
+    assert open_calls(result.messages) == ([] if runs else ["c1"])
 
 
 # What the model is told, so that it can mend its ways.

@@ -46,7 +46,7 @@ class Course:
         if timeout is not None:
             await until(lambda: asking.done() or agent.in_flight_hitl_request is not None)
             await agent.detach()
-        assert (await asking).status == "suspended"
+        assert (await asking).status == ("paused" if timeout is None else "suspended")
 
     async def run(self, acts: list[str], **job: Any) -> list[RaceOutcome]:
         """One process for each act, all at once."""
@@ -133,6 +133,17 @@ async def test_approve_against_deny(course: Course, size: int) -> None:
     await _the_record_agrees(course, f"human_{acts[winner]}", winner)
 
 
+async def test_answers_to_the_request_against_answers_to_the_pending_approval(
+    course: Course, size: int
+) -> None:
+    await course.pause()
+    acts = ["approve", "deny_with", "approve_with", "deny"] * size
+    outcomes = await course.run(acts[:size])
+    winner = _one_winner(outcomes, ("HitlStaleAnswer", "InvalidCheckpoint"))
+    assert outcomes[winner].value == "completed"
+    await _the_record_agrees(course, f"human_{acts[winner].removesuffix('_with')}", winner)
+
+
 async def test_answer_against_cancel(course: Course, size: int) -> None:
     await course.pause()
     acts = ["approve", "cancel"] * (size // 2)
@@ -190,7 +201,7 @@ async def test_resume_against_resume_while_the_first_still_runs(course: Course, 
 async def test_prompt_against_prompt(course: Course, size: int) -> None:
     outcomes = await course.run(["prompt"] * size)
     winner = _one_winner(outcomes, HELD)
-    assert outcomes[winner].value == "suspended"
+    assert outcomes[winner].value == "paused"
     thread = await course.store.load(course.thread_id)
     assert thread is not None
     asked = [message.text for message in thread.messages if isinstance(message, UserMessage)]

@@ -108,7 +108,8 @@ async def _cycle(store: Checkpointer, thread_id: str, ledger: Ledger) -> None:
             if result.status == "completed":
                 ledger.done.add(thread_id)
                 return
-            assert result.status == "suspended", result
+            # Paused where the person is asked; suspended while a lease is left of a try that failed.
+            assert result.status in ("paused", "suspended"), result
             request = await agent.load_pending_hitl_request()
             if request is not None:
                 await _answer(store, request, thread_id, ledger)

@@ -153,7 +153,7 @@ async def test_abort_pending_closes_the_conversation() -> None:
     ],
 )
 def test_four_events(event: Any, fields: set[str]) -> None:
-    common = {"type", "thread_id", "run_id", "seq", "at"}
+    common = {"type", "thread_id", "run_id", "seq", "at", "agent_path"}
     assert set(event.model_fields) == common | fields
     union = typing.get_args(typing.get_args(AgentEvent)[0])
     assert event in union

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from crashing import faults
 
-from assent import Agent, ToolContext, tool
+from assent import Agent, ApprovalResponse, ToolContext, tool
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.hitl import CheckpointedChannel, ask_user_tool
 from assent.messages import ToolResultMessage
@@ -98,7 +98,10 @@ async def test_a_finished_thread_goes_on_with_the_next_prompt(store: SQLiteCheck
 
 async def test_a_paused_thread_is_answered(store: SQLiteCheckpointer, till: Till) -> None:
     agent = _agent(store, "paused", till.tool())
-    assert (await agent.resume()).status == "suspended"
+    paused = await agent.resume()
+    assert paused.status == "paused"
+    assert [each.tool_call.args for each in paused.pending_approvals] == [{"amount": 5, "currency": "EUR"}]
+    assert till.paid == []
     result = await agent.respond(answer={"decision": "approve"}, by="bob")
     assert result is not None
     assert result.status == "completed"
@@ -110,12 +113,27 @@ async def test_parallel_calls_are_answered_one_by_one(store: SQLiteCheckpointer,
     agent = _agent(store, "paused-parallel", till.tool())
     first = await agent.respond(question_id="call-2", answer={"decision": "deny"})
     assert first is not None
-    assert first.status == "suspended"
+    assert first.status == "paused"
+    assert [each.id for each in first.pending_approvals] == ["call-1"]
     assert till.paid == []
     second = await agent.respond(question_id="call-1", answer={"decision": "approve"})
     assert second is not None
     assert second.status == "completed"
     assert [_decision(result) for result in _results(agent)] == ["human_approve", "human_deny"]
+    assert len(till.paid) == 1
+
+
+async def test_parallel_calls_are_answered_at_once(store: SQLiteCheckpointer, till: Till) -> None:
+    agent = _agent(store, "paused-parallel", till.tool())
+    paused = await agent.resume()
+    assert paused.status == "paused"
+    assert [each.id for each in paused.pending_approvals] == ["call-1", "call-2"]
+    responses = [
+        ApprovalResponse(id="call-2", decision="approve"),
+        ApprovalResponse(id="call-1", decision="deny"),
+    ]
+    assert (await agent.resume_with(responses)).status == "completed"
+    assert [_decision(result) for result in _results(agent)] == ["human_deny", "human_approve"]
     assert len(till.paid) == 1
 
 
@@ -142,7 +160,7 @@ async def test_an_approval_is_void_where_the_tool_would_do_something_else_now(
     store: SQLiteCheckpointer, till: Till
 ) -> None:
     agent = _agent(store, "answered", till.tool(default_currency="USD"))
-    assert (await agent.resume()).status == "suspended"
+    assert (await agent.resume()).status == "paused"
     assert till.paid == []
     request = await agent.load_pending_hitl_request()
     assert request is not None
@@ -154,7 +172,9 @@ async def test_an_effect_in_doubt_is_asked_about(
     store: SQLiteCheckpointer, till: Till, action: str, paid: list[Any]
 ) -> None:
     agent = _agent(store, "in-doubt", till.tool())
-    assert (await agent.resume()).status == "suspended"
+    paused = await agent.resume()
+    assert paused.status == "paused"
+    assert [each.kind for each in paused.pending_approvals] == ["escalate"]
     assert till.paid == []
     result = await agent.respond(answer=action)
     assert result is not None

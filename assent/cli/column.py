@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from assent.cli.visible import visible
+from assent.visible import visible
 
 _LABEL_WIDTH = 7
 _NARROWEST = 8

@@ -14,7 +14,7 @@ _URL = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
     r"(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<target>[/?][!$-;=?-Z\[\]_a-z~]*)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")

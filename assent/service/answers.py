@@ -66,7 +66,8 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     elif len(set(chosen)) < len(chosen):
         faults["data.selected"] = "has a choice twice"
     elif isinstance(items, list):
-        offered = {str(item.get("id")) for item in cast("list[Any]", items) if isinstance(item, dict)}
+        known = [cast("Mapping[str, Any]", it) for it in cast("list[Any]", items) if isinstance(it, Mapping)]
+        offered = {str(item.get("id")) for item in known}
         strange = [each for each in chosen if each not in offered]
         if strange and offered:
             faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
@@ -116,7 +117,9 @@ _CLEANERS: Mapping[str, Callable[[Case, str, dict[str, Any]], dict[str, Any]]] =
 
 
 def _unknown(data: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, str]:
-    return {f"data.{name}": f"is not known here; {', '.join(known)} are" for name in data if name not in known}
+    return {
+        f"data.{name}": f"is not known here; {', '.join(known)} are" for name in data if name not in known
+    }
 
 
 def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:

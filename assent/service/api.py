@@ -9,12 +9,12 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from assent.errors import CaseNotFound, InvalidReview
+from assent.errors import CaseNotFound, InvalidCallbackUrl, InvalidReview
 from assent.protocol import HumanInputRequired, PollResponse, SubmissionAccepted, SubmitRequest
 from assent.protocol.submit import ErrorBody
+from assent.service.addresses import check_callback_url
 from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
-from assent.service.outbound import check_callback_url
 from assent.service.problems import problem
 from assent.service.review import ReviewRequest
 from assent.service.streams import event_stream
@@ -46,15 +46,17 @@ class Unauthorized(Exception):
 
 
 async def caller(
+    request: Request,
     service: Annotated[Service, Depends(service_of)],
     authorization: Annotated[str | None, Header()] = None,
 ) -> str:
     """The id of the key that a request comes with."""
     scheme, _, key = (authorization or "").partition(" ")
-    key_id = await service.keys.lookup(key.strip()) if scheme.lower() == "bearer" else None
-    if key_id is None:
+    known = await service.keys.find(key.strip()) if scheme.lower() == "bearer" else None
+    if known is None:
         raise Unauthorized
-    return key_id
+    request.state.key_id = known.key_id
+    return known.key_id
 
 
 Caller = Annotated[str, Depends(caller)]
@@ -77,9 +79,14 @@ async def open_case(
 ) -> Response:
     """Open a case, and get the answer to give: 202 with the hitl object."""
     if review.hitl_callback_url is not None:
-        fault = check_callback_url(review.hitl_callback_url, allow_loopback=service.development)
-        if fault is not None:
-            raise InvalidReview({"hitl_callback_url": fault})
+        if not service.takes_callbacks:
+            raise InvalidReview(
+                {"hitl_callback_url": "this service makes no callbacks; poll, or follow events"}
+            )
+        try:
+            check_callback_url(review.hitl_callback_url, development=service.development)
+        except InvalidCallbackUrl as error:
+            raise InvalidReview({"hitl_callback_url": str(error)}) from None
     issued = await service.cases.create(key_id, review, idempotency_key)
     body = {
         "status": "human_input_required",

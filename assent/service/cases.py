@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from assent.clock import Clock, SystemClock
@@ -19,7 +20,16 @@ from assent.errors import (
 )
 from assent.ids import fresh_write_id, new_id
 from assent.messages import JsonObject
-from assent.protocol import TokenScope, hash_token, issue_token, iso_duration, token_matches
+from assent.protocol import (
+    Result,
+    SigningKey,
+    TokenScope,
+    hash_token,
+    iso_duration,
+    issue_token,
+    sign_result,
+    token_matches,
+)
 from assent.service import transitions
 from assent.service.answers import clean_answer
 from assent.service.case import Case
@@ -66,9 +76,18 @@ class Respondent:
 class Cases:
     """Everything that can happen to cases; each act is one transaction, and the first one counts."""
 
-    def __init__(self, checkpointer: SqlCheckpointer, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        checkpointer: SqlCheckpointer,
+        *,
+        clock: Clock | None = None,
+        signing_key: SigningKey | None = None,
+        base_url: str = "",
+    ) -> None:
         self.store = CaseStore(checkpointer.engine)
         self.followers = Followers()
+        self._signing_key = signing_key
+        self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
 
     def now(self) -> int:
@@ -77,9 +96,7 @@ class Cases:
 
     # Opening.
 
-    async def create(
-        self, key_id: str, review: ReviewRequest, idempotency_key: str | None = None
-    ) -> Issued:
+    async def create(self, key_id: str, review: ReviewRequest, idempotency_key: str | None = None) -> Issued:
         """Open a case for a caller; the same idempotency key with the same body gives the same case."""
         if review.unknown_actions:
             raise InvalidReview({"inline_actions": f"{review.type} has no {review.unknown_actions[0]!r}"})
@@ -117,10 +134,7 @@ class Cases:
 
     async def adopt(self, limit: int = _PAGE) -> list[Case]:
         """Make cases of agents' open requests that are none yet."""
-        adopted: list[Case] = []
-        for request in await self.store.unadopted(limit):
-            adopted.append(await self._adopt(request))
-        return adopted
+        return [await self._adopt(request) for request in await self.store.unadopted(limit)]
 
     async def _adopt(self, row: RequestRow) -> Case:
         request = decode_request(row)
@@ -180,15 +194,22 @@ class Cases:
         """A person has filled in some of the form."""
         return await self._change(case, transitions.drafted(self.now(), draft, progress))
 
-    async def answer(
-        self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent
-    ) -> Case:
+    async def answer(self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent) -> Case:
         """A person decides. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts."""
-        clean = clean_answer(case, action, data)
+        clean, now = clean_answer(case, action, data), self.now()
+        result: JsonObject = {"action": action, "data": clean}
+        if self._signing_key is not None:
+            signed = sign_result(
+                Result.model_validate(result),
+                case_id=case.case_id,
+                key=self._signing_key,
+                signed_at=datetime.fromtimestamp(now / 1000, UTC),
+                signer=self._signer,
+            )
+            result = signed.wire()
         decide = transitions.answered(
-            self.now(),
-            action,
-            clean,
+            now,
+            result,
             by=who.by,
             via=who.via,
             responded_by=who.responded_by,
@@ -202,7 +223,9 @@ class Cases:
     ) -> Case:
         """A person has pressed a button in a messenger; raises `InlineRefused` where that is not enough."""
         if case.inline_actions is not None and action not in case.inline_actions:
-            raise InlineRefused(case.case_id, "action_not_inline", f"{action} is to be done on the review page")
+            raise InlineRefused(
+                case.case_id, "action_not_inline", f"{action} is to be done on the review page"
+            )
         return await self.answer(case, action, data, who)
 
     async def cancel(self, case: Case, reason: str, by: str) -> Case:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
+from assent.protocol import SigningKey
 from assent.service.cases import Cases
 from assent.service.keys import Keys
 from assent.service.rate import CaseRate
@@ -21,7 +23,16 @@ class Service:
     rate: CaseRate
     verifier: Verifier
     base_url: str
+    name: str = "Assent"
+    takes_callbacks: bool = False
+    signing_key: SigningKey | None = None
+    retention_days: int = 30
     development: bool = False
+
+    @property
+    def base_path(self) -> str:
+        """The path under which people reach it; empty at a host's root."""
+        return urlsplit(self.base_url).path.rstrip("/")
 
 
 async def service_of(request: Request) -> Service:

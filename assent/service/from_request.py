@@ -133,7 +133,9 @@ def _approve_answer(action: str, data: Mapping[str, Any]) -> ApproveAnswer:
         return ApproveAnswer(decision="approve", reason=feedback)
     edits = data.get("edits")
     if action == "edit" and isinstance(edits, Mapping):
-        return ApproveAnswer(decision="edit", edited_args=dict(cast("Mapping[str, Any]", edits)), reason=feedback)
+        return ApproveAnswer(
+            decision="edit", edited_args=dict(cast("Mapping[str, Any]", edits)), reason=feedback
+        )
     return ApproveAnswer(decision="deny", reason=feedback)
 
 

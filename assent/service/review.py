@@ -23,6 +23,7 @@ from assent.protocol import (
 DEFAULT_TIMEOUT = "24h"
 LONGEST_SECONDS = 366 * 86_400
 MOST_BYTES = 2_000_000
+_TYPES = rf"^({'|'.join(ACTIONS)}|x-[a-z0-9_-]{{1,60}})$"
 _CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 
 
@@ -31,7 +32,7 @@ class ReviewRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    type: Annotated[str, StringConstraints(pattern=r"^(approval|selection|input|confirmation|escalation|x-[a-z0-9_-]{1,60})$")]
+    type: Annotated[str, StringConstraints(pattern=_TYPES)]
     prompt: Annotated[str, StringConstraints(min_length=1, max_length=500)]
     message: Annotated[str, StringConstraints(max_length=2000)] | None = None
     context: dict[str, Any] = Field(default_factory=dict)

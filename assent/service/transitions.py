@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json
 
@@ -20,6 +20,7 @@ from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, Change, Event
 from assent.store.cases import Decide
 from assent.store.rows import RequestRow, Settled, decode_text
+
 
 def opened(now: int) -> Decide:
     """A person has opened the page; nothing, if somebody has before."""
@@ -39,9 +40,7 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None) -> Decide:
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
         status = next_state(case.status, "review.in_progress")
-        begun = replace(
-            case, status=status, opened_at=case.opened_at or now, draft=draft, progress=progress
-        )
+        begun = replace(case, status=status, opened_at=case.opened_at or now, draft=draft, progress=progress)
         if begun.draft == case.draft and begun.progress == case.progress and begun.status == case.status:
             return None
         return _told(row, begun, "review.in_progress", now, None, "reviewer")
@@ -51,8 +50,7 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None) -> Decide:
 
 def answered(
     now: int,
-    action: str,
-    data: Mapping[str, Any],
+    result: JsonObject,
     *,
     by: str | None,
     via: str,
@@ -61,10 +59,10 @@ def answered(
     write_id: int,
 ) -> Decide:
     """A person has decided; with an agent's request, the request is settled in the same transaction."""
+    action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
-        result: JsonObject = {"action": action, "data": dict(data)}
         done = replace(
             case,
             status="completed",
@@ -184,17 +182,13 @@ def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
     return case_of(row, request)
 
 
-def _told(
-    row: CaseRow, case: Case, event: EventName, now: int, act: str | None, actor: str
-) -> Change:
+def _told(row: CaseRow, case: Case, event: EventName, now: int, act: str | None, actor: str) -> Change:
     counted = replace(case, version=row.version + 1)
     audit = () if act is None else (entry(now, actor, act, case),)
     return Change(changed_row(row, case), Event(event, event_data(counted)), audit=audit)
 
 
-def _ended(
-    row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]
-) -> Change:
+def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
     state: State = case.status
     change = _told(row, case, EVENT_OF[state], now, None, actor)
     callback = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from pydantic_core import to_json
@@ -20,7 +20,6 @@ from assent.protocol import (
     VerifiedEvidence,
 )
 from assent.service.case import Case
-from assent.service.spent import Spent
 from assent.service.wire import iso
 
 logger = logging.getLogger("assent.service")
@@ -50,11 +49,11 @@ class Verifier:
     def __init__(
         self,
         providers: Mapping[str, VerificationProvider],
-        spent: Spent,
+        spend: Callable[[str, int], Awaitable[bool]],
         clock: Clock | None = None,
     ) -> None:
         self._providers = providers
-        self._spent = spent
+        self._spend = spend
         self._clock = clock or SystemClock()
 
     async def check(
@@ -75,7 +74,9 @@ class Verifier:
         missing = _missing(policy, accepted)
         if missing and policy.mode != "optional":
             code = "verification_failed" if evidence else "verification_required"
-            raise InlineRefused(case.case_id, code, "A proof that a person decided is needed; use the review page.")
+            raise InlineRefused(
+                case.case_id, code, "A proof that a person decided is needed; use the review page."
+            )
         return VerificationResult(
             satisfied=not missing, verified_evidence=accepted, missing_requirements=missing or None
         )
@@ -101,7 +102,7 @@ class Verifier:
         now = self._clock.now()
         if finding is None or not 0 <= now - finding.made_at <= binding.freshness_seconds:
             return None
-        if binding.single_use and not await self._spent.spend(_digest(evidence), round(now * 1000)):
+        if binding.single_use and not await self._spend(_digest(evidence), round(now * 1000)):
             return None
         return VerifiedEvidence.model_validate(
             {

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from assent.protocol import SPEC_VERSION
+from assent.protocol import SPEC_VERSION, TokenScope
 from assent.service.case import Case
 
 _ENDED = {"completed": "completed_at", "expired": "expired_at", "cancelled": "cancelled_at"}
@@ -19,7 +19,7 @@ def iso(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def hitl_object(case: Case, base_url: str, tokens: Mapping[str, str]) -> dict[str, Any]:
+def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> dict[str, Any]:
     """A case for the agent that waits for it; ``tokens`` by scope, as they were issued."""
     api = f"{base_url}/v1/reviews/{case.case_id}"
     said: dict[str, Any] = {

@@ -78,6 +78,10 @@ class CaseStore:
         """Delete cases that ended before then."""
         return self._engine.write(partial(cases.purge, before, limit))
 
+    def spend(self, digest: str, now: int) -> Job[bool]:
+        """Use something up that counts once; False if it was used before."""
+        return self._engine.write(partial(cases.spend, digest, now))
+
     def take_callbacks(self, now: int, until: int, limit: int) -> Job[list[CallbackRow]]:
         """Take callbacks that are due."""
         return self._engine.write(partial(callbacks.take, now, until, limit, fresh_write_id()))

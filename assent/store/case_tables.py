@@ -91,3 +91,11 @@ callbacks = Table(
     **MYSQL,
 )
 Index("assent_callbacks_due", callbacks.c.due_at)
+
+spent = Table(
+    "assent_spent",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    **MYSQL,
+)

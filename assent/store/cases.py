@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import and_, delete, insert, literal_column, select, update
 from sqlalchemy import Integer as IntegerType
+from sqlalchemy import and_, delete, insert, literal_column, select, update
 
 from assent.errors import CaseNotFound, IdempotencyConflict
 from assent.store import audit, requests
-from assent.store.case_rows import CaseRow, Change, NewCase, token_params
-from assent.store.case_tables import callbacks, case_events, case_tokens, cases
+from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, token_params
+from assent.store.case_tables import callbacks, case_events, case_tokens, cases, spent
 from assent.store.rows import RequestRow
 from assent.store.statement import Statement, Transaction, param
 from assent.store.tables import requests as request_table
@@ -51,18 +51,14 @@ _CHANGED = (
     "write_id",
 )
 UPDATE = Statement(
-    update(cases)
-    .where(_THIS, _C.version == param("seen"))
-    .values({name: param(name) for name in _CHANGED})
+    update(cases).where(_THIS, _C.version == param("seen")).values({name: param(name) for name in _CHANGED})
 )
 TOKEN = Statement(
     insert(case_tokens)
     .values(case_id=param("case_id"), token_hash=param("token_hash"), scope=param("scope"))
     .inline()
 )
-TOKENS = Statement(
-    select(_T.token_hash).where(_T.case_id == param("case_id"), _T.scope == param("scope"))
-)
+TOKENS = Statement(select(_T.token_hash).where(_T.case_id == param("case_id"), _T.scope == param("scope")))
 EVENT = Statement(
     insert(case_events)
     .values({name: param(name) for name in ("case_id", "seq", "event", "data", "at")})
@@ -74,9 +70,7 @@ EVENTS = Statement(
     .order_by(_E.seq)
 )
 RECENT = Statement(select(_E.case_id, _E.seq).where(_E.at >= param("since")))
-CALLBACK = Statement(
-    insert(callbacks).values({name: param(name) for name in callbacks.c.keys()}).inline()
-)
+CALLBACK = Statement(insert(callbacks).values({name: param(name) for name in CallbackRow._fields}).inline())
 DUE = Statement(
     select(_C.case_id)
     .where(_C.is_open == _ONE, _C.expires_at <= param("now"))
@@ -89,9 +83,7 @@ TO_REMIND = Statement(
     .order_by(_C.is_open, _C.remind_at)
     .limit(param("limit", _BIG))
 )
-_LINK = and_(
-    _C.thread_id == _Q.thread_id, _C.question_id == _Q.question_id, _C.round == _Q.round
-)
+_LINK = and_(_C.thread_id == _Q.thread_id, _C.question_id == _Q.question_id, _C.round == _Q.round)
 _PENDING = literal_column("'pending'", _Q.status.type)
 UNADOPTED = Statement(
     select(*requests.COLUMNS)
@@ -118,6 +110,8 @@ ENDED = Statement(
     .where(_C.is_open == literal_column("0", IntegerType), _C.ended_at < param("before"))
     .limit(param("limit", _BIG))
 )
+SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
+SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
     for table in (case_tokens, case_events, callbacks, cases)
@@ -250,6 +244,14 @@ def events(case_id: str, after: int) -> Transaction[list[tuple[int, str, str]]]:
 def recent(since: int) -> Transaction[list[tuple[str, int]]]:
     """Which cases had events since then: a hint for those who follow them in other processes."""
     return [(case_id, seq) for case_id, seq in (yield RECENT, {"since": since})]
+
+
+def spend(digest: str, now: int) -> Transaction[bool]:
+    """Use something up that counts once; False if it was used before."""
+    if (yield SPENT, {"digest": digest}):
+        return False
+    yield SPEND, {"digest": digest, "at": now}  # a race for it ends in a unique violation, and is run again
+    return True
 
 
 def purge(before: int, limit: int) -> Transaction[int]:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic_core import from_json
 
@@ -55,7 +55,9 @@ def editable_of(case: Case) -> Editable | None:
     if case.type != "escalation":
         return None
     params: Any = case.context.get("params") if call is None else call.args
-    return Editable("retry", "modified_params", params) if isinstance(params, dict) and params else None
+    if not isinstance(params, dict) or not params:
+        return None
+    return Editable("retry", "modified_params", cast("JsonObject", params))
 
 
 def edit_fields(editable: Editable, values: Mapping[str, Any], faults: Mapping[str, str]) -> list[EditField]:

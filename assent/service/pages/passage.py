@@ -84,7 +84,7 @@ def _mark(char: str, times: int) -> str:
     name = _SHORT_NAMES.get(char, f"U+{ord(char):04X}")
     if times <= 4:  # a few stand for themselves
         return f"<mark>{name}</mark>" * times
-    return f"<mark>{name} × {times}</mark>"
+    return f"<mark>{name} &times; {times}</mark>"
 
 
 def _with_edges(text: str) -> Html:
@@ -101,8 +101,8 @@ def _spaces(times: int) -> str:
 
 
 def _first(text: str, chars: int, lines: int) -> str:
-    return "\n".join(text[:chars].split("\n")[:lines])
+    return "\n".join(text[:chars].split("\n")[:lines]).rstrip("\n")
 
 
 def _last(text: str, chars: int, lines: int) -> str:
-    return "\n".join(text[-chars:].split("\n")[-lines:])
+    return "\n".join(text[-chars:].split("\n")[-lines:]).lstrip("\n")

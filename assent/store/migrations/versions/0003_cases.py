@@ -91,4 +91,10 @@ def upgrade() -> None:
         **MYSQL,
     )
     op.create_index("assent_callbacks_due", "assent_callbacks", ["due_at"])
+    op.create_table(
+        "assent_spent",
+        Column("digest", String(64), primary_key=True),
+        Column("at", BigInteger, nullable=False),
+        **MYSQL,
+    )
     upgrade_audit_and_keys(op)

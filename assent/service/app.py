@@ -1,0 +1,127 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.clock import Clock
+from assent.errors import ServiceError, StoreError
+from assent.protocol import SigningKey
+from assent.service import api, browser, wellknown
+from assent.service.background import Background, OnCase
+from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
+from assent.service.callbacks import CallbackWorker
+from assent.service.cases import Cases
+from assent.service.context import Service
+from assent.service.keys import Keys
+from assent.service.logging import RequestLog
+from assent.service.outbound import CallbackSender
+from assent.service.pages import load_pages
+from assent.service.problems import of_error, problem
+from assent.service.rate import CaseRate
+from assent.service.verification import VerificationProvider, Verifier
+
+
+def create_app(
+    checkpointer_or_url: SqlCheckpointer | str,
+    *,
+    base_url: str,
+    name: str = "Assent",
+    secret: str | None = None,
+    signing_key: SigningKey | None = None,
+    verification: Mapping[str, VerificationProvider] | None = None,
+    on_case: OnCase | None = None,
+    retention_days: int = 30,
+    development: bool = False,
+    clock: Clock | None = None,
+) -> FastAPI:
+    """The service, to run or to mount.
+
+    ``checkpointer_or_url`` is an open checkpointer, or the address of a database that is opened with the
+    application. ``base_url`` is where people and agents reach it. ``secret`` (or ``ASSENT_SECRET``) signs
+    callbacks; without it none are accepted. ``signing_key`` signs results. ``verification`` are the providers
+    that look at proofs, by name. ``on_case`` hears of every request of an agent that has become a case.
+    ``development`` allows callbacks to this machine.
+    """
+    secret = secret or os.environ.get(SECRET_VARIABLE)
+    if secret is not None:
+        callback_secret(secret, "")  # says so now if it is too short
+    if not base_url.startswith(("http://", "https://")):
+        raise ServiceError(
+            f"base_url is where people reach the service, as in https://a.example, not {base_url!r}"
+        )
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            checkpointer = checkpointer_or_url
+            if isinstance(checkpointer, str):
+                opened = checkpointer_from_url(checkpointer)
+                checkpointer = await stack.enter_async_context(opened)
+            cases = Cases(checkpointer, clock=clock, signing_key=signing_key, base_url=base_url)
+            sender = await stack.enter_async_context(CallbackSender(development=development))
+            load_pages()
+            app.state.service = Service(
+                cases=cases,
+                keys=Keys(checkpointer.engine, clock=clock),
+                rate=CaseRate(),
+                verifier=Verifier(verification or {}, cases.store.spend, clock),
+                base_url=base_url.rstrip("/"),
+                name=name,
+                takes_callbacks=secret is not None,
+                signing_key=signing_key,
+                retention_days=retention_days,
+                development=development,
+            )
+            background = Background(cases, CallbackWorker(cases, sender, secret), on_case)
+            background.start()
+            stack.push_async_callback(background.stop)
+            yield
+
+    app = FastAPI(title=name, version="0.8", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.include_router(api.router)
+    app.include_router(browser.router)
+    app.include_router(wellknown.router)
+    app.mount("/static", browser.static_files(), "static")
+    app.add_exception_handler(ServiceError, _refused)
+    app.add_exception_handler(StoreError, _refused)
+    app.add_exception_handler(api.Unauthorized, _unauthorized)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_middleware(cast(Any, RequestLog))
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return of_error(cast("ServiceError | StoreError", error))
+
+
+async def _unauthorized(request: Request, error: Exception) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"}
+    return problem(401, "invalid_api_key", "A known API key is needed: Authorization: Bearer ...", headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """What does not fit, by path and in words, but without the values."""
+    faults = {
+        ".".join(str(step) for step in fault["loc"] if step != "body") or "body": fault["msg"]
+        for fault in cast(RequestValidationError, error).errors()
+    }
+    said = "; ".join(f"{path}: {why}" for path, why in faults.items())
+    return problem(422, "invalid_request", said, faults=faults)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    refused = cast(HTTPException, error)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(refused.status_code, "refused")
+    return problem(refused.status_code, code, str(refused.detail), dict(refused.headers or {}))

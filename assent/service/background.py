@@ -1,0 +1,83 @@
+"""What the service does by itself: expire, remind, follow agents' requests, call back, hear of other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from assent.errors import StoreError
+from assent.service.callbacks import CallbackWorker
+from assent.service.case import Case
+from assent.service.cases import Cases
+
+logger = logging.getLogger("assent.service")
+SWEEP_SECONDS = 0.5
+HINT_SECONDS = 0.2
+HINT_OVERLAP = 5_000
+"""Milliseconds that are looked at again: clocks differ, and commits come late."""
+
+OnCase = Callable[[Case], Awaitable[None]]
+
+
+class Background:
+    """The tasks of one process; any number of processes may run them on one database."""
+
+    def __init__(self, cases: Cases, callbacks: CallbackWorker, on_case: OnCase | None = None) -> None:
+        self._cases = cases
+        self._callbacks = callbacks
+        self._on_case = on_case
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin."""
+        works = (
+            (self._sweep, SWEEP_SECONDS),
+            (self._adopt, SWEEP_SECONDS),
+            (self._call_back, SWEEP_SECONDS),
+            (self._hear, HINT_SECONDS),
+        )
+        self._tasks = [asyncio.create_task(_forever(work, pause)) for work, pause in works]
+
+    async def stop(self) -> None:
+        """Stop where it stands; what is under way is finished by whoever comes next."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _sweep(self) -> bool:
+        return await self._cases.sweep()
+
+    async def _adopt(self) -> bool:
+        adopted = await self._cases.adopt()
+        for case in adopted:
+            if self._on_case is not None:
+                await self._on_case(case)
+        return bool(adopted)
+
+    async def _call_back(self) -> bool:
+        return await self._callbacks.work()
+
+    async def _hear(self) -> bool:
+        """Wake those who follow cases that another process has changed."""
+        followers = self._cases.followers
+        if followers.any:
+            for case_id, _ in await self._cases.store.recent(self._cases.now() - HINT_OVERLAP):
+                followers.wake(case_id)
+        return False
+
+
+async def _forever(work: Callable[[], Awaitable[bool]], pause: float) -> None:
+    """Work again and again, at once if there may be more; the longer it takes, the longer the pause."""
+    loop = asyncio.get_running_loop()
+    while True:
+        begin, more = loop.time(), False
+        try:
+            more = await work()
+        except StoreError as error:
+            logger.warning("%s: will try again", error)
+        except Exception:
+            logger.exception("a task of the service failed; it will try again")
+        if not more:
+            await asyncio.sleep(max(pause, 4 * (loop.time() - begin)))

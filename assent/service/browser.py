@@ -1,0 +1,205 @@
+"""The pages where people decide: shown to whoever has the link, and to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from assent.errors import CaseClosed, CaseExpired, CaseNotFound, InvalidReview, ServiceError
+from assent.protocol import ReviewSubmission
+from assent.service.api import CaseId
+from assent.service.case import Case
+from assent.service.cases import Respondent
+from assent.service.context import Service, service_of
+from assent.service.pages import (
+    PAGE_HEADERS,
+    STATIC,
+    Notice,
+    Submission,
+    read_submission,
+    render_case,
+    render_unknown,
+)
+from assent.service.previews import is_navigation
+from assent.service.problems import of_error, problem
+from assent.service.progress import progress_of
+from assent.service.wire import iso
+
+router = APIRouter()
+The = Annotated[Service, Depends(service_of)]
+Token = Annotated[str, Query(max_length=200)]
+_MOST_BYTES = 4_000_000
+
+
+def static_files() -> StaticFiles:
+    """The pages' style sheet and script."""
+    return StaticFiles(directory=STATIC)
+
+
+@router.api_route(
+    "/review/{case_id}",
+    methods=["GET", "HEAD"],
+    response_class=HTMLResponse,
+    responses={404: {"description": "No such case, or not with this token"}},
+    summary="The page where a person decides",
+)
+async def page(case_id: CaseId, service: The, request: Request, token: Token = "") -> Response:
+    """Show a case. Only a person who comes by a browser opens it: previews and prefetches do not."""
+    try:
+        case = await service.cases.with_token(case_id, token, "review")
+    except CaseNotFound:
+        return _html(render_unknown(service.base_path), 404)
+    if request.method == "GET" and is_navigation(request.headers):
+        case = await service.cases.opened(case)
+    return _page(service, case, token)
+
+
+@router.post(
+    "/review/{case_id}/respond",
+    responses={
+        303: {"description": "Answered; see the page"},
+        403: {"description": "Sent from another site"},
+        404: {"description": "No such case, or not with this token"},
+        409: {"description": "The case has ended"},
+        410: {"description": "The case's time is up"},
+        413: {"description": "Too long"},
+        422: {"description": "It does not fit"},
+    },
+    response_model=None,
+    summary="A person's decision, from the page",
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                "application/json": {"schema": ReviewSubmission.model_json_schema()},
+                "application/x-www-form-urlencoded": {"schema": {"type": "object"}},
+            }
+        }
+    },
+)
+async def decide(case_id: CaseId, service: The, request: Request, token: Token = "") -> Response:
+    """Take a decision: a form from the page, or JSON ``{"action", "data"}``."""
+    as_json = request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+    if _is_foreign(service, request):
+        return problem(403, "foreign_origin", "This was sent from another site.")
+    try:
+        case = await service.cases.with_token(case_id, token, "review")
+    except CaseNotFound as error:
+        return of_error(error) if as_json else _html(render_unknown(service.base_path), 404)
+    raw = await _body(request)
+    if raw is None:
+        return problem(413, "too_long", f"An answer has at most {_MOST_BYTES} bytes.")
+    if as_json:
+        return await _decide_json(service, case, raw)
+    return await _decide_form(service, case, token, raw)
+
+
+async def _decide_json(service: Service, case: Case, raw: bytes) -> Response:
+    try:
+        said = ReviewSubmission.read(raw)
+    except ValueError as error:
+        return problem(422, "invalid_request", str(error))
+    done = await service.cases.answer(case, said.action, said.data, _person())
+    body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
+    return JSONResponse(body, 200, {"Cache-Control": "no-store"})
+
+
+async def _decide_form(service: Service, case: Case, token: str, raw: bytes) -> Response:
+    """What a browser posts: a step of the form, a draft, an edit to look at once more, or the decision."""
+    posted = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10_000)
+    submission = read_submission(case, posted)
+    try:
+        return await _take(service, case, token, submission)
+    except InvalidReview as error:
+        return _page(service, case, token, submission, error.faults, status=422)
+    except (CaseClosed, CaseExpired) as error:
+        now = await service.cases.with_token(case.case_id, token, "review")
+        return _page(service, now, token, notice="late", status=of_error(error).status_code)
+    except ServiceError as error:
+        return _page(service, case, token, submission, {"": str(error)}, status=of_error(error).status_code)
+
+
+async def _take(service: Service, case: Case, token: str, submission: Submission) -> Response:
+    if submission.faults:
+        return _page(service, case, token, submission, submission.faults, status=422)
+    match submission.intent:
+        case "answer":
+            await service.verifier.check(case, "browser_submit", submission.action, [])
+            await service.cases.answer(case, submission.action, submission.data, _person())
+            # A reload shows the outcome; it does not send the answer again.
+            return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
+        case "next" | "back" | "draft":
+            progress = progress_of(case, submission.data, submission.goto)
+            case = await service.cases.draft(case, submission.data, progress)
+            notice = "saved" if submission.intent == "draft" else None
+            return _page(service, case, token, submission, step=submission.goto, notice=notice)
+        case "more":
+            return _page(service, case, token, submission, step=submission.goto, notice="more")
+        case _:
+            return _page(service, case, token, submission, step=submission.goto)
+
+
+def _person() -> Respondent:
+    """Whoever has the link: the token says that they may answer, not who they are."""
+    return Respondent(via="web", context={"mode": "browser_submit"})
+
+
+def _path(service: Service, case: Case, token: str) -> str:
+    return f"{service.base_path}/review/{case.case_id}?token={token}"
+
+
+def _page(
+    service: Service,
+    case: Case,
+    token: str,
+    submission: Submission | None = None,
+    faults: Mapping[str, str] | None = None,
+    *,
+    step: int | None = None,
+    notice: Notice | None = None,
+    status: int = 200,
+) -> HTMLResponse:
+    """The page as it is now: what was filled in a moment ago, else what was kept of it."""
+    html = render_case(
+        case,
+        token=token,
+        base_path=service.base_path,
+        values=case.draft if submission is None else submission.data,
+        faults=faults,
+        step=step or (1 if submission is None else submission.step),
+        notice=notice,
+        now=service.cases.now(),
+    )
+    return _html(html, status)
+
+
+def _html(html: str, status: int) -> HTMLResponse:
+    return HTMLResponse(html, status, PAGE_HEADERS)
+
+
+def _is_foreign(service: Service, request: Request) -> bool:
+    """Whether a form comes from another site's page: nobody decides by visiting one."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site in ("cross-site", "same-site"):
+        return True
+    return origin is not None and origin != "null" and origin != _origin(service.base_url, request)
+
+
+def _origin(base_url: str, request: Request) -> str:
+    at = urlsplit(base_url)
+    return f"{at.scheme}://{at.netloc}"
+
+
+async def _body(request: Request) -> bytes | None:
+    """What was sent, or None if it is too long."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            return None
+    return bytes(body)

@@ -1,0 +1,18 @@
+"""The review pages: HTML for a case, and what a browser posts back. Pure; who may see a page is decided elsewhere."""
+
+from assent.service.pages.headers import PAGE_HEADERS
+from assent.service.pages.render import Notice, render_case, render_unknown
+from assent.service.pages.submission import Intent, Submission, read_submission
+from assent.service.pages.templates import STATIC, load_pages
+
+__all__ = [
+    "Intent",
+    "Notice",
+    "PAGE_HEADERS",
+    "STATIC",
+    "Submission",
+    "load_pages",
+    "read_submission",
+    "render_case",
+    "render_unknown",
+]

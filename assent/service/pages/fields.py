@@ -1,0 +1,193 @@
+"""The fields of a form as a page shows them, and their values as a browser posts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from pydantic_core import from_json
+
+from assent.protocol import Form, FormField, visible_fields
+from assent.requests import AskRequest, Option, Question
+from assent.service.case import Case
+from assent.service.pages.edits import is_number
+from assent.service.pages.passage import Html, Passage, hidden_in, marked, passage
+
+Control = Literal["text", "lines", "number", "date", "email", "url", "secret", "one", "list", "many"]
+
+_CONTROLS: Mapping[str, Control] = {
+    "textarea": "lines",
+    "number": "number",
+    "range": "number",
+    "date": "date",
+    "email": "email",
+    "url": "url",
+    "boolean": "one",
+    "select": "one",
+    "multiselect": "many",
+}
+_FEW = 7
+"""So many choices are shown at once; more are put into a list that opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOption:
+    """One choice of a field."""
+
+    value: str
+    label: Html
+    description: Passage | None
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field, with what stands in it now."""
+
+    key: str
+    label: Passage
+    control: Control
+    required: bool
+    text: str
+    options: list[FieldOption]
+    hint: Passage | None
+    placeholder: str | None
+    bounds: str | None
+    hidden: Html | None
+    """The value with its hidden characters marked, where it has some."""
+    kept: bool
+    """Whether a sensitive value is there already; it is never sent to the browser."""
+    when: str | None
+    """The field's condition as JSON, for the script."""
+    shown: bool
+    fault: str | None
+
+
+def page_fields(
+    case: Case, form: Form, step: int, values: Mapping[str, Any], faults: Mapping[str, str]
+) -> list[Field]:
+    """The fields of a step. Those that a condition on this step's own fields hides are there as not shown."""
+    visible = {field.key for field in visible_fields(form, values)}
+    fields = fields_of_step(form, step)
+    here = {field.key for field in fields}
+    return [
+        _field(field, _question(case, field.key), values, faults.get(field.key), field.key in visible)
+        for field in fields
+        if field.key in visible or (field.conditional is not None and field.conditional.field in here)
+    ]
+
+
+def fields_of_step(form: Form, step: int) -> Sequence[FormField]:
+    """The fields of a step, counted from 1; a form without steps has one."""
+    if form.steps is None:
+        return form.fields or ()
+    return form.steps[step - 1].fields if 1 <= step <= len(form.steps) else ()
+
+
+def defaults(form: Form) -> dict[str, Any]:
+    """What stands in the fields that nobody has touched yet."""
+    return {field.key: field.default for field in form.all_fields if field.default is not None}
+
+
+def read_field(field: FormField, posted: Sequence[str]) -> Any:
+    """A field's value, as its type says; what is no such value stays text, to be found at fault. None: empty."""
+    if field.type == "multiselect":
+        return list(posted) or None
+    text = posted[0].replace("\r\n", "\n") if posted else ""
+    if not text.strip():
+        return None
+    if field.type == "boolean":
+        return {"true": True, "false": False}.get(text, text)
+    if field.type in ("number", "range"):
+        try:
+            value = from_json(text.strip().removeprefix("+"), allow_inf_nan=False)
+        except ValueError:
+            return text
+        return value if is_number(value) else text
+    return text
+
+
+def _field(
+    field: FormField, question: Question | None, values: Mapping[str, Any], fault: str | None, shown: bool
+) -> Field:
+    value = None if field.sensitive else values.get(field.key)
+    text = _text(value)
+    label = field.label if question is None else question.prompt
+    hint = None if field.hint in (None, label) else passage(field.hint or "")
+    return Field(
+        key=field.key,
+        label=passage(label),
+        control=_control(field),
+        required=field.required,
+        text=text,
+        options=_options(field, question, value),
+        hint=hint,
+        placeholder=None if field.placeholder is None or hidden_in(field.placeholder) else field.placeholder,
+        bounds=_bounds(field),
+        hidden=hidden_in(text),
+        kept=field.sensitive and field.key in values,
+        when=None if field.conditional is None else json.dumps(field.conditional.wire()),
+        shown=shown,
+        fault=fault,
+    )
+
+
+def _text(value: Any) -> str:
+    if value is None or isinstance(value, list | bool):
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _control(field: FormField) -> Control:
+    control = _CONTROLS.get(field.type, "text")
+    if control == "one" and len(field.options or ()) > _FEW:
+        return "list"
+    if field.sensitive and control not in ("one", "many"):
+        return "secret"
+    return control
+
+
+def _options(field: FormField, question: Question | None, value: Any) -> list[FieldOption]:
+    if field.type == "boolean":
+        return [
+            FieldOption("true", Html("Yes"), None, value is True),
+            FieldOption("false", Html("No"), None, value is False),
+        ]
+    chosen: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    told = {} if question is None else {option.value: _told(option) for option in question.options or ()}
+    return [
+        FieldOption(option.value, marked(option.label), told.get(option.value), option.value in chosen)
+        for option in field.options or ()
+    ]
+
+
+def _told(option: Option) -> Passage | None:
+    return None if not option.description else passage(option.description)
+
+
+def _question(case: Case, key: str) -> Question | None:
+    """The agent's question behind a field: the third is the field ``q3``."""
+    payload = None if case.request is None else case.request.payload
+    if isinstance(payload, AskRequest) and key[:1] == "q" and key[1:].isdecimal():
+        place = int(key[1:])
+        return payload.questions[place - 1] if 1 <= place <= len(payload.questions) else None
+    return None
+
+
+def _bounds(field: FormField) -> str | None:
+    bounds = field.validation
+    if bounds is None:
+        return None
+    if bounds.min is not None or bounds.max is not None:
+        return _between(bounds.min, bounds.max, "")
+    return _between(bounds.min_length, bounds.max_length, " characters")
+
+
+def _between(low: float | None, high: float | None, unit: str) -> str | None:
+    if low is not None and high is not None:
+        return f"{low:,} to {high:,}{unit}"
+    if low is not None:
+        return f"At least {low:,}{unit}"
+    return None if high is None else f"At most {high:,}{unit}"

@@ -1,0 +1,168 @@
+"""The page of a case, in whatever state it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+from urllib.parse import quote
+
+from assent.protocol import actions_of, redacted, sensitive_keys, visible_fields
+from assent.requests import EscalateRequest
+from assent.service.case import Case
+from assent.service.pages.choices import choices_of, needs_one, takes_one
+from assent.service.pages.diff import Change, changes
+from assent.service.pages.edits import Editable, edit_fields, editable_of
+from assent.service.pages.faults import listed, without_prefix
+from assent.service.pages.fields import defaults, fields_of_step, page_fields
+from assent.service.pages.moments import moment, time_left
+from assent.service.pages.passage import marked, passage
+from assent.service.pages.shown import Shown, shown, shown_all, text_of
+from assent.service.pages.subject import call_of, words_of
+from assent.service.pages.templates import fill
+from assent.service.pages.wizard import step_at, step_with
+
+Notice = Literal["saved", "more", "late"]
+
+
+def render_case(
+    case: Case,
+    *,
+    token: str,
+    base_path: str,
+    values: Mapping[str, Any] | None = None,
+    faults: Mapping[str, str] | None = None,
+    step: int = 1,
+    notice: Notice | None = None,
+    now: int,
+) -> str:
+    """The page of a case: a form while it can be answered, else how it ended.
+
+    ``values`` is what the person has filled in, in the shape of a result's data; ``faults`` are sentences by
+    key of it, with or without ``data.`` before. ``step`` counts the steps of a form from 1; of an edit, 2 is
+    the page that shows what it changes. ``notice`` tells what became of the last click: the draft was
+    ``saved``, ``more`` fields came up, or the answer came too ``late``.
+    """
+    facts = _facts(case, base_path, now) | {"notice": notice}
+    if case.is_final or now >= case.expires_at:
+        return _closed(case, facts)
+    keyed = without_prefix(faults or {})
+    facts |= {
+        "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
+        "values": values or {},
+        "faults": keyed,
+    }
+    page = {"approval": _decision, "escalation": _decision, "selection": _choice, "confirmation": _choice}
+    return page.get(case.type, _input)(case, facts, step)
+
+
+def render_unknown(base_path: str = "") -> str:
+    """The page for a case that does not exist, or whose link is wrong: nobody can tell which."""
+    return fill("unknown.html", base_path=base_path)
+
+
+def _facts(case: Case, base_path: str, now: int) -> dict[str, Any]:
+    return {
+        "base_path": base_path,
+        "case": case,
+        "from_agent": case.request is not None,
+        "call": call_of(case),
+        "words": words_of(case),
+        "until": moment(case.expires_at),
+        "asked": moment(case.created_at),
+        "left": time_left(case.expires_at - now),
+        "case_name": marked(case.case_id),
+        "thread_name": None if case.thread_id is None else marked(case.thread_id),
+        "previous_name": None if case.previous_case_id is None else marked(case.previous_case_id),
+    }
+
+
+def _decision(case: Case, facts: dict[str, Any], step: int) -> str:
+    """An approval or an escalation, which may bring edits with it."""
+    editable = editable_of(case)
+    values, faults = facts["values"], facts["faults"]
+    facts["editable"] = editable
+    facts["actions"] = _actions(case)
+    if editable is None:
+        facts["params_text"] = text_of(values.get("modified_params", ""))
+        return fill(f"{case.type}.html", **facts, problems=listed(faults, {}))
+    edited: Any = values.get(editable.key)
+    if step == 2 and not faults and isinstance(edited, Mapping):
+        facts |= {"edited_json": json.dumps(edited), "changes": _changes(editable, edited)}
+        return fill("preview.html", **facts, problems=[])
+    fields = edit_fields(editable, cast("Mapping[str, Any]", edited or {}), faults)
+    places = {f"{editable.key}.{field.key}": (field.name, field.label) for field in fields}
+    facts |= {"edit_fields": fields, "editing": edited is not None}
+    return fill(f"{case.type}.html", **facts, problems=listed(faults, places))
+
+
+def _changes(editable: Editable | None, edited: Any) -> list[Change]:
+    if editable is None or not isinstance(edited, Mapping):
+        return []
+    return changes(editable.values, cast("Mapping[str, Any]", edited))
+
+
+def _actions(case: Case) -> list[str]:
+    payload = None if case.request is None else case.request.payload
+    return list(payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type))
+
+
+def _choice(case: Case, facts: dict[str, Any], step: int) -> str:
+    """A selection or a confirmation."""
+    facts |= {"choices": choices_of(case), "takes_one": takes_one(case), "needs_one": needs_one(case)}
+    return fill(f"{case.type}.html", **facts, problems=listed(facts["faults"], {}))
+
+
+def _input(case: Case, facts: dict[str, Any], step: int) -> str:
+    """A form to fill in, or one text where there is no form."""
+    form = case.form
+    faults: Mapping[str, str] = facts["faults"]
+    if form is None:
+        return fill("input.html", **facts, form=None, problems=listed(faults, {}))
+    known: dict[str, Any] = {**(case.draft or {}), **facts["values"]}
+    number = step_with(form, faults, step)
+    again = bool(faults) or facts["notice"] in ("saved", "more")
+    cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
+    values = {key: value for key, value in defaults(form).items() if key not in cleared} | known
+    here = step_at(form, values, number)
+    fields = page_fields(case, form, here.number, values, faults)
+    places = {field.key: (f"f-{field.key}", field.label.whole) for field in fields}
+    facts |= {"form": form, "step": here, "fields": fields}
+    facts["summary"] = _summary(case, values) if here.is_summary else []
+    return fill("input.html", **facts, problems=listed(faults, places))
+
+
+def _summary(case: Case, values: Mapping[str, Any]) -> list[Shown]:
+    form = case.form
+    if form is None:
+        return []
+    hidden = sensitive_keys(form)
+    return [
+        shown(field.label, "given, not shown" if field.key in hidden else values[field.key])
+        for field in visible_fields(form, values)
+        if field.key in values
+    ]
+
+
+def _closed(case: Case, facts: dict[str, Any]) -> str:
+    """How a case ended. What a sensitive field held is not told."""
+    result: dict[str, Any] = dict(case.result or {})
+    data: dict[str, Any] = dict(result.get("data") or {})
+    if case.form is not None:
+        data = redacted(data, case.form)
+    editable = editable_of(case)
+    edited: Any = data.pop(editable.key, None) if editable is not None else None
+    by: Mapping[str, Any] = case.responded_by or {}
+    return fill(
+        "closed.html",
+        **facts,
+        status=case.status if case.is_final else "expired",
+        ended=moment(case.ended_at or case.expires_at),
+        action=result.get("action"),
+        action_name=marked(str(result.get("action"))),
+        data=shown_all(data),
+        changes=_changes(editable, edited),
+        by=marked(str(by.get("name") or by.get("email"))) if by else None,
+        reason=passage(case.reason) if case.reason else None,
+        next_name=None if case.next_case_id is None else marked(case.next_case_id),
+    )

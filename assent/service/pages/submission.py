@@ -1,0 +1,184 @@
+"""What a browser posted, without any script, as an answer or as a step towards one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from pydantic_core import from_json
+
+from assent.protocol import actions_of, visible_fields
+from assent.requests import EscalateRequest
+from assent.service.case import Case
+from assent.service.pages.choices import choices_of
+from assent.service.pages.diff import differ
+from assent.service.pages.edits import Editable, editable_of, read_edits
+from assent.service.pages.fields import fields_of_step, read_field
+from assent.service.pages.wizard import step_after, step_before
+
+Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
+Posted = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What the person wants, and what they filled in.
+
+    - ``answer``: settle the case with ``action`` and ``data``, which has the shape of the protocol's result.
+    - ``preview``: show what the edits change; ``revise``: go on editing.
+    - ``next``, ``back``: go to another step; ``draft``: come back later. All three keep ``data`` as the draft.
+    - ``more``: the answers brought up fields that the page did not have; show the step again.
+
+    With ``faults`` the same step is shown again, else ``goto``; ``values`` for `render_case` is ``data``.
+    """
+
+    intent: Intent
+    action: str
+    data: dict[str, Any] = field(repr=False)
+    step: int = 1
+    goto: int = 1
+    faults: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def read_submission(case: Case, form_data: Posted) -> Submission:
+    """Read the fields that the page of a case posted. What they say is checked when the case is answered."""
+    if case.type == "approval":
+        return _approval(case, form_data)
+    if case.type == "selection":
+        return _selection(case, form_data)
+    if case.type == "confirmation":
+        return _confirmation(case, form_data)
+    if case.type == "escalation":
+        return _escalation(case, form_data)
+    return _input(case, form_data)
+
+
+def _approval(case: Case, posted: Posted) -> Submission:
+    data = _texts(posted, "feedback")
+    action = _action(case, posted)
+    editable = editable_of(case)
+    if action == "edit" and editable is not None:
+        return _edited(editable, posted, data)
+    faults = _chosen(action)
+    if action == "edit" and not data:
+        faults = {"feedback": "Say what should be different."}
+    return Submission("answer", action, data, faults=faults)
+
+
+def _escalation(case: Case, posted: Posted) -> Submission:
+    data = _texts(posted, "reason")
+    action = _action(case, posted)
+    editable = editable_of(case)
+    if action == "retry" and editable is not None and _first(posted, "intent"):
+        return _edited(editable, posted, data)
+    faults = _chosen(action)
+    params = _first(posted, "modified_params").strip()
+    if params and action == "retry" and editable is None:
+        data["modified_params"] = params
+        try:
+            data["modified_params"] = from_json(params, allow_inf_nan=False)
+        except ValueError:
+            faults["modified_params"] = "is no JSON"
+    return Submission("answer", action, data, faults=faults)
+
+
+def _edited(editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission:
+    """An edit goes through a page that shows what it changes; that page posts it as one JSON object."""
+    intent = _first(posted, "intent")
+    if intent not in ("answer", "revise"):
+        values, faults = read_edits(editable, {name: texts[0] for name, texts in posted.items() if texts})
+        if not faults and not differ(editable.values, values):
+            faults[editable.key] = "Nothing is changed yet."
+        return Submission("preview", editable.action, {**data, editable.key: values}, 1, 2, faults)
+    try:
+        values: Any = from_json(_first(posted, editable.key), allow_inf_nan=False)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        fault = {editable.key: "The changes did not arrive. Please make them again."}
+        return Submission("preview", editable.action, data, faults=fault)
+    data[editable.key] = cast("dict[str, Any]", values)
+    if intent == "revise":
+        return Submission("revise", editable.action, data, 2, 1)
+    return Submission("answer", editable.action, data, 2, 2)
+
+
+def _selection(case: Case, posted: Posted) -> Submission:
+    return Submission(
+        "answer", "select", {"selected": _picked(case, posted, "selected"), **_texts(posted, "note")}
+    )
+
+
+def _confirmation(case: Case, posted: Posted) -> Submission:
+    action = _action(case, posted)
+    data: dict[str, Any] = _texts(posted, "note")
+    faults = _chosen(action)
+    if action == "confirm" and choices_of(case):
+        data["confirmed_items"] = _picked(case, posted, "confirmed_items")
+        if not data["confirmed_items"]:
+            faults["confirmed_items"] = "Choose what you confirm, or cancel."
+    return Submission("answer", action, data, faults=faults)
+
+
+def _picked(case: Case, posted: Posted, name: str) -> list[str]:
+    """The ids of the chosen items, which are posted by their place; without items, ids typed line by line."""
+    choices = choices_of(case)
+    if not choices:
+        lines = [line.strip() for text in posted.get(name, ()) for line in text.splitlines()]
+        return [line for line in lines if line]
+    places = set(posted.get(name, ()))
+    return [choice.id for place, choice in enumerate(choices) if str(place) in places]
+
+
+def _input(case: Case, posted: Posted) -> Submission:
+    form = case.form
+    intent = _first(posted, "intent") or "answer"
+    if form is None:
+        return Submission("answer", "submit", _texts(posted, "response"))
+    step = _number(_first(posted, "step"))
+    data: dict[str, Any] = dict(case.draft or {})
+    for each in fields_of_step(form, step):
+        value = read_field(each, posted.get(f"f.{each.key}", ()))
+        if value is not None:
+            data[each.key] = value
+        elif not each.sensitive:  # an empty sensitive field means: as it was
+            data.pop(each.key, None)
+    visible = visible_fields(form, data)
+    data = {each.key: data[each.key] for each in visible if each.key in data}
+    had = set(posted.get("shown", ()))
+    here = {each.key for each in fields_of_step(form, step)}
+    if intent == "back":
+        return Submission("back", "submit", data, step, step_before(form, data, step))
+    if intent == "draft":
+        return Submission("draft", "submit", data, step, step)
+    if any(each.key in here and each.key not in had for each in visible):
+        return Submission("more", "submit", data, step, step)
+    if intent == "next":
+        return Submission("next", "submit", data, step, step_after(form, data, step))
+    return Submission("answer", "submit", data, step, step)
+
+
+def _action(case: Case, posted: Posted) -> str:
+    """The pressed button's action, if the case has it. Agents may name choices of their own in an escalation."""
+    action = _first(posted, "action")
+    payload = None if case.request is None else case.request.payload
+    allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
+    return action if action in allowed else ""
+
+
+def _chosen(action: str) -> dict[str, str]:
+    return {} if action else {"action": "Press one of the buttons."}
+
+
+def _texts(posted: Posted, name: str) -> dict[str, Any]:
+    text = _first(posted, name).replace("\r\n", "\n")
+    return {name: text} if text.strip() else {}
+
+
+def _first(posted: Posted, name: str) -> str:
+    return next(iter(posted.get(name, ())), "")
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 4 else 1

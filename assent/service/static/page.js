@@ -1,0 +1,55 @@
+// The pages work without this. With it, times are in the reader's zone, and fields that depend on others come and go at once.
+"use strict";
+
+const clock = new Intl.DateTimeFormat(undefined, {
+  day: "numeric",
+  month: "long",
+  year: "numeric",
+  hour: "numeric",
+  minute: "2-digit",
+  timeZoneName: "short",
+});
+
+for (const time of document.querySelectorAll("time[datetime]")) {
+  const date = new Date(time.dateTime);
+  if (!Number.isNaN(date.getTime())) {
+    time.title = time.textContent;
+    time.textContent = clock.format(date);
+  }
+}
+
+const tests = {
+  eq: (value, other) => value.includes(String(other)),
+  neq: (value, other) => !value.includes(String(other)),
+  in: (value, others) => Array.isArray(others) && others.some((each) => value.includes(String(each))),
+  gt: (value, other) => value.length > 0 && compare(value[0], other) > 0,
+  lt: (value, other) => value.length > 0 && compare(value[0], other) < 0,
+};
+
+function compare(value, other) {
+  const [a, b] = typeof other === "number" ? [Number(value), other] : [value, String(other)];
+  return a > b ? 1 : a < b ? -1 : 0;
+}
+
+function valuesOf(form, key) {
+  return new FormData(form).getAll(`f.${key}`).map(String).filter((each) => each.trim() !== "");
+}
+
+// The server decides again what is shown; this only saves a round trip.
+function reveal(form) {
+  for (const field of form.querySelectorAll("[data-when]")) {
+    const { field: key, operator, value } = JSON.parse(field.dataset.when);
+    const asked = form.querySelector(`[data-field="${CSS.escape(key)}"]`);
+    if (!asked) continue;
+    const shown = !asked.disabled && tests[operator](valuesOf(form, key), value);
+    field.hidden = field.disabled = !shown;
+  }
+}
+
+for (const form of document.forms) {
+  if (!form.querySelector("[data-when]")) continue;
+  form.addEventListener("input", () => reveal(form));
+  window.addEventListener("pageshow", () => reveal(form));
+}
+
+document.getElementById("problems")?.focus();

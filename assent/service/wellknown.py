@@ -1,0 +1,81 @@
+"""What the service says about itself, and whether it is well."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from fastapi.responses import JSONResponse
+
+from assent.errors import StoreError
+from assent.protocol import (
+    ACTIONS,
+    SPEC_VERSION,
+    Authentication,
+    Capabilities,
+    Discovery,
+    Endpoints,
+    Policies,
+    RateLimits,
+    ServiceDescription,
+    ServiceInfo,
+    jwks_document,
+)
+from assent.service.context import Service, service_of
+from assent.service.problems import problem
+
+router = APIRouter()
+The = Annotated[Service, Depends(service_of)]
+
+
+@router.get("/.well-known/hitl.json", response_model=Discovery, summary="What this service can do")
+async def discovery(service: The) -> Response:
+    """The protocol's discovery document."""
+    url = service.base_url
+    described = ServiceDescription(
+        spec_version=SPEC_VERSION,
+        service=ServiceInfo(name=service.name, url=url),
+        capabilities=Capabilities(
+            review_types=list(ACTIONS),
+            transports=["polling", "sse", "callback"],
+            default_timeout="PT24H",
+            max_timeout="P366D",
+            supports_reminders=True,
+            supports_multi_round=True,
+            supports_signatures=service.signing_key is not None,
+            supports_inline_submit=True,
+        ),
+        endpoints=Endpoints(
+            reviews_base=f"{url}/v1/reviews",
+            review_page_base=f"{url}/review",
+            well_known=f"{url}/.well-known/hitl.json",
+        ),
+        authentication=Authentication(type="bearer"),
+        rate_limits=RateLimits(poll_recommended_interval_seconds=30, max_requests_per_minute=60),
+        policies=Policies(data_retention_days=service.retention_days),
+    )
+    return JSONResponse(Discovery(hitl_protocol=described).wire())
+
+
+@router.get("/.well-known/jwks.json", summary="The keys that sign results")
+async def jwks(service: The) -> dict[str, Any]:
+    """The public keys; none, where results are not signed."""
+    return {"keys": []} if service.signing_key is None else jwks_document([service.signing_key])
+
+
+@router.get("/healthz", summary="Whether the process lives")
+async def healthz() -> dict[str, str]:
+    """It does."""
+    return {"status": "ok"}
+
+
+@router.get(
+    "/readyz", summary="Whether the store can be reached", responses={503: {"description": "It cannot"}}
+)
+async def readyz(service: The) -> Response:
+    """Whether cases can be read just now."""
+    try:
+        await service.cases.store.get("readyz")
+    except StoreError:
+        return problem(503, "unavailable", "The store cannot be reached just now.", {"Retry-After": "5"})
+    return JSONResponse({"status": "ok"})
