@@ -2,7 +2,8 @@
 accept it.
 
 An agent is driven through arbitrary conversations: turns of text and of calls that work, raise, do not exist
-or are malformed, models that fail, aborts and cancellations at any step of the event loop, and resumes.
+or are malformed, models that fail, aborts and cancellations at any step of the event loop, and resumes. A call
+that a cancellation cut short is in doubt: the run pauses there until a person decides, or a prompt goes past it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -32,8 +33,9 @@ from wire_servers import (
     openai_text,
 )
 
-from assent import Agent, tool
-from assent.errors import ModelError
+from assent import Agent, AgentEvent, ApprovalResponse, tool
+from assent.errors import HitlRequestPending, ModelError
+from assent.events import RunEndedEvent
 from assent.messages import (
     AssistantMessage,
     Message,
@@ -45,6 +47,7 @@ from assent.messages import (
     encode,
 )
 from assent.models import ModelRequest, ScriptedModel
+from assent.requests import Decision
 
 # The tools: one of each kind of end.
 
@@ -100,8 +103,11 @@ class Op:
     kind: str
     stop: str | None = None
     steps: int = 0
+    decision: Decision = "deny"
+    """What an ``answer`` says of calls in doubt."""
 
 
+IN_DOUBT = AssistantMessage([ToolCall("c1", "alone", {"a": 1}), ToolCall("c2", "alone", {"a": 2})])
 LONG = "call_" + "x" * 35  # as long as providers take it
 
 ids = st.sampled_from(["c1", "c2", LONG, ""])
@@ -132,9 +138,10 @@ turns = st.lists(spoken | cut | st.just(Fails()), max_size=10)
 ops = st.lists(
     st.builds(
         Op,
-        kind=st.sampled_from(["prompt", "resume", "stream"]),
+        kind=st.sampled_from(["prompt", "resume", "stream", "answer", "supersede"]),
         stop=st.sampled_from([None, None, "abort", "cancel", "abort and cancel", "abort twice"]),
         steps=st.integers(0, 25),
+        decision=st.sampled_from(["approve", "deny"]),
     ),
     min_size=1,
     max_size=6,
@@ -157,7 +164,15 @@ class Driver:
 
     agent: Agent
     seen: tuple[Message, ...] = ()
-    finished: list[Any] = field(default_factory=list[Any])
+    ended: RunEndedEvent | None = None
+    """How the last run ended."""
+
+    def __post_init__(self) -> None:
+        self.agent.subscribe(self._hear)
+
+    def _hear(self, event: AgentEvent) -> None:
+        if isinstance(event, RunEndedEvent):
+            self.ended = event
 
     def look(self) -> None:
         now = self.agent.messages
@@ -165,7 +180,9 @@ class Driver:
         self.seen = now
 
     async def do(self, op: Op) -> None:
-        task = asyncio.create_task(self._run(op.kind))
+        """Do it, and see that it left the transcript as it should."""
+        before, asked = self.seen, await self.agent.load_pending_hitl_request()
+        task = asyncio.create_task(self._run(op))
         for _ in range(op.steps):
             if task.done():
                 break
@@ -181,18 +198,40 @@ class Driver:
         self.look()
         if task.cancelled():
             return
+        if asked is not None and op.kind in ("prompt", "stream"):
+            assert isinstance(task.exception(), HitlRequestPending), "it went on without the person"
+            assert self.seen == before
+            return
         assert task.exception() is None
-        assert_sound(self.seen)
-        assert not isinstance(self.seen[-1] if self.seen else None, UserMessage), "nobody answered"
+        await self._check_rest(before)
 
-    async def _run(self, kind: str) -> None:
-        if kind == "prompt":
-            self.finished.append(await self.agent.prompt("go on"))
-        elif kind == "resume":
-            self.finished.append(await self.agent.resume())
+    async def _check_rest(self, before: Sequence[Message]) -> None:
+        assert not isinstance(self.seen[-1] if self.seen else None, UserMessage), "nobody answered"
+        asked = await self.agent.load_pending_hitl_request()
+        assert self.ended is not None
+        assert (self.ended.status == "paused") == (asked is not None)
+        if asked is None:
+            assert_sound(self.seen)
         else:
-            async for _ in self.agent.stream("go on"):
-                self.look()
+            assert asked.payload.kind == "escalate", "nothing else needs a person here"
+            assert asked.payload.details["tool_call_id"] in open_calls(self.seen)
+            assert set(open_calls(before)) >= set(open_calls(self.seen)), "a new call is in no doubt"
+
+    async def _run(self, op: Op) -> None:
+        match op.kind:
+            case "prompt":
+                await self.agent.prompt("go on")
+            case "supersede":
+                await self.agent.prompt("go on", on_pending="supersede")
+            case "resume":
+                await self.agent.resume()
+            case "answer":
+                pending = (await self.agent.resume()).pending_approvals
+                said = [ApprovalResponse(id=each.id, decision=op.decision) for each in pending]
+                await self.agent.resume_with(said)
+            case _:
+                async for _ in self.agent.stream("go on"):
+                    self.look()
 
 
 async def drive(script: Sequence[AssistantMessage | Fails], todo: Sequence[Op]) -> tuple[Message, ...]:
@@ -201,7 +240,8 @@ async def drive(script: Sequence[AssistantMessage | Fails], todo: Sequence[Op]) 
     driver = Driver(Agent(model=model, tools=TOOLS, max_iterations=4))
     for op in todo:
         await driver.do(op)
-    await driver.do(Op("prompt"))
+    await driver.do(Op("supersede"))
+    assert_sound(driver.seen)
     for before, after in zip(model.requests, model.requests[1:], strict=False):
         assert after[: len(before)] == before, "a request is no extension of the one before"
     return driver.seen
@@ -231,7 +271,10 @@ async def complaints(messages: Sequence[Message]) -> list[str]:
 )
 @example([Fails(), Fails()], [Op("prompt"), Op("resume"), Op("resume")])
 @example([AssistantMessage(ToolCall(LONG, "add", {"a": 1}))] * 3, [Op("prompt"), Op("prompt")])
-@example([AssistantMessage(ToolCall("c1", "alone", {"a": 1}))], [Op("prompt", "cancel", 6), Op("resume")])
+@example([IN_DOUBT], [Op("prompt", "cancel", 4), Op("resume"), Op("prompt"), Op("stream")])
+@example([IN_DOUBT], [Op("prompt", "cancel", 4), Op("answer", decision="deny")])
+@example([IN_DOUBT], [Op("prompt", "cancel", 4), Op("answer", decision="approve"), Op("resume")])
+@example([IN_DOUBT], [Op("prompt", "cancel", 4), Op("answer", "cancel", 4, "approve"), Op("answer")])
 def test_any_conversation_leaves_a_sound_transcript(
     script: list[AssistantMessage | Fails], todo: list[Op]
 ) -> None:

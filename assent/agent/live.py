@@ -11,7 +11,6 @@ from assent.agent.journal import Journal
 from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool, child_thread_id
-from assent.agent.turns import Turns
 from assent.checkpointer.base import Checkpointer
 from assent.errors import LeaseHeld
 from assent.requests import HitlChannel
@@ -36,7 +35,6 @@ class LiveThread(Host):
         "policy",
         "principal",
         "spec",
-        "turns",
     )
 
     def __init__(
@@ -64,7 +62,6 @@ class LiveThread(Host):
         self.parent = parent
         self.policy = parent.policy if spec.policy is None and parent is not None else spec.policy
         self.children: dict[str, Self] = {}
-        self.turns: Turns | None = None
         self.fence = 0
         self.held: LeaseHeld | None = None
         self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
@@ -110,8 +107,6 @@ class LiveThread(Host):
         if self.checkpointer is not None:
             parent = None if self.parent is None else self.parent.thread_id
             journal = Journal(self.checkpointer, self.thread_id, self.fence, parent)
-        if self.parent is None and self.channel is not None and self.spec.delegates:
-            self.turns = Turns()
         return Run(
             self.spec,
             self.thread,
@@ -123,5 +118,4 @@ class LiveThread(Host):
             call_path=self.call_path,
             principal=self.principal,
             policy=self.policy,
-            turns=self.turns,
         )

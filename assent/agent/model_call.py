@@ -8,8 +8,8 @@ from assent import tracing
 from assent.agent.emitter import logger
 from assent.agent.fold import iterations
 from assent.agent.middleware import ModelCallContext
-from assent.agent.people import in_turn
 from assent.agent.run import Run
+from assent.agent.turns import in_turn
 from assent.errors import ModelError
 from assent.messages import AssistantMessage, ToolCall
 from assent.models.base import ModelRequest
@@ -58,7 +58,9 @@ async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
     channel = run.channel
     if objection.verdict == "ask" and channel is not None:
         details = {"answer": message.text, "reason": why}
-        if await in_turn(run, lambda: channel.confirm("May the agent give this answer?", details=details)):
+        if await in_turn(
+            channel, lambda: channel.confirm("May the agent give this answer?", details=details)
+        ):
             return message
         why = "a person did not allow it"
     return _failure(f"the model's answer was held back: {why}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from assent.agent.run import Run
+from assent.agent.turns import in_turn
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
 from assent.messages import JsonObject, ToolCall
 from assent.requests import (
@@ -20,7 +20,6 @@ from assent.requests import (
     same_question,
 )
 
-T = TypeVar("T")
 CHOICES = ("retry", "skip", "abort")
 
 
@@ -37,7 +36,7 @@ async def ask_approve(
     """May this call run with these arguments?"""
     channel = run.channel
     if channel is not None:
-        return await in_turn(run, lambda: channel.approve(call.name, call.id, args, details=details))
+        return await in_turn(channel, lambda: channel.approve(call.name, call.id, args, details=details))
     payload = ApproveRequest(
         tool_name=call.name, tool_call_id=call.id, args=args, details=details, digest=digest
     )
@@ -53,14 +52,9 @@ async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int)
     details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": args, "attempt": attempt}
     channel = run.channel
     if channel is not None:
-        return await in_turn(run, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
+        return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details)
     return _on_record(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
-
-
-async def in_turn(run: Run, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask through the channel when no other agent of this run does."""
-    return await (ask() if run.turns is None else run.turns.take(ask))
 
 
 def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:

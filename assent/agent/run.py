@@ -11,7 +11,6 @@ from assent.agent.emitter import Emitter
 from assent.agent.fold import iterations, unresolved_calls, usage, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
-from assent.agent.turns import Turns
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
 from assent.clock import Clock, SystemClock
 from assent.events import (
@@ -103,8 +102,6 @@ class Run:
     """The ids of the calls that led from the root to this run."""
     principal: str = "*"
     policy: PermissionPolicy | None = None
-    turns: Turns | None = None
-    """How subagents take turns at asking through the channel; None if there are none."""
 
     @property
     def messages(self) -> list[Message]:

@@ -27,6 +27,7 @@ from assent.agent.tree import (
     open_requests,
     pending_approvals,
 )
+from assent.agent.turns import Turns, taking
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
@@ -162,7 +163,6 @@ class Session(LiveThread):
     async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
         """Let a subagent work on a call, from its beginning or from where it stands."""
         child = self.child(tool, tool_call_id)
-        child.turns = self.turns if child.channel is self.channel else None
         result = await child.resume(UserMessage(prompt))
         match result.status:
             case "paused":
@@ -218,7 +218,8 @@ class Session(LiveThread):
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         """One passage of the loop, from new messages or from where the transcript stands."""
         scope = asyncio.timeout(None)
-        tokens = running.set(self), hosting.set(self)
+        turns = Turns() if self.parent is None and self.spec.delegates else taking.get()
+        tokens = running.set(self), hosting.set(self), taking.set(turns)
         try:
             async with scope:
                 self._running = _Running(run, scope, asyncio.get_running_loop())
@@ -245,6 +246,7 @@ class Session(LiveThread):
             self._running = self.current_run = None
             running.reset(tokens[0])
             hosting.reset(tokens[1])
+            taking.reset(tokens[2])
         if run.aborted and not is_finished(run.messages):
             children = latest_children(self)  # bodies that were cut short have a result that says so
             await run.close()

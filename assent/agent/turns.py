@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import TypeVar
 
 from assent.errors import HitlAborted, HitlDetached
+from assent.requests import HitlChannel
 
 T = TypeVar("T")
 
 
 class Turns:
-    """Shared by an agent and its subagents for the length of a run.
+    """Shared by an agent and its subagents for the length of a run: one line of askers for each channel."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[int, _Line] = {}
+
+    async def take(self, channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask when it is our turn, and wait for the answer."""
+        return await self._lines.setdefault(id(channel), _Line()).take(ask)
+
+
+class _Line:
+    """Those who want to ask through one channel.
 
     When one of them is told to stop waiting, so are those that have not had their turn.
     """
@@ -24,7 +39,6 @@ class Turns:
         self._stopped: HitlDetached | HitlAborted | None = None
 
     async def take(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask when it is our turn, and wait for the answer."""
         async with self._lock:
             if self._stopped is not None:
                 raise self._stopped
@@ -33,3 +47,25 @@ class Turns:
             except (HitlDetached, HitlAborted) as signal:
                 self._stopped = signal
                 raise
+
+
+taking: ContextVar[Turns | None] = ContextVar("assent_taking", default=None)
+"""How the agents that this code works for take turns; None where one agent works alone."""
+
+_has_turn: ContextVar[HitlChannel | None] = ContextVar("assent_has_turn", default=None)
+
+
+async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask through a channel when no other agent of this run does; whoever has the turn may ask at once."""
+    turns = taking.get()
+    if turns is None or _has_turn.get() is channel:
+        return await ask()
+
+    async def now() -> T:
+        token = _has_turn.set(channel)
+        try:
+            return await ask()
+        finally:
+            _has_turn.reset(token)
+
+    return await turns.take(channel, now)

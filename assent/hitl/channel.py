@@ -13,6 +13,7 @@ from weakref import WeakSet
 from assent.agent.asking import current_asking
 from assent.agent.host import host_of
 from assent.agent.people import outcome_of
+from assent.agent.turns import in_turn
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
@@ -214,6 +215,10 @@ class Channel(ABC):
     # The wait.
 
     async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
+        """Ask, when it is the turn of the agent that wants to; see `_ask`."""
+        return await in_turn(self, lambda: self._ask(payload, timeout, signal))
+
+    async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
         if self._slot is not None:
             raise HitlConcurrencyError(self._slot.request.question_id)

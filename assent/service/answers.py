@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from assent.errors import InvalidFormData, InvalidReview
 from assent.protocol import actions_of, clean_form_data
+from assent.requests import EscalateRequest
 from assent.service.case import Case
 
 _TEXT = 100_000
@@ -14,7 +15,9 @@ _TEXT = 100_000
 
 def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
     """The answer's data, checked against the case; raises `InvalidReview` with a sentence for each fault."""
-    allowed = actions_of(case.type)
+    payload = None if case.request is None else case.request.payload
+    # An agent may escalate with choices of its own.
+    allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
     if action not in allowed:
         raise InvalidReview({"action": f"is one of {', '.join(allowed)}"})
     given = dict(data or {})

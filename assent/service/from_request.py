@@ -151,3 +151,50 @@ def _answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list
             chosen = [each for each in chosen if each not in allowing] + [str(own)]
         return chosen or None
     return str(own) if own else (None if given is None else str(given))
+
+
+def result_of(request: HitlRequest, answer: Any) -> JsonObject:
+    """An answer that was given elsewhere, as plain JSON, in the words of the case: `answer_of` the other way."""
+    payload = request.payload
+    if isinstance(payload, ConfirmRequest):
+        return {"action": "confirm" if answer else "cancel", "data": {}}
+    if isinstance(payload, AskRequest):
+        return _ask_result(payload, answer)
+    if isinstance(payload, ApproveRequest):
+        action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
+        data = {"feedback": answer.get("reason"), "edits": answer.get("edited_args")}
+    else:
+        action = answer["action"]
+        data = {"reason": answer.get("reason"), "modified_params": answer.get("modified_params")}
+    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
+
+
+def _ask_result(payload: AskRequest, answers: Mapping[str, str | list[str]]) -> JsonObject:
+    if _is_selection(payload):
+        given = answers.get(payload.questions[0].key, [])
+        chosen: list[Any] = list(given) if isinstance(given, list) else [given]
+        return {"action": "select", "data": {"selected": [each for each in chosen if each]}}
+    data: JsonObject = {}
+    for place, question in enumerate(payload.questions, 1):
+        if question.key in answers:
+            data |= _given(f"q{place}", question, answers[question.key])
+    return {"action": "submit", "data": data}
+
+
+def _given(key: str, question: Question, answer: str | list[str]) -> JsonObject:
+    """An answer as the fields of its question."""
+    if not question.options:
+        return {key: "\n".join(answer) if isinstance(answer, list) else answer}
+    offered = {option.value for option in question.options}
+    allowing = [option.value for option in question.options if option.allow_input]
+    given = answer if isinstance(answer, list) else [answer]
+    own = [each for each in given if each and each not in offered]
+    chosen: list[Any] = [each for each in given if each in offered]
+    if own and allowing and allowing[0] not in chosen:
+        chosen.append(allowing[0])
+    said: JsonObject = {}
+    if chosen:
+        said[key] = chosen if question.multi_select else chosen[0]
+    if own:
+        said[f"{key}{_OTHER}"] = ", ".join(own)
+    return said

@@ -8,18 +8,18 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from assent.errors import CaseClosed, CaseExpired
+from assent.errors import CaseClosed, CaseExpired, HitlStaleAnswer
 from assent.ids import new_id
 from assent.messages import JsonObject
 from assent.protocol import EVENT_OF, EventName, State, next_state
 from assent.service.case import Case
-from assent.service.from_request import answer_of
+from assent.service.from_request import answer_of, result_of
 from assent.service.rows import case_of, changed_row
 from assent.service.wire import callback_body, event_data
 from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, Change, Event
 from assent.store.cases import Decide
-from assent.store.rows import RequestRow, Settled, decode_text
+from assent.store.rows import RequestRow, Settled, decode_request, decode_text
 
 
 def opened(now: int) -> Decide:
@@ -73,20 +73,13 @@ def answered(
             draft=None,
         )
         change = _ended(row, done, now, "answered", by or "reviewer", {"action": action, "via": via})
-        if case.request is None or row.thread_id is None or row.question_id is None:
+        settles = _settled(row, request, "answered", now, write_id)
+        if case.request is None or settles is None:
             return change
-        settles = Settled(
-            row.thread_id,
-            row.question_id,
-            "answered",
-            now,
-            write_id,
-            answer=answer_of(case.request, action, data),
-            by=by,
-            via=via,
-            digest=case.digest,
+        answer = answer_of(case.request, action, data)
+        return change._replace(
+            settles=settles._replace(answer=answer, by=by, via=via, digest=case.digest),
         )
-        return change._replace(settles=settles)
 
     return decide
 
@@ -98,22 +91,27 @@ def cancelled(now: int, reason: str, by: str, write_id: int) -> Decide:
         case = _open(row, request, now)
         done = replace(case, status="cancelled", ended_at=now, reason=reason, draft=None)
         change = _ended(row, done, now, "cancelled", by, {"reason": reason})
-        if row.thread_id is None or row.question_id is None:
+        settles = _settled(row, request, "cancelled", now, write_id)
+        if settles is None:
             return change
-        settles = Settled(row.thread_id, row.question_id, "cancelled", now, write_id, reason=reason, by=by)
-        return change._replace(settles=settles)
+        return change._replace(settles=settles._replace(reason=reason, by=by))
 
     return decide
 
 
-def expired(now: int) -> Decide:
-    """Its time is up, unless it ended before. A request's own deadline is the store's to keep."""
+def expired(now: int, write_id: int) -> Decide:
+    """Its time is up, and so is its request's; one that ended before its time keeps the outcome it has."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.expires_at > now:
             return None
+        if request is not None and request.status != "pending":
+            return followed(now)(row, request)
         case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
-        return _ended(row, case, now, "expired", "clock", {"default_action": case.default_action})
+        change = _ended(row, case, now, "expired", "clock", {"default_action": case.default_action})
+        if request is None:
+            return change
+        return change._replace(settles=_settled(row, request, "timed_out", now, write_id))
 
     return decide
 
@@ -134,7 +132,7 @@ def followed(now: int) -> Decide:
     """The agent's request was settled without the case: it ends as the request did."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        if not row.is_open or (request is not None and request.status == "pending"):
+        if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
             return None
         ended = _outcome(case_of(row, request), request, now)
         by = "agent" if request is None else request.answered_by or "agent"
@@ -148,7 +146,7 @@ def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
     """How a case ends whose request has: with its answer, its time-out, or without either."""
     at = now if request is None or request.settled_at is None else request.settled_at
     if request is not None and request.status == "answered":
-        result = _result_of(request)
+        result = result_of(decode_request(request), from_json(request.answer or "null"))
         by: JsonObject | None = {"name": request.answered_by} if request.answered_by else None
         return replace(case, status="completed", ended_at=at, result=result, responded_by=by, draft=None)
     if request is not None and request.status == "timed_out":
@@ -157,20 +155,15 @@ def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
     return replace(case, status="cancelled", ended_at=at, reason=why, draft=None)
 
 
-def _result_of(request: RequestRow) -> JsonObject:
-    """An answer that was given elsewhere, in the words of the protocol."""
-    answer: Any = from_json(request.answer or "null")
-    if request.kind == "approve":
-        action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
-        data = {"feedback": answer.get("reason"), "edits": answer.get("edited_args")}
-    elif request.kind == "confirm":
-        return {"action": "confirm" if answer else "cancel", "data": {}}
-    elif request.kind == "escalate":
-        action = answer["action"]
-        data = {"reason": answer.get("reason"), "modified_params": answer.get("modified_params")}
-    else:
-        return {"action": "submit", "data": answer}
-    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
+def _settled(
+    row: CaseRow, request: RequestRow | None, status: str, now: int, write_id: int
+) -> Settled | None:
+    """How the request that a case shows is settled with it; None for a case that shows none."""
+    if row.thread_id is None or row.question_id is None:
+        return None
+    if request is not None and request.status != "pending":  # a later round may be; it is another case's
+        raise HitlStaleAnswer(row.question_id, request.status)
+    return Settled(row.thread_id, row.question_id, status, now, write_id)
 
 
 def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:

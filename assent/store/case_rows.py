@@ -75,8 +75,8 @@ class NewCase(NamedTuple):
     row: CaseRow
     tokens: Sequence[tuple[str, str]]
     audit: Sequence[Entry] = ()
-    previous: tuple[str, str] | None = None
-    """The case it follows, and that case's facts once it is followed."""
+    previous: tuple[str, str | None] | None = None
+    """The case it follows, and whose that must be."""
 
 
 def token_params(case_id: str, tokens: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -54,6 +54,14 @@ class CaseStore:
         """Open requests that are no cases yet."""
         return self._engine.read(partial(cases.unadopted, limit))
 
+    def rounds(self, thread_id: str) -> Job[list[tuple[CaseRow, RequestRow]]]:
+        """The cases of a thread's calls."""
+        return self._engine.read(partial(cases.rounds, thread_id))
+
+    def open_count(self) -> Job[int]:
+        """How many cases are open."""
+        return self._engine.read(cases.open_count)
+
     def settled_elsewhere(self, limit: int) -> Job[list[str]]:
         """Open cases whose requests are settled."""
         return self._engine.read(partial(cases.settled_elsewhere, limit))

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Integer as IntegerType
-from sqlalchemy import and_, delete, insert, literal_column, select, update
+from sqlalchemy import and_, delete, func, insert, literal_column, or_, select, update
 
-from assent.errors import CaseNotFound, IdempotencyConflict
+from assent.errors import CaseNotFound, HitlStaleAnswer, IdempotencyConflict, InvalidReview
 from assent.store import audit, requests
 from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, token_params
 from assent.store.case_tables import callbacks, case_events, case_tokens, cases, spent
@@ -94,8 +94,9 @@ UNADOPTED = Statement(
 )
 SETTLED_ELSEWHERE = Statement(
     select(_C.case_id)
-    .select_from(cases.join(request_table, _LINK))
-    .where(_C.is_open == _ONE, _Q.status != _PENDING)
+    .select_from(cases.outerjoin(request_table, _LINK))
+    # A request that is gone went with its thread.
+    .where(_C.is_open == _ONE, _C.thread_id.is_not(None), or_(_Q.status.is_(None), _Q.status != _PENDING))
     .limit(param("limit", _BIG))
 )
 REQUEST = Statement(
@@ -105,6 +106,12 @@ REQUEST = Statement(
         _Q.round == param("round"),
     )
 )
+ROUNDS = Statement(
+    select(*COLUMNS, *requests.COLUMNS)
+    .select_from(cases.join(request_table, _LINK))
+    .where(_C.thread_id == param("thread_id"), _Q.kind == literal_column("'approve'", _Q.kind.type))
+)
+OPEN_COUNT = Statement(select(func.count()).where(_C.is_open == _ONE))
 ENDED = Statement(
     select(_C.case_id)
     .where(_C.is_open == literal_column("0", IntegerType), _C.ended_at < param("before"))
@@ -137,12 +144,15 @@ def create(new: NewCase) -> Transaction[CaseRow]:
     return row
 
 
-def _follow(case_id: str, key_id: str, following: str, write_id: int) -> Transaction[None]:
+def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> Transaction[None]:
     """Let a case know the one that follows it."""
     row = yield from locked(case_id)
     if row is None or row.key_id != key_id:
         raise CaseNotFound(case_id)
-    facts = to_json({**from_json(row.facts), "next_case_id": following}).decode()
+    facts = from_json(row.facts)
+    if "next_case_id" in facts:
+        raise InvalidReview({"previous_case_id": "is followed by another case already; name the last one"})
+    facts = to_json({**facts, "next_case_id": following}).decode()
     now = {**row._asdict(), "facts": facts, "version": row.version + 1, "write_id": write_id}
     yield UPDATE, {**now, "seen": row.version}
 
@@ -185,7 +195,9 @@ def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction
     if decided is None:
         return row
     if decided.settles is not None:
-        yield from requests.settle(decided.settles)
+        settled = yield from requests.settle(decided.settles)
+        if settled.round != row.round or settled.status != decided.settles.status:
+            raise HitlStaleAnswer(settled.question_id, "superseded")  # what the case shows is asked no longer
     changed = decided.row._replace(version=row.version + 1, write_id=write_id)
     yield UPDATE, {**changed._asdict(), "seen": row.version}
     if decided.event is not None:
@@ -224,6 +236,18 @@ def unadopted(limit: int) -> Transaction[list[RequestRow]]:
 def settled_elsewhere(limit: int) -> Transaction[list[str]]:
     """Open cases whose requests are settled."""
     return [case_id for (case_id,) in (yield SETTLED_ELSEWHERE, {"limit": limit})]
+
+
+def rounds(thread_id: str) -> Transaction[list[tuple[CaseRow, RequestRow]]]:
+    """The cases of a thread's calls, each with its request."""
+    size = len(COLUMNS)
+    rows = yield ROUNDS, {"thread_id": thread_id}
+    return [(CaseRow(*row[:size]), RequestRow(*row[size:])) for row in rows]
+
+
+def open_count() -> Transaction[int]:
+    """How many cases are open."""
+    return (yield OPEN_COUNT, {})[0][0]
 
 
 def due(now: int, limit: int) -> Transaction[list[str]]:

@@ -205,7 +205,10 @@ def wizard(**facts: Any) -> Case:
                 field("days", "number", "Days", conditional={"field": "by", "operator": "eq", "value": "car"})
             ],
         },
-        {"title": "The payment", "fields": [field("card", "text", "Card number", sensitive=True, required=True)]},
+        {
+            "title": "The payment",
+            "fields": [field("card", "text", "Card number", sensitive=True, required=True)],
+        },
         {"title": "Check and send", "fields": []},
     ]
     form = {"steps": steps, "session_id": "session_1"}

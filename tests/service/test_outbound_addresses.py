@@ -105,7 +105,7 @@ def test_what_python_calls_special_is_special_here(address: IPv4Address) -> None
 def test_what_python_calls_special_is_special_here_too(address: IPv6Address) -> None:
     if is_public(address) and addresses._embedded(address) is None:
         assert address.is_global
-        assert not (address.is_multicast or address.is_reserved or address.is_site_local)
+        assert not any((address.is_multicast, address.is_reserved, address.is_site_local))
 
 
 # URLs.

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from assent.messages import JsonObject
 from assent.service.case import Case
-from assent.service.pages.passage import Html, hidden_in, marked
+from assent.service.pages.passage import Html, has_hidden, marked
 from assent.service.pages.shown import kind_of
 from assent.service.pages.subject import call_of
 
@@ -98,7 +98,7 @@ def _control(original: Any) -> Control:
         return "boolean"
     if isinstance(original, int | float):
         return "number"
-    if not isinstance(original, str) or hidden_in(original) is not None:
+    if not isinstance(original, str) or has_hidden(original):
         return "json"  # in a field of plain text, hidden characters would be hidden, or lost
     return "lines" if "\n" in original or len(original) > 60 else "text"
 
@@ -108,11 +108,8 @@ def _text(original: Any, value: Any) -> str:
         return value
     if isinstance(value, str) and _control(original) in ("text", "lines"):
         return value
-    return json.dumps(value, indent=2, ensure_ascii=_has_hidden(value))
-
-
-def _has_hidden(value: Any) -> bool:
-    return hidden_in(json.dumps(value, ensure_ascii=False)) is not None
+    plain = json.dumps(value, indent=2, ensure_ascii=False)
+    return json.dumps(value, indent=2) if has_hidden(plain) else plain
 
 
 def _read(original: Any, text: str) -> Any:

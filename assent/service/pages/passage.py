@@ -8,8 +8,6 @@ from html import escape
 
 from assent.visible import shows
 
-_SUSPECT = re.compile(r"([^\x20-\x7e\n])\1*")
-_EDGES = re.compile(r"\A( +)|( +)\Z")
 _SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
 _PLAIN_SPACES = " \u3000"
 _LONG = 1200
@@ -47,12 +45,14 @@ def marked(text: str) -> Html:
 
     Newlines stay. A character that is repeated gets one mark with a count.
     """
+    suspects = _suspects(text)
+    if not suspects:
+        return Html(escape(text))
     parts: list[str] = []
     end = 0
-    for match in _SUSPECT.finditer(text):
+    for match in re.finditer(rf"([{re.escape(suspects)}])\1*", text):
         start, char = match.start(), match[1]
-        last = text[start - 1] if start else " "
-        if _is_seen(char, last):
+        if _is_seen(char, text[start - 1] if start else " "):
             continue
         parts += (escape(text[end:start]), _mark(char, len(match[0])))
         end = match.end()
@@ -70,10 +70,21 @@ def passage(text: str) -> Passage:
     return Passage(whole, size, marked(_first(text, *_BEGINNING)), marked(_last(text, *_END)))
 
 
+def has_hidden(text: str) -> bool:
+    """Whether a text has something in it that would not be seen."""
+    return text != text.strip(" ") or (bool(_suspects(text)) and "<mark>" in marked(text))
+
+
 def hidden_in(text: str) -> Html | None:
     """The text with its hidden characters marked; None if it has none."""
-    whole = _with_edges(text)
-    return whole if "<mark>" in whole else None
+    return _with_edges(text) if has_hidden(text) else None
+
+
+def _suspects(text: str) -> str:
+    """The distinct characters of a text that would not be seen, in most places at least."""
+    if text.isascii() and text.isprintable():
+        return ""
+    return "".join(char for char in set(text) if char != "\n" and not _is_seen(char, " "))
 
 
 def _is_seen(char: str, last: str) -> bool:
@@ -88,12 +99,10 @@ def _mark(char: str, times: int) -> str:
 
 
 def _with_edges(text: str) -> Html:
-    edges = [match for match in _EDGES.finditer(text) if match[0]]
-    if not edges:
-        return marked(text)
-    before = edges[0].end() if edges[0].start() == 0 else 0
-    after = edges[-1].start() if edges[-1].start() >= before else len(text)
-    return Html(_spaces(before) + marked(text[before:after]) + _spaces(len(text) - after))
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" "))
+    after = len(text) - len(inner) - before
+    return Html(_spaces(before) + marked(inner) + _spaces(after))
 
 
 def _spaces(times: int) -> str:

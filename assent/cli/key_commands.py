@@ -1,0 +1,104 @@
+"""``assent keys``: who may open cases."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from assent.cli.database import on_database
+from assent.errors import InvalidSecret, StoreError
+from assent.visible import visible
+
+if TYPE_CHECKING:
+    from assent.service.keys import ApiKey
+
+BY = "cli"
+"""Who the audit trail says it was."""
+
+
+@click.group()
+def keys() -> None:
+    """API keys, with which agents open cases."""
+
+
+@keys.command()
+@click.argument("name")
+def create(name: str) -> None:
+    """Make a key for the agent or service NAME.
+
+    The key is printed once, alone on the last line; only its hash is kept. The secret that the key's
+    callbacks are signed with stands above it, if ASSENT_SECRET is set.
+    """
+    from assent.service.callback_secrets import SECRET_VARIABLE
+    from assent.service.keys import Keys
+
+    server_secret = os.environ.get(SECRET_VARIABLE)
+    if server_secret:
+        _derived("")  # a secret that is too short is said to be so before a key is made
+    issued = on_database(lambda checkpointer: Keys(checkpointer.engine).issue(name, by=BY))
+    click.echo(f"Key {issued.key_id} for {visible(name)}. Keep it safe: it is not shown again.")
+    if server_secret:
+        click.echo(f"Callback secret: {_derived(issued.key_id)}")
+    click.echo(issued.text)
+
+
+@keys.command("list")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print lines of JSON, with times in epoch milliseconds."
+)
+def list_keys(as_json: bool) -> None:
+    """List all keys, oldest first, revoked ones too."""
+    from assent.service.keys import Keys
+
+    for key in on_database(lambda checkpointer: Keys(checkpointer.engine).listing()):
+        click.echo(json.dumps(key._asdict()) if as_json else _line(key))
+
+
+@keys.command()
+@click.argument("key_id")
+def revoke(key_id: str) -> None:
+    """End the key KEY_ID for good, everywhere within a second."""
+    from assent.service.keys import Keys
+
+    if not on_database(lambda checkpointer: Keys(checkpointer.engine).revoke(key_id, by=BY)):
+        raise StoreError(f"there is no key {key_id!r} that could be revoked; see assent keys list")
+    click.echo(f"Revoked {key_id}.")
+
+
+@keys.command("callback-secret")
+@click.argument("key_id")
+def show_callback_secret(key_id: str) -> None:
+    """Print the secret that callbacks for the key KEY_ID are signed with.
+
+    It is derived from ASSENT_SECRET. Give it to whoever receives the callbacks.
+    """
+    from assent.service.keys import Keys
+
+    known = on_database(lambda checkpointer: Keys(checkpointer.engine).listing())
+    if key_id not in {key.key_id for key in known}:
+        raise StoreError(f"there is no key {key_id!r}; see assent keys list")
+    click.echo(_derived(key_id))
+
+
+def _derived(key_id: str) -> str:
+    from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
+
+    server_secret = os.environ.get(SECRET_VARIABLE)
+    if not server_secret:
+        raise InvalidSecret(
+            f"{SECRET_VARIABLE} is not set; callbacks are signed with what is derived from it"
+        )
+    return callback_secret(server_secret, key_id)
+
+
+def _line(key: ApiKey) -> str:
+    state = "active" if key.revoked_at is None else f"revoked {_iso(key.revoked_at)}"
+    return f"{key.key_id}  created {_iso(key.created_at)}  {state}  {visible(key.name)}"
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

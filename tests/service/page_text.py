@@ -1,0 +1,94 @@
+"""A page as a reader finds it: its texts with the marks read back, its elements, its form fields."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+SHORT = {"⇥": "\t", "␍": "\r", "␣": " "}
+VOID = {"br", "hr", "img", "input", "link", "meta"}
+MARK = re.compile(r"(U\+([0-9A-F]{4,6})|[⇥␍␣])(?: × (\d+))?")
+
+
+@dataclass
+class Element:
+    """An element with its attributes and the text in it, marks read back as characters."""
+
+    tag: str
+    attrs: dict[str, str | None]
+    text: str = ""
+    inside: list[str] = field(default_factory=list[str])
+    """The classes and tags of the elements around it."""
+    off: bool = False
+    """Whether it, or an element around it, is disabled."""
+
+
+class Page(HTMLParser):
+    """Every element of a page, in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[Element] = []
+        self._open: list[Element] = []
+        self.feed(html)
+        self.close()
+        assert not self._open, f"not closed: {self._open[-1].tag}"
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        around = [word for each in self._open for word in (each.tag, *str(each.attrs.get("class")).split())]
+        element = Element(tag, dict(attrs), inside=around)
+        element.off = "disabled" in element.attrs or any(each.off for each in self._open)
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_endtag(self, tag: str) -> None:
+        element = self._open.pop()
+        assert element.tag == tag, f"</{tag}> closes <{element.tag}>"
+        if tag == "mark":
+            match = MARK.fullmatch(element.text)
+            assert match is not None
+            char = chr(int(match[2], 16)) if match[2] else SHORT[match[1]]
+            for each in self._open:
+                each.text += char * int(match[3] or 1)
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1].tag == "mark":
+            self._open[-1].text += data
+            return
+        for each in self._open:
+            each.text += data
+
+    def all(self, tag: str, **attrs: str) -> list[Element]:
+        """The elements with a tag and attributes; ``class_`` is one of several."""
+        wanted = {name.rstrip("_"): value for name, value in attrs.items()}
+        return [
+            each
+            for each in self.elements
+            if each.tag == tag
+            and all(
+                value in str(each.attrs.get(name)).split()
+                if name == "class"
+                else each.attrs.get(name) == value
+                for name, value in wanted.items()
+            )
+        ]
+
+    def texts(self) -> list[str]:
+        """What stands whole in the boxes for text of others."""
+        return [each.text for tag in ("div", "span") for each in self.all(tag, class_="text")]
+
+    def fields(self) -> dict[str, list[str]]:
+        """What a browser would post, without the button: every field that is filled in and not disabled."""
+        posted: dict[str, list[str]] = {}
+        for each in self.elements:
+            name = each.attrs.get("name")
+            if name is None or each.tag in ("meta", "button") or each.off:
+                continue
+            kind = each.attrs.get("type")
+            if kind in ("radio", "checkbox") and "checked" not in each.attrs:
+                continue
+            value = each.text.removeprefix("\n") if each.tag == "textarea" else each.attrs.get("value") or ""
+            posted.setdefault(name, []).append(value.replace("\n", "\r\n"))
+        return posted

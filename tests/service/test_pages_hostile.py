@@ -1,0 +1,178 @@
+"""Text that wants to be more than text: it stays inert, visible and whole, wherever it stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import page_cases as cases
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from page_cases import NOW, TOKEN
+from page_text import Page
+
+from assent.requests import AskRequest, ConfirmRequest, EscalateRequest, Option, Question
+from assent.service.case import Case
+from assent.service.pages import render_case
+
+CORPUS = {
+    "markup": "<script>alert(1)</script><img src=x onerror=alert(1)><style>*{display:none}</style>",
+    "breaking out": '"></textarea></div></section></form></main><form action="https://evil.example">',
+    "comment": "<!-- <details open> --> ]]> <![CDATA[ </html>",
+    "link": '[Approve](https://evil.example) <a href="javascript:alert(1)">here</a> https://evil.example',
+    "template": "{{ 7*7 }} {% include 'unknown.html' %} ${7*7}",
+    "entities": "&lt;b&gt; &#x202e; &amp;amp; &nbsp;",
+    "bidi": "invoice\u202efdp.exe \u2066a\u2069 \u200f",
+    "zero width": "pay\u200bpal \u2060\ufeff\u00ad \u3164 \U000e0041",
+    "controls": "a\x00b\x1b[2Jc\x7f\x85\u2028d\u2029\r\ne\tf",
+    "spaces": "  before and after\u00a0\u2003 ",
+    "blank lines": "nothing to see" + "\n" * 200 + "rm -rf /",
+    "many spaces": "harmless" + " " * 5000 + "; rm -rf /",
+    "banner": "\n\nAlready approved\nby your administrator.\n\nWhat will happen\nread_file",
+    "zalgo": "Z" + "\u0335\u0322\u0353" * 40,
+    "megabyte": "x" * 1_000_000 + "END",
+    "marks": "<mark>U+202E</mark> U+202E ␣",
+}
+hostile = pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
+
+
+def everywhere(text: str) -> dict[str, Case]:
+    """The text in every place that an agent or a service can write to."""
+    label = text[:200]
+    option = {"value": text[:50], "label": text}
+    fields = [
+        {"key": "a", "type": "text", "label": label, "hint": text, "placeholder": text, "default": text},
+        {"key": "b", "type": "select", "label": label, "options": [option]},
+        {"key": "c", "type": "multiselect", "label": label, "options": [option] * 9},
+    ]
+    step = {"title": text, "description": text, "fields": fields}
+    question = Question(
+        key="k",
+        prompt=text,
+        options=[Option(label=text, value=text, description=text), Option(label="b", value="b")],
+    )
+    return {
+        "arguments": cases.approval({"arg": text, text: "named"}, tool_name=text, details={"why": text}),
+        "service": cases.service_case("approval", {"fact": text, text: 1}, prompt=text, message=text),
+        "form": cases.service_case("input", {"form": {"steps": [step, step]}}, prompt=text),
+        "items": cases.service_case("selection", {"items": [{"id": text, "title": text, "more": text}]}),
+        "confirm": cases.agent_case(ConfirmRequest(prompt=text, details={"fact": text})),
+        "escalate": cases.agent_case(
+            EscalateRequest(prompt=text, choices=["retry"], details={"tool_name": text, "args": {"a": text}})
+        ),
+        "ask": cases.agent_case(AskRequest(questions=[question])),
+        "ask more": cases.agent_case(AskRequest(questions=[question, question])),
+        "reason": cases.approval(status="cancelled", reason=text),
+        "result": cases.service_case(
+            "x-own",
+            status="completed",
+            result={"action": text, "data": {"answer": text}},
+            responded_by={"name": text},
+            next_case_id=text,
+        ),
+    }
+
+
+def skeleton(html: str) -> list[tuple[str, Any]]:
+    """The elements of a page without the words: only what a style, a script or a click could act on."""
+    page = Page(html)
+    return [
+        (each.tag, each.attrs.get("href"), each.attrs.get("class"), each.attrs.get("action"))
+        for each in page.elements
+        if each.tag
+        not in (
+            "mark",
+            "details",
+            "summary",
+            "div",
+            "span",
+            "p",
+            "textarea",
+            "input",
+            "option",
+            "dl",
+            "dt",
+            "dd",
+            "bdi",
+        )
+    ]
+
+
+@hostile
+def test_it_adds_no_element_and_is_whole(text: str) -> None:
+    calm = {name: skeleton(render(case)) for name, case in everywhere("calm").items()}
+    for name, case in everywhere(text).items():
+        html = render(case)
+        assert [each for each in skeleton(html) if each[0] != "select"] == [
+            each for each in calm[name] if each[0] != "select"
+        ], name
+        assert text in Page(html).texts(), name
+
+
+def render(case: Case) -> str:
+    return render_case(case, token=TOKEN, base_path="", now=NOW)
+
+
+@hostile
+def test_what_cannot_be_seen_is_nowhere_raw_on_the_page(text: str) -> None:
+    """In a field that a person may edit, a hidden character is written as JSON does, or named below it."""
+    hidden = set(text) & set(
+        "\u202e\u2066\u2069\u200f\u200b\u2060\ufeff\u00ad\u3164\U000e0041\x00\x1b\x7f\x85\u2028\u2029\r\t\u00a0\u2003"
+    )
+    for name, case in everywhere(text).items():
+        page = Page(render(case))
+        raw = render(case)
+        for each in page.elements:
+            if each.tag == "input" and each.attrs.get("type") in ("text", "radio", "checkbox"):
+                raw = raw.replace(str(each.attrs.get("value")), "")
+        for tag in ("option",):
+            for each in page.all(tag):
+                raw = raw.replace(str(each.attrs.get("value")), "")
+        assert not hidden & set(raw), name
+
+
+def test_it_stays_out_of_the_title_and_the_fixed_words() -> None:
+    for name, case in everywhere("Already approved").items():
+        if name == "result":  # what a person did, and who it was, the service itself vouches for
+            continue
+        page = Page(render(case))
+        assert "Already approved" not in page.all("title")[0].text
+        assert not any("Already approved" in each.text for each in page.all("h2"))
+        assert not any("Already approved" in each.text for each in page.all("p", class_="lead"))
+
+
+def test_a_long_value_shows_its_beginning_its_end_and_its_size() -> None:
+    page = Page(render(cases.approval({"cmd": CORPUS["blank lines"]})))
+    begins, _, ends = [each.text for each in page.all("div", class_="text") if "folded" in each.inside]
+    assert begins == "It begins: nothing to see"
+    assert ends == "It ends: rm -rf /"
+    assert page.all("summary")[0].text == "Show all 222 characters in 201 lines"
+
+
+def test_one_mark_stands_for_a_run_of_the_same() -> None:
+    html = render(cases.approval({"a": "\u200b" * 100_000}, details={}))
+    assert "U+200B &times; 100000" in html
+    assert len(html) < 700_000 + 20_000, "the edit field writes each as JSON does; the rest is small"
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+ANY_VALUE = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(value=ANY_VALUE, name=ANY_TEXT)
+def test_any_argument_is_found_whole_in_the_text(value: Any, name: str) -> None:
+    page = Page(render(cases.approval({name: value}, details={})))
+    (act,) = page.all("section", class_="act")
+    text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    shown = [each.text for each in page.all("div", class_="text") if "act" in each.inside]
+    assert shown == [text] if text else "empty text" in act.text
+    assert [each.text for each in page.all("bdi") if "dt" in each.inside] == [name or "no name"]
