@@ -124,3 +124,16 @@ def account_spec(deleted: list[str]) -> AgentSpec:
     )
     model = script(ToolCall("call_delete", "delete_account", {"account": "12345"}), "It is deleted.")
     return AgentSpec("support", model, tools=[delete_account], policy=policy)
+
+
+def refunds(deeds: Deeds, name: str, *turns: Any) -> AgentSpec:
+    """A subagent whose model wants to pay, or what the turns say."""
+    model = script(*(turns or ([call("c1", "pay", name)], f"{name} paid")))
+    return AgentSpec(name, model, tools=[deeds.asks("pay"), deeds.tool("look")])
+
+
+def support(deeds: Deeds, *names: str, children: list[AgentSpec] | None = None) -> AgentSpec:
+    """An agent that calls each of these at once, by their names; the calls are d0, d1 and so on."""
+    turn = [delegate(f"d{n}", name) for n, name in enumerate(names)]
+    specs = children or [refunds(deeds, name) for name in names]
+    return AgentSpec("support", script(turn, "done"), subagents=specs)

@@ -23,7 +23,7 @@ from assent.checkpointer.mysql import MySQLCheckpointer
 from assent.checkpointer.postgres import PostgresCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.errors import MissingExtra, StoreError
-from assent.store import schema, tables
+from assent.store import all_tables, schema, tables
 
 pytestmark = pytest.mark.anyio
 DRIVERS = {"postgres": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
@@ -31,7 +31,7 @@ DRIVERS = {"postgres": "postgresql+asyncpg", "mysql": "mysql+asyncmy"}
 
 def differences(connection: Connection) -> list[Any]:
     options = {"version_table": tables.VERSION_TABLE, "compare_server_default": True}
-    return compare_metadata(MigrationContext.configure(connection, opts=options), tables.metadata)
+    return compare_metadata(MigrationContext.configure(connection, opts=options), all_tables.metadata)
 
 
 @pytest.mark.parametrize("database", SERVERS, indirect=True)

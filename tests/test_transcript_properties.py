@@ -283,6 +283,22 @@ def test_any_conversation_leaves_a_sound_transcript(
     assert tuple(decode(encode(message)) for message in messages) == messages
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from(["alone", "add"]), min_size=1, max_size=3),
+    st.integers(1, 8),
+    turns,
+    ops,
+)
+def test_a_conversation_that_begins_in_doubt(
+    names: list[str], steps: int, script: list[AssistantMessage | Fails], todo: list[Op]
+) -> None:
+    """Like the one before, begun where that one seldom gets: bodies cut short."""
+    begun = AssistantMessage([ToolCall(f"d{n}", name, {"a": n}) for n, name in enumerate(names)])
+    messages = asyncio.run(drive([begun, *script], [Op("prompt", "cancel", steps), *todo]))
+    assert open_calls(messages) == []
+
+
 @settings(
     max_examples=60,
     deadline=None,

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from assent.errors import CaseNotFound, InvalidCallbackUrl, InvalidReview
+from assent.errors import CaseNotFound, InlineRefused, InvalidReview
 from assent.protocol import HumanInputRequired, PollResponse, SubmissionAccepted, SubmitRequest
 from assent.protocol.submit import ErrorBody
-from assent.service.addresses import check_callback_url
 from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
+from assent.service.opening import POLL_SECONDS, accepted, open_review
 from assent.service.problems import problem
 from assent.service.review import ReviewRequest
 from assent.service.streams import event_stream
-from assent.service.wire import hitl_object, iso, poll_answer
+from assent.service.wire import iso, poll_answer
 
-POLL_SECONDS = 30
-"""How long a poller is asked to wait."""
 CaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 _SSE: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
@@ -34,33 +35,36 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         404: "No such case, or not yours",
         409: "The case has ended",
         410: "The case's time is up",
+        413: "Too long",
         422: "It does not fit",
         429: "Too often",
         503: "The store cannot be reached",
     }
-    return {status: {"model": ErrorBody, "description": said[status]} for status in (*statuses, 400, 503)}
+    return {
+        status: {"model": ErrorBody, "description": said[status]} for status in (*statuses, 400, 413, 503)
+    }
 
 
 class Unauthorized(Exception):
     """A request without a key, or with one that is not known."""
 
 
-async def caller(
-    request: Request,
-    service: Annotated[Service, Depends(service_of)],
-    authorization: Annotated[str | None, Header()] = None,
-) -> str:
-    """The id of the key that a request comes with."""
-    scheme, _, key = (authorization or "").partition(" ")
-    known = await service.keys.find(key.strip()) if scheme.lower() == "bearer" else None
-    if known is None:
+The = Annotated[Service, Depends(service_of)]
+_api_key = HTTPBearer(auto_error=False, scheme_name="ApiKey", description="A key of `assent keys create`")
+_submit_token = HTTPBearer(auto_error=False, scheme_name="SubmitToken", description="A case's submit token")
+
+
+async def caller(request: Request, service: The, described: Annotated[object, Depends(_api_key)]) -> str:
+    """The id of whoever makes a request."""
+    owner = await service.owner_of(request)
+    if owner is None:
         raise Unauthorized
-    request.state.key_id = known.key_id
-    return known.key_id
+    request.state.key_id = owner
+    return owner
 
 
 Caller = Annotated[str, Depends(caller)]
-The = Annotated[Service, Depends(service_of)]
+Token = Annotated[HTTPAuthorizationCredentials | None, Depends(_submit_token)]
 router = APIRouter(prefix="/v1")
 
 
@@ -78,22 +82,7 @@ async def open_case(
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
     """Open a case, and get the answer to give: 202 with the hitl object."""
-    if review.hitl_callback_url is not None:
-        if not service.takes_callbacks:
-            raise InvalidReview(
-                {"hitl_callback_url": "this service makes no callbacks; poll, or follow events"}
-            )
-        try:
-            check_callback_url(review.hitl_callback_url, development=service.development)
-        except InvalidCallbackUrl as error:
-            raise InvalidReview({"hitl_callback_url": str(error)}) from None
-    issued = await service.cases.create(key_id, review, idempotency_key)
-    body = {
-        "status": "human_input_required",
-        "message": issued.case.message or issued.case.prompt,
-        "hitl": hitl_object(issued.case, service.base_url, issued.tokens),
-    }
-    return JSONResponse(body, 202, {"Retry-After": str(POLL_SECONDS), "Cache-Control": "no-store"})
+    return accepted(await open_review(service, key_id, review, idempotency_key))
 
 
 @router.get(
@@ -109,14 +98,16 @@ async def status(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """How a case stands, at most 60 times a minute."""
-    wait = service.rate.allow(case_id)
+    # By whoever asks, too: nobody can use up another's, or learn from it that there is such a case.
+    wait = service.rate.allow(f"{key_id} {case_id}")
     if wait is not None:
         headers = {"Retry-After": str(wait)}
         return problem(429, "rate_limited", "This case is asked about too often.", headers)
     case = await service.cases.get(case_id, key_id)
     etag = f'"{case.version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Retry-After": str(POLL_SECONDS)}
-    if if_none_match is not None and etag in (part.strip() for part in if_none_match.split(",")):
+    known = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
     return Response(to_json(poll_answer(case)), 200, headers, "application/json")
 
@@ -131,14 +122,20 @@ async def follow(
     case_id: CaseId,
     service: The,
     key_id: Caller,
-    last_event_id: Annotated[str | None, Header()] = None,
+    last_event_id: Annotated[str, Header()] = "",
 ) -> StreamingResponse:
     """What happens to a case, as server-sent events, from the first or from the one last seen."""
     await service.cases.get(case_id, key_id)
-    after = int(last_event_id) if last_event_id is not None and last_event_id.isdigit() else 0
-    stream = event_stream(service.cases, case_id, min(after, 2**62))
+    after = int(last_event_id) if re.fullmatch("[0-9]{1,18}", last_event_id or "") else 0
+    stream = event_stream(service.cases, case_id, after)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, 200, headers, "text/event-stream")
+
+
+class Submission(SubmitRequest):
+    """An answer that an agent carries from a messenger's button."""
+
+    model_config = ConfigDict(defer_build=False)  # FastAPI does not wait for types that are built later
 
 
 @router.post(
@@ -147,40 +144,45 @@ async def follow(
     responses=_refusals(401, 403, 409, 410, 422, 429),
     summary="Carry a person's answer from a messenger",
 )
-async def respond(
-    case_id: CaseId,
-    submission: SubmitRequest,
-    service: The,
-    authorization: Annotated[str | None, Header()] = None,
-) -> Response:
+async def respond(case_id: CaseId, submission: Submission, service: The, token: Token) -> Response:
     """Answer a case with its submit token, after a person pressed a button."""
-    scheme, _, token = (authorization or "").partition(" ")
     try:
-        if scheme.lower() != "bearer":
-            raise CaseNotFound(case_id)
-        case = await service.cases.with_token(case_id, token.strip(), "submit")
+        case = await service.cases.with_token(case_id, "" if token is None else token.credentials, "submit")
     except CaseNotFound:
-        return problem(401, "invalid_token", "This token opens no such case.")
-    verified = await service.verifier.check(
-        case, "inline_submit", submission.action, submission.verification_evidence or []
-    )
-    by = submission.submitted_by
-    context: dict[str, Any] = {
-        "mode": "inline_submit",
-        "submitted_via": submission.submitted_via,
-        "submitted_by": by.model_dump(mode="json", exclude_none=True),
-    }
-    if verified is not None:
-        context["verification_result"] = verified.model_dump(mode="json", exclude_none=True)
-    who = Respondent(
-        by=f"{by.platform}:{by.platform_user_id}"[:255],
-        via=submission.submitted_via,
-        responded_by={"name": by.display_name} if by.display_name else None,
-        context=context,
-    )
-    done = await service.cases.answer_inline(case, submission.action, submission.data, who)
+        headers = {"WWW-Authenticate": "Bearer"}
+        return problem(401, "invalid_token", "This token opens no such case.", headers)
+    wait = service.rate.allow(f"submit {case_id}")
+    if wait is not None:
+        return problem(429, "rate_limited", "This case is answered too often.", {"Retry-After": str(wait)})
+    action, data = submission.action, submission.data
+    try:
+        who = _messenger_user(submission)
+        service.cases.check(case, action, data, inline=True)
+        proofs = submission.verification_evidence or []
+        verified = await service.verifier.check(case, "inline_submit", action, proofs)
+        if verified is not None:
+            who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
+        done = await service.cases.answer(case, action, data, who)
+    except InlineRefused as error:
+        where = f"{service.base_url}/review/{case_id}"  # the link's token is known to nobody but the person
+        return problem(403, error.code, str(error), case_id=case_id, review_url=where)
     body = {"status": "completed", "case_id": case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
+
+
+def _messenger_user(submission: SubmitRequest) -> Respondent:
+    """Who pressed the button, as the messenger knows them."""
+    user = submission.submitted_by
+    by, via = f"{user.platform}:{user.platform_user_id}", submission.submitted_via
+    for name, text in (("submitted_by", by), ("submitted_via", via)):
+        if len(text) > 255 or not text.isprintable() or text.endswith(" "):
+            raise InvalidReview({name: "is printable and has at most 255 characters"})
+    return Respondent(
+        by=by,
+        via=via,
+        responded_by={"name": user.display_name} if user.display_name else None,
+        context={"mode": "inline_submit", "submitted_via": via, "submitted_by": user.wire()},
+    )
 
 
 class Cancellation(BaseModel):
@@ -201,7 +203,6 @@ async def cancel(
     case_id: CaseId,
     service: The,
     key_id: Caller,
-    request: Request,
     cancellation: Annotated[Cancellation | None, Body()] = None,
 ) -> Response:
     """End a case without an answer."""

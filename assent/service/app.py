@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
@@ -62,14 +62,14 @@ def create_app(
         )
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             checkpointer = checkpointer_or_url
             if isinstance(checkpointer, str):
                 opened = checkpointer_from_url(checkpointer)
                 checkpointer = await stack.enter_async_context(opened)
             cases = Cases(checkpointer, clock=clock, signing_key=signing_key, base_url=base_url)
-            sender = await stack.enter_async_context(CallbackSender(development=development))
+            sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
             load_pages()
             app.state.service = Service(
                 cases=cases,

@@ -52,9 +52,17 @@ class Background:
     async def _adopt(self) -> bool:
         adopted = await self._cases.adopt()
         for case in adopted:
-            if self._on_case is not None:
-                await self._on_case(case)
+            await self._tell(case)
         return bool(adopted)
+
+    async def _tell(self, case: Case) -> None:
+        """Let the host hear of a case; where it fails, the other cases are told all the same."""
+        if self._on_case is None:
+            return
+        try:
+            await self._on_case(case)
+        except Exception:
+            logger.exception("on_case failed for %s", case.case_id)
 
     async def _call_back(self) -> bool:
         return await self._callbacks.work()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from assent.errors import CaseClosed, CaseExpired, CaseNotFound, InvalidReview, ServiceError
 from assent.protocol import ReviewSubmission
-from assent.service.api import CaseId
 from assent.service.case import Case
 from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
@@ -32,8 +32,9 @@ from assent.service.wire import iso
 
 router = APIRouter()
 The = Annotated[Service, Depends(service_of)]
-Token = Annotated[str, Query(max_length=200)]
-_MOST_BYTES = 4_000_000
+_CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_MOST_FIELDS = 10_000
+_UNKNOWN = {"description": "No such case, or not with this token"}
 
 
 def static_files() -> StaticFiles:
@@ -41,17 +42,17 @@ def static_files() -> StaticFiles:
     return StaticFiles(directory=STATIC)
 
 
-@router.api_route(
+@router.head("/review/{case_id}", include_in_schema=False)
+@router.get(
     "/review/{case_id}",
-    methods=["GET", "HEAD"],
     response_class=HTMLResponse,
-    responses={404: {"description": "No such case, or not with this token"}},
+    responses={404: _UNKNOWN},
     summary="The page where a person decides",
 )
-async def page(case_id: CaseId, service: The, request: Request, token: Token = "") -> Response:
+async def page(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Show a case. Only a person who comes by a browser opens it: previews and prefetches do not."""
     try:
-        case = await service.cases.with_token(case_id, token, "review")
+        case = await _with_token(service, case_id, token)
     except CaseNotFound:
         return _html(render_unknown(service.base_path), 404)
     if request.method == "GET" and is_navigation(request.headers):
@@ -64,7 +65,8 @@ async def page(case_id: CaseId, service: The, request: Request, token: Token = "
     responses={
         303: {"description": "Answered; see the page"},
         403: {"description": "Sent from another site"},
-        404: {"description": "No such case, or not with this token"},
+        400: {"description": "The request cannot be read"},
+        404: _UNKNOWN,
         409: {"description": "The case has ended"},
         410: {"description": "The case's time is up"},
         413: {"description": "Too long"},
@@ -81,18 +83,16 @@ async def page(case_id: CaseId, service: The, request: Request, token: Token = "
         }
     },
 )
-async def decide(case_id: CaseId, service: The, request: Request, token: Token = "") -> Response:
+async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Take a decision: a form from the page, or JSON ``{"action", "data"}``."""
     as_json = request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
     if _is_foreign(service, request):
         return problem(403, "foreign_origin", "This was sent from another site.")
     try:
-        case = await service.cases.with_token(case_id, token, "review")
+        case = await _with_token(service, case_id, token)
     except CaseNotFound as error:
         return of_error(error) if as_json else _html(render_unknown(service.base_path), 404)
-    raw = await _body(request)
-    if raw is None:
-        return problem(413, "too_long", f"An answer has at most {_MOST_BYTES} bytes.")
+    raw = await request.body()
     if as_json:
         return await _decide_json(service, case, raw)
     return await _decide_form(service, case, token, raw)
@@ -103,14 +103,17 @@ async def _decide_json(service: Service, case: Case, raw: bytes) -> Response:
         said = ReviewSubmission.read(raw)
     except ValueError as error:
         return problem(422, "invalid_request", str(error))
-    done = await service.cases.answer(case, said.action, said.data, _person())
+    done = await _answer(service, case, said.action, said.data)
     body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
 
 
 async def _decide_form(service: Service, case: Case, token: str, raw: bytes) -> Response:
     """What a browser posts: a step of the form, a draft, an edit to look at once more, or the decision."""
-    posted = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=10_000)
+    try:
+        posted = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return problem(422, "invalid_request", f"A form has at most {_MOST_FIELDS} fields.")
     submission = read_submission(case, posted)
     try:
         return await _take(service, case, token, submission)
@@ -128,8 +131,7 @@ async def _take(service: Service, case: Case, token: str, submission: Submission
         return _page(service, case, token, submission, submission.faults, status=422)
     match submission.intent:
         case "answer":
-            await service.verifier.check(case, "browser_submit", submission.action, [])
-            await service.cases.answer(case, submission.action, submission.data, _person())
+            await _answer(service, case, submission.action, submission.data)
             # A reload shows the outcome; it does not send the answer again.
             return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
         case "next" | "back" | "draft":
@@ -143,9 +145,19 @@ async def _take(service: Service, case: Case, token: str, submission: Submission
             return _page(service, case, token, submission, step=submission.goto)
 
 
-def _person() -> Respondent:
-    """Whoever has the link: the token says that they may answer, not who they are."""
-    return Respondent(via="web", context={"mode": "browser_submit"})
+async def _answer(service: Service, case: Case, action: str, data: Mapping[str, Any] | None) -> Case:
+    """Whoever has the link answers: the token says that they may, not who they are."""
+    service.cases.check(case, action, data)
+    await service.verifier.check(case, "browser_submit", action, [])
+    who = Respondent(via="web", context={"mode": "browser_submit"})
+    return await service.cases.answer(case, action, data, who)
+
+
+async def _with_token(service: Service, case_id: str, token: str) -> Case:
+    """The case that a link leads to; one that cannot be is as unknown as any other."""
+    if not _CASE_ID.fullmatch(case_id):
+        raise CaseNotFound(case_id)
+    return await service.cases.with_token(case_id, token, "review")
 
 
 def _path(service: Service, case: Case, token: str) -> str:
@@ -187,19 +199,13 @@ def _is_foreign(service: Service, request: Request) -> bool:
     origin = request.headers.get("origin")
     if site in ("cross-site", "same-site"):
         return True
-    return origin is not None and origin != "null" and origin != _origin(service.base_url, request)
+    # Our own pages send no referrer, and for that browsers say null.
+    return origin is not None and origin != "null" and origin.lower() != _origin(service.base_url)
 
 
-def _origin(base_url: str, request: Request) -> str:
-    at = urlsplit(base_url)
-    return f"{at.scheme}://{at.netloc}"
-
-
-async def _body(request: Request) -> bytes | None:
-    """What was sent, or None if it is too long."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            return None
-    return bytes(body)
+def _origin(base_url: str) -> str:
+    """The origin of our own pages, as browsers write it."""
+    at = urlsplit(base_url.lower())
+    usual = {"http": 80, "https": 443}.get(at.scheme)
+    host = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
+    return f"{at.scheme}://{host}" if at.port in (None, usual) else f"{at.scheme}://{host}:{at.port}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from assent.service.callback_secrets import callback_secret
 from assent.service.cases import Cases
@@ -10,6 +11,7 @@ from assent.service.outbound import CallbackSender, next_attempt
 from assent.store.case_rows import CallbackRow
 from assent.store.finish import finish
 
+logger = logging.getLogger("assent.service")
 TAKEN_MILLISECONDS = 120_000
 """How long a worker has for a callback; if it dies, another takes it up after that."""
 AT_ONCE = 20
@@ -36,5 +38,7 @@ class CallbackWorker:
         secret = callback_secret(server_secret, row.key_id or "")
         body = row.body.encode()
         outcome = await self._sender.send(row.url, body, secret, message_id=row.callback_id)
+        level = logging.INFO if outcome.kind == "sent" else logging.WARNING
+        logger.log(level, "callback %s of case %s: %s", row.callback_id, row.case_id, outcome.detail)
         due_at = next_attempt(row.attempts, outcome, self._cases.now())
         await finish(self._cases.store.callback_done(row, due_at, outcome.kind))

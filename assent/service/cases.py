@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assent.clock import Clock, SystemClock
 from assent.errors import (
     CaseClosed,
+    CaseExpired,
     CaseNotFound,
     HitlInvalidAnswer,
     HitlNoPendingRequest,
@@ -31,10 +34,10 @@ from assent.protocol import (
     token_matches,
 )
 from assent.service import transitions
+from assent.service.adoption import adopted
 from assent.service.answers import clean_answer
 from assent.service.case import Case
 from assent.service.followers import Followers
-from assent.service.from_request import case_context, case_prompt, case_type
 from assent.service.review import ReviewRequest
 from assent.service.rows import case_of, row_of
 from assent.service.transitions import entry
@@ -42,13 +45,12 @@ from assent.store.case_rows import CaseRow, NewCase
 from assent.store.case_store import CaseStore, Shown
 from assent.store.cases import Decide
 from assent.store.finish import finish
-from assent.store.rows import RequestRow, decode_request
+from assent.store.rows import RequestRow
 
 if TYPE_CHECKING:
     from assent.checkpointer.sql import SqlCheckpointer
 
-NO_LIMIT_SECONDS = 3650 * 86_400
-"""How long a request is open as a case that has no time-out of its own: the protocol knows no for ever."""
+logger = logging.getLogger("assent.service")
 _PAGE = 100
 
 
@@ -89,6 +91,7 @@ class Cases:
         self._signing_key = signing_key
         self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
+        self._left: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
         """Milliseconds since 1970."""
@@ -133,32 +136,40 @@ class Cases:
         return Issued(case_of(made), tokens)
 
     async def adopt(self, limit: int = _PAGE) -> list[Case]:
-        """Make cases of agents' open requests that are none yet."""
-        return [await self._adopt(request) for request in await self.store.unadopted(limit)]
+        """Make cases of agents' open requests that are none yet; those that this call has made come back."""
+        made: list[Case] = []
+        for row in await self.store.unadopted(limit):
+            try:
+                case = await self._adopt(row)
+            except Exception as error:  # it is tried again; meanwhile the others go on
+                self._leave(row, error)
+                continue
+            if case is not None:
+                made.append(case)
+        return made
 
-    async def _adopt(self, row: RequestRow) -> Case:
-        request = decode_request(row)
-        seconds = request.timeout_seconds or NO_LIMIT_SECONDS
-        case = Case(
-            case_id=_request_case_id(row),
-            type=case_type(request),
-            status="pending",
-            version=1,
-            prompt=case_prompt(request),
-            created_at=row.created_at,
-            expires_at=row.expires_at or row.created_at + NO_LIMIT_SECONDS * 1000,
-            timeout=iso_duration(seconds),
-            context=case_context(request),
-            request=request,
-            thread_id=row.thread_id,
-        )
+    async def _adopt(self, row: RequestRow) -> Case | None:
+        rounds = await self.store.rounds(row.thread_id) if row.kind == "approve" else []
+        case = adopted(row, rounds)
         new = row_of(case, fresh_write_id(), question_id=row.question_id, round=row.round)
+        new = new._replace(idempotency=case.case_id)  # whoever comes second finds the first one's
+        previous = None if case.previous_case_id is None else (case.previous_case_id, None)
         audit = (entry(row.created_at, "agent", "created", case),)
-        await finish(self.store.create(NewCase(new._replace(idempotency=case.case_id), (), audit)))
-        return case
+        made = await finish(self.store.create(NewCase(new, (), audit, previous)))
+        if case.previous_case_id is not None:
+            self.followers.wake(case.previous_case_id)
+        return case if made.write_id == new.write_id else None
+
+    def _leave(self, row: RequestRow, error: Exception) -> None:
+        """Say once that a request cannot be shown."""
+        key = (row.thread_id, row.question_id, row.round)
+        if key not in self._left:
+            self._left.add(key)
+            logger.error("request %r cannot become a case: %s", row.question_id, type(error).__name__)
 
     async def issue(self, case_id: str, scope: TokenScope = "review") -> str:
-        """A new token that opens a case, besides those that do already."""
+        """A new token that opens a case, besides those that do already. Raises `CaseNotFound`."""
+        await self.get(case_id)
         tokens, hashed = _issued((scope,))
         await finish(self.store.add_tokens(case_id, hashed))
         return tokens[scope]
@@ -218,15 +229,19 @@ class Cases:
         )
         return await self._change(case, decide)
 
-    async def answer_inline(
-        self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent
-    ) -> Case:
-        """A person has pressed a button in a messenger; raises `InlineRefused` where that is not enough."""
-        if case.inline_actions is not None and action not in case.inline_actions:
-            raise InlineRefused(
-                case.case_id, "action_not_inline", f"{action} is to be done on the review page"
-            )
-        return await self.answer(case, action, data, who)
+    def check(self, case: Case, action: str, data: Mapping[str, Any] | None, *, inline: bool = False) -> None:
+        """Raise what can be told of an answer beforehand, so that no proof is used up for one that cannot be.
+
+        ``inline`` is for a button in a messenger; `InlineRefused` says where that is not enough.
+        """
+        if case.status == "expired" or (not case.is_final and case.expires_at <= self.now()):
+            raise CaseExpired(case.case_id)
+        if case.is_final:
+            raise CaseClosed(case.case_id, case.status)
+        if inline and case.inline_actions is not None and action not in case.inline_actions:
+            why = "This is to be done on the review page."
+            raise InlineRefused(case.case_id, "action_not_inline", why)
+        clean_answer(case, action, data)
 
     async def cancel(self, case: Case, reason: str, by: str) -> Case:
         """Nobody is to decide any more."""
@@ -250,14 +265,16 @@ class Cases:
         """Do what is due: expire, remind, end what was settled elsewhere; True if there may be more."""
         now, full = self.now(), False
         for find, decide in (
-            (self.store.due(now, _PAGE), transitions.expired(now)),
+            (self.store.due(now, _PAGE), transitions.expired(now, fresh_write_id())),
             (self.store.to_remind(now, _PAGE), transitions.reminded(now)),
             (self.store.settled_elsewhere(_PAGE), transitions.followed(now)),
         ):
             due = await find
             full = full or len(due) == _PAGE
             for case_id in due:
-                await finish(self.store.change(case_id, decide, now))
+                # What another settles or deletes at this moment is looked at again with the next sweep.
+                with suppress(HitlStaleAnswer, HitlNoPendingRequest, CaseNotFound):
+                    await finish(self.store.change(case_id, decide, now))
                 self.followers.wake(case_id)
         return full
 
@@ -277,12 +294,6 @@ async def purge(checkpointer: SqlCheckpointer, older_than_days: float = 30) -> i
 def _issued(scopes: tuple[TokenScope, ...]) -> tuple[dict[TokenScope, str], list[tuple[str, str]]]:
     tokens = {scope: issue_token(scope) for scope in scopes}
     return tokens, [(scope, hash_token(token)) for scope, token in tokens.items()]
-
-
-def _request_case_id(row: RequestRow) -> str:
-    """The same for the same request, whoever makes a case of it."""
-    named = f"{row.thread_id}\0{row.question_id}\0{row.round}".encode()
-    return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
 
 
 __all__ = ["CaseRow", "Cases", "Issued", "Respondent", "Shown", "purge"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -12,6 +13,9 @@ from assent.service.cases import Cases
 from assent.service.keys import Keys
 from assent.service.rate import CaseRate
 from assent.service.verification import Verifier
+
+Authenticate = Callable[[Request], Awaitable[str | None]]
+"""From a request to the id of whoever makes it, up to 255 characters; None if nobody may."""
 
 
 @dataclass(slots=True)
@@ -28,6 +32,16 @@ class Service:
     signing_key: SigningKey | None = None
     retention_days: int = 30
     development: bool = False
+    authenticate: Authenticate | None = None
+    """Tells who calls, in place of API keys."""
+
+    async def owner_of(self, request: Request) -> str | None:
+        """The id of whoever makes a request, by their API key unless the host has its own way."""
+        if self.authenticate is not None:
+            return await self.authenticate(request)
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        known = await self.keys.find(key.strip()) if scheme.lower() == "bearer" else None
+        return None if known is None else known.key_id
 
     @property
     def base_path(self) -> str:

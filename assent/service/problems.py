@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from assent.errors import (
     CaseClosed,
@@ -21,13 +22,20 @@ from assent.errors import (
 
 def problem(
     status: int, error: str, message: str, headers: Mapping[str, str] | None = None, **more: Any
-) -> JSONResponse:
+) -> Response:
     """A refusal."""
-    body = {"error": error, "message": message, **more}
-    return JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
+    # In ASCII: what was refused, and is named here, may be no valid Unicode.
+    body = json.dumps({"error": error, "message": message, **more})
+    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
-def of_error(error: ServiceError | StoreError) -> JSONResponse:
+def unauthorized() -> Response:
+    """The refusal of a caller that is not known."""
+    said = "A known API key is needed: Authorization: Bearer ..."
+    return problem(401, "invalid_api_key", said, {"WWW-Authenticate": "Bearer"})
+
+
+def of_error(error: ServiceError | StoreError) -> Response:
     """The refusal that an error stands for."""
     said = str(error)
     match error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
@@ -19,10 +18,12 @@ from assent.protocol import (
     check_form,
     parse_duration,
 )
+from assent.protocol.scalars import ServiceUrl, Time
 
 DEFAULT_TIMEOUT = "24h"
 LONGEST_SECONDS = 366 * 86_400
 MOST_BYTES = 2_000_000
+MOST_REMINDERS = 100
 _TYPES = rf"^({'|'.join(ACTIONS)}|x-[a-z0-9_-]{{1,60}})$"
 _CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 
@@ -38,9 +39,9 @@ class ReviewRequest(BaseModel):
     context: dict[str, Any] = Field(default_factory=dict)
     timeout: str = DEFAULT_TIMEOUT
     default_action: DefaultAction = "skip"
-    reminder_at: datetime | list[datetime] | None = None
-    hitl_callback_url: str | None = None
-    inline_actions: list[str] | None = None
+    reminder_at: Time | Annotated[list[Time], Field(max_length=MOST_REMINDERS)] | None = None
+    hitl_callback_url: ServiceUrl | None = Field(default=None, repr=False)
+    inline_actions: Annotated[list[str], Field(max_length=20)] | None = None
     previous_case_id: _CaseId | None = None
     verification_policy: dict[str, Any] | None = None
 
@@ -54,6 +55,14 @@ class ReviewRequest(BaseModel):
         if not 0 < seconds <= LONGEST_SECONDS:
             raise ValueError("is more than nothing and at most 366 days")
         return timeout
+
+    @field_validator("reminder_at")
+    @classmethod
+    def _moments(cls, given: Any) -> Any:
+        for each in given if isinstance(given, list) else [given]:  # pyright: ignore[reportUnknownVariableType]
+            if each is not None and not 1971 <= each.year <= 9998:
+                raise ValueError("is a time between the years 1971 and 9998")
+        return given  # pyright: ignore[reportUnknownVariableType]
 
     @field_validator("context")
     @classmethod

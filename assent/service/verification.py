@@ -24,6 +24,8 @@ from assent.service.wire import iso
 
 logger = logging.getLogger("assent.service")
 PROVIDER_SECONDS = 10.0
+MOST_PROOFS = 10
+"""How many proofs may come with one answer."""
 _LEVELS = ("low", "medium", "high")
 
 
@@ -39,7 +41,7 @@ class VerificationProvider(Protocol):
     """Looks at the proofs of one kind of provider."""
 
     async def verify(self, evidence: VerificationEvidence, case: Case, action: str) -> Finding | None:
-        """What a proof is worth, or None if it is no good. It says nothing of what the proof is bound to."""
+        """What a proof is worth, or None if it is no good or was made for another case or action."""
         ...
 
 
@@ -65,20 +67,19 @@ class Verifier:
         policy = VerificationPolicy.model_validate(case.verification_policy)
         if mode not in policy.required_for and policy.mode != "optional":
             return None
-        found: list[tuple[VerificationEvidence, VerifiedEvidence]] = []
-        for each in evidence:
+        accepted: list[Accepted] = []
+        for each in evidence if len(evidence) <= MOST_PROOFS else ():
             verified = await self._verified(case, policy, action, each)
             if verified is not None:
-                found.append((each, verified))
-        accepted = [verified for _, verified in found]
+                accepted.append((each.format, verified))
         missing = _missing(policy, accepted)
         if missing and policy.mode != "optional":
             code = "verification_failed" if evidence else "verification_required"
-            raise InlineRefused(
-                case.case_id, code, "A proof that a person decided is needed; use the review page."
-            )
+            raise InlineRefused(case.case_id, code, "A proof that a person decided is needed.")
         return VerificationResult(
-            satisfied=not missing, verified_evidence=accepted, missing_requirements=missing or None
+            satisfied=not missing,
+            verified_evidence=[verified for _, verified in accepted],
+            missing_requirements=missing or None,
         )
 
     async def _verified(
@@ -96,11 +97,15 @@ class Verifier:
         try:
             async with asyncio.timeout(PROVIDER_SECONDS):
                 finding = await provider.verify(evidence, case, action)
+            if finding is not None and finding.assurance not in _LEVELS:
+                raise ValueError("no such assurance")
         except Exception as error:
             logger.warning("the verification provider %r failed: %s", evidence.provider, type(error).__name__)
             return None
         now = self._clock.now()
         if finding is None or not 0 <= now - finding.made_at <= binding.freshness_seconds:
+            return None
+        if binding.expires_at is not None and now > binding.expires_at.timestamp():
             return None
         if binding.single_use and not await self._spend(_digest(evidence), round(now * 1000)):
             return None
@@ -123,7 +128,11 @@ def _digest(evidence: VerificationEvidence) -> str:
     return hashlib.sha256(presented).hexdigest()
 
 
-def _missing(policy: VerificationPolicy, accepted: Sequence[VerifiedEvidence]) -> list[str]:
+Accepted = tuple[str, VerifiedEvidence]
+"""A proof that holds, and the format in which it was shown."""
+
+
+def _missing(policy: VerificationPolicy, accepted: Sequence[Accepted]) -> list[str]:
     """What is still needed for the option that is nearest; nothing, if one is met."""
     nearest: list[str] | None = None
     for option in policy.requirements.any_of:
@@ -133,7 +142,12 @@ def _missing(policy: VerificationPolicy, accepted: Sequence[VerifiedEvidence]) -
     return nearest or []
 
 
-def _meets(got: VerifiedEvidence, needed: EvidenceRequirement) -> bool:
+def _meets(shown: Accepted, needed: EvidenceRequirement) -> bool:
+    form, got = shown
     level = got.assurance_level or "low"
-    enough = needed.min_assurance is None or _LEVELS.index(level) >= _LEVELS.index(needed.min_assurance)
-    return got.proof_type == needed.proof_type and needed.provider in (None, got.provider) and enough
+    return (
+        got.proof_type == needed.proof_type
+        and needed.provider in (None, got.provider)
+        and (needed.min_assurance is None or _LEVELS.index(level) >= _LEVELS.index(needed.min_assurance))
+        and (needed.presentation_formats is None or form in needed.presentation_formats)
+    )

@@ -18,6 +18,7 @@ class Element:
     tag: str
     attrs: dict[str, str | None]
     text: str = ""
+    parts: list[str] = field(default_factory=list[str], repr=False)
     inside: list[str] = field(default_factory=list[str])
     """The classes and tags of the elements around it."""
     off: bool = False
@@ -46,19 +47,13 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         element = self._open.pop()
         assert element.tag == tag, f"</{tag}> closes <{element.tag}>"
-        if tag == "mark":
-            match = MARK.fullmatch(element.text)
-            assert match is not None
-            char = chr(int(match[2], 16)) if match[2] else SHORT[match[1]]
-            for each in self._open:
-                each.text += char * int(match[3] or 1)
+        element.text = "".join(element.parts)
+        if self._open:
+            self._open[-1].parts.append(_read(element.text) if tag == "mark" else element.text)
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1].tag == "mark":
-            self._open[-1].text += data
-            return
-        for each in self._open:
-            each.text += data
+        if self._open:
+            self._open[-1].parts.append(data)
 
     def all(self, tag: str, **attrs: str) -> list[Element]:
         """The elements with a tag and attributes; ``class_`` is one of several."""
@@ -92,3 +87,10 @@ class Page(HTMLParser):
             value = each.text.removeprefix("\n") if each.tag == "textarea" else each.attrs.get("value") or ""
             posted.setdefault(name, []).append(value.replace("\n", "\r\n"))
         return posted
+
+
+def _read(mark: str) -> str:
+    """The characters that a mark stands for."""
+    match = MARK.fullmatch(mark)
+    assert match is not None, mark
+    return (chr(int(match[2], 16)) if match[2] else SHORT[match[1]]) * int(match[3] or 1)

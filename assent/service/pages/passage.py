@@ -9,6 +9,7 @@ from html import escape
 from assent.visible import shows
 
 _SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
+_EMOJI_STYLE = "\ufe0f"  # seen behind a symbol only
 _PLAIN_SPACES = " \u3000"
 _LONG = 1200
 _MANY_LINES = 16
@@ -54,7 +55,9 @@ def marked(text: str) -> Html:
         start, char = match.start(), match[1]
         if _is_seen(char, text[start - 1] if start else " "):
             continue
-        parts += (escape(text[end:start]), _mark(char, len(match[0])))
+        if start > end:
+            parts.append(escape(text[end:start]))
+        parts.append(_mark(char, len(match[0])))
         end = match.end()
     parts.append(escape(text[end:]))
     return Html("".join(parts))
@@ -72,7 +75,10 @@ def passage(text: str) -> Passage:
 
 def has_hidden(text: str) -> bool:
     """Whether a text has something in it that would not be seen."""
-    return text != text.strip(" ") or (bool(_suspects(text)) and "<mark>" in marked(text))
+    if text != text.strip(" "):
+        return True
+    suspects = _suspects(text)
+    return suspects not in ("", _EMOJI_STYLE) or (suspects != "" and "<mark>" in marked(text))
 
 
 def hidden_in(text: str) -> Html | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from alembic import context
 from sqlalchemy import create_engine, pool
 
-from assent.store.tables import VERSION_TABLE, metadata
+from assent.store.all_tables import metadata
+from assent.store.tables import VERSION_TABLE
 
 url = context.config.get_main_option("sqlalchemy.url")
 if url is None:

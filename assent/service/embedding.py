@@ -1,0 +1,92 @@
+"""The service within one's own FastAPI application: run with it, and asked from its routes.
+
+    hitl = create_app("sqlite:///assent.db", base_url="https://api.example/hitl")
+    app = FastAPI(lifespan=lambda app: running(hitl))
+    app.mount("/hitl", hitl)
+
+    @app.post("/deploy")
+    async def deploy(request: Request) -> Response:
+        return await human_input_required(hitl, request, type="approval", prompt="Deploy v2.4.0?")
+
+Where the application knows its callers already, ``create_app(..., authenticate=...)`` takes its way of doing so;
+else they show an API key of ``assent keys create``. Only whoever made the request may ask how the case stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from assent.errors import InvalidReview, ServiceError
+from assent.service.context import Service
+from assent.service.opening import accepted, open_review
+from assent.service.problems import of_error, unauthorized
+from assent.service.review import ReviewRequest
+
+
+@asynccontextmanager
+async def running(service: FastAPI) -> AsyncIterator[None]:
+    """The time while the service is open, for the lifespan of the application that it is mounted in.
+
+    Servers open only the outermost application. With a lifespan of your own, put ``async with running(hitl):``
+    around its ``yield``.
+    """
+    async with service.router.lifespan_context(service):
+        yield
+
+
+async def human_input_required(
+    service: FastAPI,
+    request: Request,
+    *,
+    data: dict[str, Any] | None = None,
+    idempotency_key: str | None = None,
+    **review: Any,
+) -> Response:
+    """Ask a person, and answer this request with 202 and the hitl object.
+
+    ``review`` is what `ReviewRequest` takes: ``type``, ``prompt``, ``context``, ``timeout`` and so on; pass the
+    caller's ``hitl_callback_url`` on if it sent one. ``data`` goes into the body beside the hitl object. The
+    case belongs to whoever makes the request; if that is nobody the service knows, the answer is 401. What the
+    caller got wrong, such as its callback URL, is answered with 422. Raises `InvalidReview` for a review that
+    is none.
+    """
+    opened = service_in(service)
+    owner = await opened.owner_of(request)
+    if owner is None:
+        return unauthorized()
+    try:
+        asked = ReviewRequest(**review)
+    except ValidationError as error:
+        faults = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
+        raise InvalidReview(faults) from None
+    try:
+        body = await open_review(opened, owner, asked, idempotency_key)
+    except ServiceError as error:
+        return of_error(error)
+    return accepted(body if data is None else {**body, "data": data})
+
+
+async def review_link(service: FastAPI, case_id: str) -> str:
+    """A new link to the page of a case, for the person who is to decide: whoever has it may answer.
+
+    For the requests of agents, which become cases by themselves and are told to ``on_case``. Raises
+    `CaseNotFound`.
+    """
+    opened = service_in(service)
+    token = await opened.cases.issue(case_id, "review")
+    return f"{opened.base_url}/review/{case_id}?token={token}"
+
+
+def service_in(app: FastAPI) -> Service:
+    """The open service of an application that `create_app` made; raises `ServiceError` while it is closed."""
+    opened: Service | None = getattr(app.state, "service", None)
+    if opened is None:
+        raise ServiceError("the service is not open: run it, or put running(...) into your own lifespan")
+    return opened

@@ -1,0 +1,8 @@
+"""Every table there is: the threads', and the service's."""
+
+from __future__ import annotations
+
+from assent.store import case_tables, service_tables, tables
+
+MODULES = (tables, case_tables, service_tables)
+metadata = tables.metadata
