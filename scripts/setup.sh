@@ -1,5 +1,5 @@
 # Sourced by the other scripts: `need GROUP` puts the project's virtual environment in place with what
-# GROUP asks for ("demo" or "dev"), in no time if it is there already. Leaves $PY set to its Python.
+# GROUP asks for ("demo", "demo-models" or "dev"), in no time if it is there already. Leaves $PY set to its Python.
 set -euo pipefail
 CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -53,7 +53,8 @@ ready() { local now; sound && now=$(fingerprint) && [ "$(cat "$VENV/assent-$1.st
 install() {
   local group=$1 stamp=$VENV/assent-$1.stamp
   case $group in
-    demo) set -- -e '.[cli]' ;;
+    demo) set -- -e '.[cli,service]' ;;
+    demo-models) set -- -e '.[cli,models,service]' ;;
     dev) set -- -e '.[all]' --group dev ;;
     *) die "setup.sh: no such group: $group" ;;
   esac

@@ -27,6 +27,8 @@ from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.messages import Message, ToolResultMessage
 
+pytestmark = pytest.mark.timeout(300)  # many small runs, on a machine that may be busy
+
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 SLOW = settings(
     deadline=None,

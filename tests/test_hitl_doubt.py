@@ -454,8 +454,8 @@ async def test_without_a_store_what_was_interrupted_is_in_doubt_too(
     session.thread.effects["c1"] = StoredEffect("c1", "pay", "", "once", 1)
     pending = await paused_in_doubt(agent)
     assert payer.began == []
+    unfit = ApprovalResponse(id=pending.id, decision="edit", edited_args={"amount": "much"})
     with pytest.raises(InvalidCheckpoint, match="amount"):
-        unfit = ApprovalResponse(id=pending.id, decision="edit", edited_args={"amount": "much"})
         await agent.resume_with([unfit])
     assert await paused_in_doubt(agent) == pending
     result = await agent.resume_with([ApprovalResponse(id=pending.id, **response)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -28,6 +29,8 @@ from assent.agent.subagents import child_thread_id
 from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer, InvalidCheckpoint
+from assent.hitl import CheckpointedChannel
+from assent.hitl.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
 
@@ -274,3 +277,29 @@ async def test_a_newer_prompt_supersedes_what_children_ask(checkpointer: SqlChec
     assert hitl(result, "a") == {"decision": "superseded"}
     with pytest.raises(HitlStaleAnswer):
         await checkpointer.settle(child_thread_id("t", "a"), "r1", APPROVE)
+
+
+# What a channel has asked.
+
+
+async def test_what_a_channel_asked_is_pending_with_its_deadline(database: Database) -> None:
+    """Somebody detaches, and somebody else without a channel goes on: the same request, the same deadline."""
+    deeds, clock = Deeds(), FakeClock()
+    spec = mailer(deeds, [call("c1", "mail", "a")], "done")
+    async with database.checkpointer(clock=clock) as store:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="t", default_timeout=60, clock=clock)
+        agent = Agent.from_spec(spec, channel=channel)
+        run = asyncio.create_task(agent.prompt("go"))
+        asked = await anext(aiter(channel.subscribe()))
+        await agent.detach()
+        assert (await run).status == "suspended"
+        paused = await agent_on(store, spec).resume()
+        assert pending_ids(paused) == ["c1"]
+        (approval,) = paused.pending_approvals
+        assert (approval.created_at, approval.expires_at) == (asked.created_at, asked.created_at + 60)
+        await clock.advance(61)
+        with pytest.raises(HitlStaleAnswer):
+            await agent_on(store, spec).resume_with(approve("c1"))
+        result = await agent_on(store, spec).resume()
+        assert hitl(result, "c1")["decision"] == "timed_out"
+        assert deeds.done == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from asking import (
     call,
     completed,
     go_on,
+    hitl,
     mailer,
     paused_at,
     pending_ids,
@@ -20,11 +22,14 @@ from asking import (
 )
 
 from assent import (
+    Agent,
     AgentSpec,
+    ApprovalResponse,
     BeforeToolCallResult,
     Middleware,
     RunCheckpoint,
     ToolCallContext,
+    ToolContext,
     run_agent,
     run_agent_resume,
     tool,
@@ -226,3 +231,38 @@ async def test_arguments_altered_while_the_run_was_paused_are_not_run(where: str
     again = await run_agent_resume(spec, RunCheckpoint.from_json(plain), approve("c1"))
     assert pending_ids(again) == ["c1"]
     assert deeds.done == []
+
+
+# Calls that were cut short.
+
+
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_a_call_that_was_cut_short_is_pending_as_one_in_doubt(decision: str) -> None:
+    """Approving runs it again, as a second attempt; denying skips it. Nothing is repeated by itself."""
+    attempts: list[int] = []
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay(ctx: ToolContext) -> str:
+        attempts.append(ctx.attempt)
+        started.set()
+        await release.wait()
+        return "paid"
+
+    spec = AgentSpec("payer", script([call("c1", "pay")], "done"), tools=[pay])
+    agent = Agent.from_spec(spec)
+    run = asyncio.create_task(agent.prompt("go"))
+    await started.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    paused = await agent.resume()
+    (approval,) = paused.pending_approvals
+    assert (approval.id, approval.kind, approval.tool_call.name) == ("c1:escalate:1", "escalate", "pay")
+    assert approval.reason is not None
+    assert "may or may not have taken effect" in approval.reason
+    release.set()
+    response = ApprovalResponse(id=approval.id, decision=decision)  # type: ignore[arg-type]
+    result = await go_on(spec, paused, [response])
+    assert attempts == ([1, 2] if decision == "approve" else [1])
+    assert hitl(result, "c1")["decision"] == ("human_retry" if decision == "approve" else "human_skip")

@@ -41,6 +41,7 @@ from assent.permissions import (
 
 pytestmark = pytest.mark.anyio
 
+BOMB = {"path": "what", "equals": "bomb"}
 Says = Callable[[PendingAction], Any]
 
 
@@ -91,11 +92,7 @@ def spec_of(deeds: Deeds, policy: Any, *turns: Any, **options: Any) -> AgentSpec
 async def test_a_rule_allows_denies_or_asks_and_is_named() -> None:
     deeds = Deeds()
     rules = [
-        {
-            "id": "no-bombs",
-            "scope": {"tool": "mail", "arg_constraints": [{"path": "what", "equals": "bomb"}]},
-            "effect": "deny",
-        },
+        {"id": "no-bombs", "scope": {"tool": "mail", "arg_constraints": [BOMB]}, "effect": "deny"},
         {
             "id": "maria-asks",
             "principal": "maria",

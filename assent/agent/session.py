@@ -204,9 +204,9 @@ class Session(LiveThread):
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
+        await load_tree(self)
         request = await self.inbox.open_in(self.thread)
-        if request is None and self.spec.delegates:
-            await load_tree(self)
+        if request is None:
             request = next((stored.request for _, stored in open_requests(self)), None)
         if request is None:
             return False

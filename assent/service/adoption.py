@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -66,7 +67,7 @@ def _previous(
 
 def _was_sent_back(case: CaseRow) -> bool:
     """Whether a person asked for changes in words: an edit without edits."""
-    result = from_json(case.facts).get("result") or {}
+    result: dict[str, Any] = from_json(case.facts).get("result") or {}
     return result.get("action") == "edit" and "edits" not in (result.get("data") or {})
 
 

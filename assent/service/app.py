@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
@@ -22,14 +24,18 @@ from assent.service.background import Background, OnCase
 from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.callbacks import CallbackWorker
 from assent.service.cases import Cases
-from assent.service.context import Service
+from assent.service.context import Authenticate, Service
 from assent.service.keys import Keys
+from assent.service.limits import BodyLimit
 from assent.service.logging import RequestLog
+from assent.service.metrics import Metrics, RequestCount
 from assent.service.outbound import CallbackSender
 from assent.service.pages import load_pages
-from assent.service.problems import of_error, problem
+from assent.service.problems import of_error, problem, unauthorized
 from assent.service.rate import CaseRate
 from assent.service.verification import VerificationProvider, Verifier
+
+_REACHED = re.compile(r"https://[^/?#]+(/|$)|http://(localhost|127\.0\.0\.1)(:[0-9]+)?(/|$)")
 
 
 def create_app(
@@ -41,36 +47,43 @@ def create_app(
     signing_key: SigningKey | None = None,
     verification: Mapping[str, VerificationProvider] | None = None,
     on_case: OnCase | None = None,
+    authenticate: Authenticate | None = None,
     retention_days: int = 30,
     development: bool = False,
     clock: Clock | None = None,
 ) -> FastAPI:
-    """The service, to run or to mount.
+    """The service, to run or to mount in an application of one's own (see `assent.service.embedding`).
 
     ``checkpointer_or_url`` is an open checkpointer, or the address of a database that is opened with the
-    application. ``base_url`` is where people and agents reach it. ``secret`` (or ``ASSENT_SECRET``) signs
-    callbacks; without it none are accepted. ``signing_key`` signs results. ``verification`` are the providers
-    that look at proofs, by name. ``on_case`` hears of every request of an agent that has become a case.
-    ``development`` allows callbacks to this machine.
+    application. ``base_url`` is where people and agents reach it, with the path it is mounted at. ``secret``
+    (or ``ASSENT_SECRET``) signs callbacks; without it none are accepted. ``signing_key`` signs results.
+    ``verification`` are the providers that look at proofs, by name. ``on_case`` hears, in the process that has
+    made it, of every case that a request of an agent has become. ``authenticate`` tells who calls, in place of
+    API keys: from a request to an id of up to 255 characters, or None for nobody. ``development`` allows
+    callbacks to this machine.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
         callback_secret(secret, "")  # says so now if it is too short
-    if not base_url.startswith(("http://", "https://")):
+    if not _REACHED.match(base_url):
         raise ServiceError(
-            f"base_url is where people reach the service, as in https://a.example, not {base_url!r}"
+            "base_url is where people reach the service, as in https://a.example (http only on localhost or "
+            f"127.0.0.1, as the protocol has it), not {base_url!r}"
         )
+    metrics = Metrics()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             checkpointer = checkpointer_or_url
             if isinstance(checkpointer, str):
-                opened = checkpointer_from_url(checkpointer)
+                opened = checkpointer_from_url(checkpointer, clock=clock)
                 checkpointer = await stack.enter_async_context(opened)
-            cases = Cases(checkpointer, clock=clock, signing_key=signing_key, base_url=base_url)
+            cases = Cases(
+                checkpointer, clock=clock, signing_key=signing_key, base_url=base_url, on_end=metrics.ended
+            )
             sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
-            load_pages()
+            await asyncio.to_thread(load_pages)
             app.state.service = Service(
                 cases=cases,
                 keys=Keys(checkpointer.engine, clock=clock),
@@ -82,8 +95,10 @@ def create_app(
                 signing_key=signing_key,
                 retention_days=retention_days,
                 development=development,
+                authenticate=authenticate,
             )
-            background = Background(cases, CallbackWorker(cases, sender, secret), on_case)
+            stack.callback(delattr, app.state, "service")
+            background = Background(cases, CallbackWorker(cases, sender, secret), metrics, on_case)
             background.start()
             stack.push_async_callback(background.stop)
             yield
@@ -98,6 +113,8 @@ def create_app(
     app.add_exception_handler(api.Unauthorized, _unauthorized)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_middleware(cast(Any, BodyLimit))
+    app.add_middleware(cast(Any, RequestCount), metrics=metrics)
     app.add_middleware(cast(Any, RequestLog))
     return app
 
@@ -107,8 +124,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _unauthorized(request: Request, error: Exception) -> Response:
-    headers = {"WWW-Authenticate": "Bearer"}
-    return problem(401, "invalid_api_key", "A known API key is needed: Authorization: Bearer ...", headers)
+    return unauthorized()
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -123,5 +139,5 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     refused = cast(HTTPException, error)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(refused.status_code, "refused")
+    code = {404: "not_found", 405: "method_not_allowed", 413: "too_long"}.get(refused.status_code, "refused")
     return problem(refused.status_code, code, str(refused.detail), dict(refused.headers or {}))

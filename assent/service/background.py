@@ -10,6 +10,7 @@ from assent.errors import StoreError
 from assent.service.callbacks import CallbackWorker
 from assent.service.case import Case
 from assent.service.cases import Cases
+from assent.service.metrics import COUNTING_SECONDS, Metrics
 
 logger = logging.getLogger("assent.service")
 SWEEP_SECONDS = 0.5
@@ -23,9 +24,12 @@ OnCase = Callable[[Case], Awaitable[None]]
 class Background:
     """The tasks of one process; any number of processes may run them on one database."""
 
-    def __init__(self, cases: Cases, callbacks: CallbackWorker, on_case: OnCase | None = None) -> None:
+    def __init__(
+        self, cases: Cases, callbacks: CallbackWorker, metrics: Metrics, on_case: OnCase | None = None
+    ) -> None:
         self._cases = cases
         self._callbacks = callbacks
+        self._metrics = metrics
         self._on_case = on_case
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -36,6 +40,7 @@ class Background:
             (self._adopt, SWEEP_SECONDS),
             (self._call_back, SWEEP_SECONDS),
             (self._hear, HINT_SECONDS),
+            (self._count, COUNTING_SECONDS),
         )
         self._tasks = [asyncio.create_task(_forever(work, pause)) for work, pause in works]
 
@@ -66,6 +71,10 @@ class Background:
 
     async def _call_back(self) -> bool:
         return await self._callbacks.work()
+
+    async def _count(self) -> bool:
+        self._metrics.open_cases = await self._cases.store.open_count()
+        return False
 
     async def _hear(self) -> bool:
         """Wake those who follow cases that another process has changed."""

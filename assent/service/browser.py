@@ -39,7 +39,7 @@ _UNKNOWN = {"description": "No such case, or not with this token"}
 
 def static_files() -> StaticFiles:
     """The pages' style sheet and script."""
-    return StaticFiles(directory=STATIC)
+    return StaticFiles(directory=STATIC, check_dir=False)
 
 
 @router.head("/review/{case_id}", include_in_schema=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from assent.errors import (
     HitlNoPendingRequest,
     HitlStaleAnswer,
     InlineRefused,
+    InvalidProtocolObject,
     InvalidReview,
 )
 from assent.ids import fresh_write_id, new_id
@@ -41,7 +41,7 @@ from assent.service.followers import Followers
 from assent.service.review import ReviewRequest
 from assent.service.rows import case_of, row_of
 from assent.service.transitions import entry
-from assent.store.case_rows import CaseRow, NewCase
+from assent.store.case_rows import CaseRow, Change, NewCase
 from assent.store.case_store import CaseStore, Shown
 from assent.store.cases import Decide
 from assent.store.finish import finish
@@ -85,12 +85,14 @@ class Cases:
         clock: Clock | None = None,
         signing_key: SigningKey | None = None,
         base_url: str = "",
+        on_end: Callable[[Case], None] | None = None,
     ) -> None:
         self.store = CaseStore(checkpointer.engine)
         self.followers = Followers()
         self._signing_key = signing_key
         self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
+        self._on_end = on_end
         self._left: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
@@ -210,14 +212,7 @@ class Cases:
         clean, now = clean_answer(case, action, data), self.now()
         result: JsonObject = {"action": action, "data": clean}
         if self._signing_key is not None:
-            signed = sign_result(
-                Result.model_validate(result),
-                case_id=case.case_id,
-                key=self._signing_key,
-                signed_at=datetime.fromtimestamp(now / 1000, UTC),
-                signer=self._signer,
-            )
-            result = signed.wire()
+            result = self._signed(result, case.case_id, self._signing_key, now)
         decide = transitions.answered(
             now,
             result,
@@ -228,6 +223,14 @@ class Cases:
             write_id=fresh_write_id(),
         )
         return await self._change(case, decide)
+
+    def _signed(self, result: JsonObject, case_id: str, key: SigningKey, now: int) -> JsonObject:
+        at = datetime.fromtimestamp(now / 1000, UTC)
+        given = Result.model_validate(result)
+        try:
+            return sign_result(given, case_id=case_id, key=key, signed_at=at, signer=self._signer).wire()
+        except InvalidProtocolObject as error:
+            raise InvalidReview(error.faults) from None
 
     def check(self, case: Case, action: str, data: Mapping[str, Any] | None, *, inline: bool = False) -> None:
         """Raise what can be told of an answer beforehand, so that no proof is used up for one that cannot be.
@@ -249,34 +252,51 @@ class Cases:
 
     async def _change(self, case: Case, decide: Decide) -> Case:
         try:
-            row = await finish(self.store.change(case.case_id, decide, self.now()))
+            row = await self._decide(case.case_id, decide)
         except HitlInvalidAnswer as error:
             raise InvalidReview({"data": "; ".join(error.faults)}) from None
         except (HitlStaleAnswer, HitlNoPendingRequest):  # it was settled elsewhere: end as it did
-            row = await finish(self.store.change(case.case_id, transitions.followed(self.now()), self.now()))
-            self.followers.wake(case.case_id)
+            row = await self._decide(case.case_id, transitions.followed(self.now()))
             raise CaseClosed(case.case_id, row.status) from None
-        self.followers.wake(case.case_id)
         return replace(case_of(row), request=case.request)
+
+    async def _decide(self, case_id: str, decide: Decide) -> CaseRow:
+        """Change a case, and let those know who follow it."""
+        was_open = True
+
+        def noting(row: CaseRow, request: RequestRow | None) -> Change | None:
+            nonlocal was_open
+            was_open = bool(row.is_open)
+            return decide(row, request)
+
+        row = await finish(self.store.change(case_id, noting, self.now()))
+        self.followers.wake(case_id)
+        if was_open and not row.is_open and self._on_end is not None:
+            self._on_end(case_of(row))
+        return row
 
     # What happens by itself.
 
     async def sweep(self) -> bool:
         """Do what is due: expire, remind, end what was settled elsewhere; True if there may be more."""
-        now, full = self.now(), False
-        for find, decide in (
-            (self.store.due(now, _PAGE), transitions.expired(now, fresh_write_id())),
-            (self.store.to_remind(now, _PAGE), transitions.reminded(now)),
-            (self.store.settled_elsewhere(_PAGE), transitions.followed(now)),
-        ):
-            due = await find
-            full = full or len(due) == _PAGE
-            for case_id in due:
-                # What another settles or deletes at this moment is looked at again with the next sweep.
-                with suppress(HitlStaleAnswer, HitlNoPendingRequest, CaseNotFound):
-                    await finish(self.store.change(case_id, decide, now))
-                self.followers.wake(case_id)
-        return full
+        now = self.now()
+        expired = await self._each(self.store.due(now, _PAGE), transitions.expired(now, fresh_write_id()))
+        reminded = await self._each(self.store.to_remind(now, _PAGE), transitions.reminded(now))
+        followed = await self._each(self.store.settled_elsewhere(_PAGE), transitions.followed(now))
+        return _PAGE in (expired, reminded, followed)
+
+    async def _each(self, found: Awaitable[list[str]], decide: Decide) -> int:
+        """Change cases one by one, and return how many could be; one that cannot be keeps none from it."""
+        done = 0
+        for case_id in await found:
+            try:
+                await self._decide(case_id, decide)
+                done += 1
+            except (HitlStaleAnswer, HitlNoPendingRequest, CaseNotFound):
+                pass  # another settles or deletes it at this moment; the next sweep finds it as it is then
+            except Exception:
+                logger.exception("case %s could not be changed; it will be tried again", case_id)
+        return done
 
     async def purge(self, older_than_days: float = 30) -> int:
         """Delete cases that ended longer ago, with all that belongs to them; returns how many."""
@@ -292,7 +312,7 @@ async def purge(checkpointer: SqlCheckpointer, older_than_days: float = 30) -> i
 
 
 def _issued(scopes: tuple[TokenScope, ...]) -> tuple[dict[TokenScope, str], list[tuple[str, str]]]:
-    tokens = {scope: issue_token(scope) for scope in scopes}
+    tokens: dict[TokenScope, str] = {scope: issue_token(scope) for scope in scopes}
     return tokens, [(scope, hash_token(token)) for scope, token in tokens.items()]
 
 

@@ -14,7 +14,7 @@ else they show an API key of ``assent keys create``. Only whoever made the reque
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ from assent.service.review import ReviewRequest
 
 
 @asynccontextmanager
-async def running(service: FastAPI) -> AsyncIterator[None]:
+async def running(service: FastAPI) -> AsyncGenerator[None]:
     """The time while the service is open, for the lifespan of the application that it is mounted in.
 
     Servers open only the outermost application. With a lifespan of your own, put ``async with running(hitl):``

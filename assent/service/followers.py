@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -19,7 +19,7 @@ class Followers:
         return bool(self._waiting)
 
     @contextmanager
-    def follow(self, case_id: str) -> Iterator[asyncio.Event]:
+    def follow(self, case_id: str) -> Generator[asyncio.Event]:
         """An event that is set whenever the case changes; whoever waits clears it first."""
         changed = asyncio.Event()
         self._waiting.setdefault(case_id, set()).add(changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
@@ -58,11 +59,11 @@ class ReviewRequest(BaseModel):
 
     @field_validator("reminder_at")
     @classmethod
-    def _moments(cls, given: Any) -> Any:
-        for each in given if isinstance(given, list) else [given]:  # pyright: ignore[reportUnknownVariableType]
-            if each is not None and not 1971 <= each.year <= 9998:
-                raise ValueError("is a time between the years 1971 and 9998")
-        return given  # pyright: ignore[reportUnknownVariableType]
+    def _moments(cls, given: datetime | list[datetime] | None) -> datetime | list[datetime] | None:
+        times = [] if given is None else given if isinstance(given, list) else [given]
+        if not all(1971 <= each.year <= 9998 for each in times):
+            raise ValueError("is a time between the years 1971 and 9998")
+        return given
 
     @field_validator("context")
     @classmethod
@@ -85,7 +86,7 @@ class ReviewRequest(BaseModel):
         return policy
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> int:
         """How long the case is open."""
         return parse_duration(self.timeout)
 

@@ -115,6 +115,13 @@ def test_what_cannot_be_read_is_shown_again_as_it_was_typed() -> None:
     assert page.fields()["arg.5"] == ["[1,"]
 
 
+def test_a_value_too_long_to_edit_stays_as_it_is() -> None:
+    case = cases.approval({"long": "x" * 60_000, "short": "a"})
+    assert "arg.0" not in page_of(case).fields()
+    submission = post(case, action="edit", intent="preview", arg__1="b")
+    assert submission.data["edits"] == {"long": "x" * 60_000, "short": "b"}
+
+
 @pytest.mark.parametrize("edits", ["", "[]", "{", "NaN"])
 def test_changes_that_did_not_arrive_are_not_sent(edits: str) -> None:
     submission = post(cases.approval(), action="edit", intent="answer", edits=edits)

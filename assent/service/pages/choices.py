@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from assent.service.case import Case
-from assent.service.pages.passage import Html, marked
+from assent.service.pages.passage import Passage, passage
 from assent.service.pages.shown import Shown, shown_all
 
 _LISTS = {"selection": "items", "confirmation": "items_to_confirm"}
@@ -19,7 +19,7 @@ class Choice:
     """One item: its id, and what is said about it."""
 
     id: str
-    title: Html
+    title: Passage
     facts: list[Shown]
 
 
@@ -52,4 +52,4 @@ def _choice(item: Any) -> Choice | None:
     named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
     title = str(id_) if named is None else fields[named]
     rest = {name: value for name, value in fields.items() if name not in ("id", named) and value is not None}
-    return Choice(str(id_), marked(title), shown_all(rest))
+    return Choice(str(id_), passage(title), shown_all(rest))

@@ -12,11 +12,14 @@ from pydantic_core import from_json
 
 from assent.messages import JsonObject
 from assent.service.case import Case
-from assent.service.pages.passage import Html, has_hidden, marked
+from assent.service.pages.passage import Passage, has_hidden, passage
 from assent.service.pages.shown import kind_of
 from assent.service.pages.subject import call_of
 
-Control = Literal["text", "lines", "number", "boolean", "json"]
+Control = Literal["text", "lines", "number", "boolean", "json", "fixed"]
+
+_LONGEST = 50_000
+"""A browser takes many seconds to lay out a field with more; such a value stays as it is."""
 
 
 class Unread(str):
@@ -40,7 +43,7 @@ class EditField:
 
     name: str
     key: str
-    label: Html
+    label: Passage
     kind: str
     control: Control
     text: str
@@ -63,14 +66,8 @@ def editable_of(case: Case) -> Editable | None:
 def edit_fields(editable: Editable, values: Mapping[str, Any], faults: Mapping[str, str]) -> list[EditField]:
     """The fields, filled with ``values`` where there are some, else with what is there now."""
     return [
-        EditField(
-            name=f"arg.{place}",
-            key=name,
-            label=marked(name),
-            kind=kind_of(original),
-            control=_control(original),
-            text=_text(original, values.get(name, original)),
-            fault=faults.get(f"{editable.key}.{name}"),
+        _field(
+            f"arg.{place}", name, original, values.get(name, original), faults.get(f"{editable.key}.{name}")
         )
         for place, (name, original) in enumerate(editable.values.items())
     ]
@@ -91,6 +88,13 @@ def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObjec
             values[name] = Unread(text)
             faults[f"{editable.key}.{name}"] = str(error)
     return values, faults
+
+
+def _field(place: str, name: str, original: Any, value: Any, fault: str | None) -> EditField:
+    text, control = _text(original, value), _control(original)
+    if len(text) > _LONGEST:
+        text, control = "", "fixed"
+    return EditField(place, name, passage(name), kind_of(original), control, text, fault)
 
 
 def _control(original: Any) -> Control:

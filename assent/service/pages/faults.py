@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assent.service.pages.passage import Html, marked
+from assent.service.pages.passage import Html, Passage, marked
 
 _OURS = {
     "feedback": "Your note",
@@ -36,6 +36,11 @@ def without_prefix(faults: Mapping[str, str]) -> dict[str, str]:
 def listed(faults: Mapping[str, str], places: Mapping[str, tuple[str, Html]]) -> list[Problem]:
     """Every fault, each with its field where the page has it."""
     return [_problem(key, fault, places) for key, fault in faults.items()]
+
+
+def brief(label: Passage) -> Html:
+    """A label, or how it begins; all of it stands at the field."""
+    return label.whole if label.beginning is None else Html(f"{label.beginning} …")
 
 
 def _problem(key: str, fault: str, places: Mapping[str, tuple[str, Html]]) -> Problem:

@@ -13,7 +13,7 @@ from assent.protocol import Form, FormField, visible_fields
 from assent.requests import AskRequest, Option, Question
 from assent.service.case import Case
 from assent.service.pages.edits import is_number
-from assent.service.pages.passage import Html, Passage, hidden_in, marked, passage
+from assent.service.pages.passage import Html, Passage, hidden_in, passage
 
 Control = Literal["text", "lines", "number", "date", "email", "url", "secret", "one", "list", "many"]
 
@@ -37,7 +37,7 @@ class FieldOption:
     """One choice of a field."""
 
     value: str
-    label: Html
+    label: Passage
     description: Passage | None
     chosen: bool
 
@@ -142,23 +142,28 @@ def _text(value: Any) -> str:
 
 def _control(field: FormField) -> Control:
     control = _CONTROLS.get(field.type, "text")
-    if control == "one" and len(field.options or ()) > _FEW:
+    if control == "one" and len(field.options or ()) > _FEW and not _has_long(field):
         return "list"
     if field.sensitive and control not in ("one", "many"):
         return "secret"
     return control
 
 
+def _has_long(field: FormField) -> bool:
+    """Whether an option is too long for a list, in which nothing folds."""
+    return any(passage(option.label).folds for option in field.options or ())
+
+
 def _options(field: FormField, question: Question | None, value: Any) -> list[FieldOption]:
     if field.type == "boolean":
         return [
-            FieldOption("true", Html("Yes"), None, value is True),
-            FieldOption("false", Html("No"), None, value is False),
+            FieldOption("true", passage("Yes"), None, value is True),
+            FieldOption("false", passage("No"), None, value is False),
         ]
     chosen: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     told = {} if question is None else {option.value: _told(option) for option in question.options or ()}
     return [
-        FieldOption(option.value, marked(option.label), told.get(option.value), option.value in chosen)
+        FieldOption(option.value, passage(option.label), told.get(option.value), option.value in chosen)
         for option in field.options or ()
     ]
 

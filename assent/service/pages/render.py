@@ -13,7 +13,7 @@ from assent.service.case import Case
 from assent.service.pages.choices import choices_of, needs_one, takes_one
 from assent.service.pages.diff import Change, changes
 from assent.service.pages.edits import Editable, edit_fields, editable_of
-from assent.service.pages.faults import listed, without_prefix
+from assent.service.pages.faults import brief, listed, without_prefix
 from assent.service.pages.fields import defaults, fields_of_step, page_fields
 from assent.service.pages.moments import moment, time_left
 from assent.service.pages.passage import marked, passage
@@ -91,7 +91,7 @@ def _decision(case: Case, facts: dict[str, Any], step: int) -> str:
         facts |= {"edited_json": json.dumps(edited), "changes": _changes(editable, edited)}
         return fill("preview.html", **facts, problems=[])
     fields = edit_fields(editable, cast("Mapping[str, Any]", edited or {}), faults)
-    places = {f"{editable.key}.{field.key}": (field.name, field.label) for field in fields}
+    places = {f"{editable.key}.{field.key}": (field.name, brief(field.label)) for field in fields}
     facts |= {"edit_fields": fields, "editing": edited is not None}
     return fill(f"{case.type}.html", **facts, problems=listed(faults, places))
 
@@ -126,7 +126,7 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     values = {key: value for key, value in defaults(form).items() if key not in cleared} | known
     here = step_at(form, values, number)
     fields = page_fields(case, form, here.number, values, faults)
-    places = {field.key: (f"f-{field.key}", field.label.whole) for field in fields}
+    places = {field.key: (f"f-{field.key}", brief(field.label)) for field in fields}
     facts |= {"form": form, "step": here, "fields": fields}
     facts["summary"] = _summary(case, values) if here.is_summary else []
     return fill("input.html", **facts, problems=listed(faults, places))

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assent.service.pages.passage import Html, Passage, marked, passage
+from assent.service.pages.passage import Html, Passage, passage
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """One named value. ``text`` is None for an empty text."""
 
-    name: Html
+    name: Passage
     kind: str
     text: Passage | None
 
@@ -49,5 +49,5 @@ def kind_of(value: Any) -> str:
     return next((name for kind, name in kinds if isinstance(value, kind)), "object")
 
 
-def _named(name: str) -> Html:
-    return marked(name) if name else Html("<em>no name</em>")
+def _named(name: str) -> Passage:
+    return passage(name) if name else Passage(Html("<em>no name</em>"), "")

@@ -9,7 +9,7 @@ from typing import Any, cast
 from assent.messages import JsonObject
 from assent.requests import ApproveRequest, AskRequest, ConfirmRequest, EscalateRequest
 from assent.service.case import Case
-from assent.service.pages.passage import Html, Passage, marked, passage
+from assent.service.pages.passage import Passage, passage
 from assent.service.pages.shown import Shown, shown_all
 
 _USED = {"selection": ("items", "multiple", "required"), "confirmation": ("items_to_confirm",)}
@@ -24,9 +24,9 @@ class Call:
     digest: str | None = None
 
     @property
-    def title(self) -> Html:
+    def title(self) -> Passage:
         """The tool's name."""
-        return marked(self.tool_name)
+        return passage(self.tool_name)
 
     @property
     def shown(self) -> list[Shown]:

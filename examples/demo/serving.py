@@ -1,0 +1,60 @@
+"""The service on a port of this machine, within the process of whoever needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from fastapi import FastAPI
+
+HOST = "127.0.0.1"
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves Ctrl-C to the agent, and says when it is there."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+@contextmanager
+def listener(port: int) -> Generator[socket.socket]:
+    """A socket that waits on a port; on any free one for 0."""
+    with socket.create_server((HOST, port)) as listening:
+        yield listening
+
+
+def address_of(listening: socket.socket) -> str:
+    """Where this machine reaches what listens there."""
+    return f"http://{HOST}:{listening.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def serving(app: FastAPI, listening: socket.socket) -> AsyncGenerator[None]:
+    """The time while the application is served."""
+    config = uvicorn.Config(
+        app, lifespan="on", log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve([listening]))
+    await server.ready.wait()
+    if not server.started:
+        await task
+        raise OSError("the service did not start; the log says why")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task

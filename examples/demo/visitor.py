@@ -1,0 +1,107 @@
+"""A person for machines without one: opens a review link and decides there, as a browser without scripts would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+
+Say = Callable[[str], None]
+BROWSER = {
+    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Assent demo",
+    "Accept": "text/html",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+}
+
+
+class NotAsExpected(Exception):
+    """The page is not what a person would need to see."""
+
+
+@dataclass
+class PageForm:
+    """A form of a page: where it goes, what it has filled in, and its buttons as (label, name, value)."""
+
+    action: str
+    fields: dict[str, str] = field(default_factory=dict[str, str])
+    buttons: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+
+
+class Page(HTMLParser):
+    """What a person sees of a page: its heading, its text, its forms."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.heading = ""
+        self.text = ""
+        self.forms: list[PageForm] = []
+        self._within = ""
+        self._button: tuple[str, str] | None = None
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self.forms.append(PageForm(of.get("action", "")))
+        elif tag in ("input", "textarea") and self.forms and of.get("type") not in ("checkbox", "radio"):
+            self.forms[-1].fields[of.get("name", "")] = of.get("value", "")
+        elif tag == "button":
+            self._button = (of.get("name", ""), of.get("value", ""))
+        self._within = tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._within == "h1":
+            self.heading += data.strip()
+        elif self._within == "button" and self._button is not None and self.forms:
+            self.forms[-1].buttons.append((data.strip(), *self._button))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+
+async def approve(link: str, expected: list[str], say: Say) -> None:
+    """Open the page, read it, press Approve, and look at what comes then.
+
+    ``expected`` has to be on the page: the tool and its arguments, as they will run. Raises `NotAsExpected`.
+    """
+    async with httpx2.AsyncClient(headers=BROWSER, timeout=30, trust_env=False) as browser:
+        page = _page(await browser.get(link), say)
+        if missing := [text for text in expected if text not in page.text]:
+            raise NotAsExpected(f"the page does not show {missing[0]!r}")
+        say(f"reads there: {', '.join(expected)}")
+        form, name, value = _button(page, "Approve")
+        sent = await browser.post(
+            urljoin(link, form.action),
+            data={**form.fields, name: value},
+            headers={"Origin": _origin(link), "Sec-Fetch-Site": "same-origin"},
+        )
+        say(f"presses Approve: POST {urlsplit(form.action).path} gives {sent.status_code}")
+        if sent.status_code != 303:
+            raise NotAsExpected(f"the answer was not taken: {Page(sent.text).heading or sent.text}")
+        _page(await browser.get(urljoin(link, sent.headers["location"])), say)
+
+
+def _page(response: httpx2.Response, say: Say) -> Page:
+    page = Page(response.text)
+    say(f"opens the page: GET {response.url.path} gives {response.status_code}, {page.heading!r}")
+    if response.status_code != 200:
+        raise NotAsExpected(f"the link gives {response.status_code}")
+    return page
+
+
+def _button(page: Page, label: str) -> tuple[PageForm, str, str]:
+    for form in page.forms:
+        for text, name, value in form.buttons:
+            if text == label:
+                return form, name, value
+    raise NotAsExpected(f"the page has no button {label!r}")
+
+
+def _origin(link: str) -> str:
+    at = urlsplit(link)
+    return f"{at.scheme}://{at.netloc}"
