@@ -206,7 +206,8 @@ async def resume_checkpoint(
 
     It was saved under the spec's id. A run that pauses again is saved again, as ``result.checkpoint``. If it
     cannot go on, because a response does not fit for example, the checkpoint is released and the error
-    raised. ``by`` and ``via`` are recorded as who decided, and where.
+    raised. After a claim that lapsed the same responses may come again. ``by`` and ``via`` are recorded as who
+    decided, and where.
     """
     saved = await store.claim(spec.id, checkpoint_id, thread_id=thread_id)
     renewing = asyncio.create_task(_renew(store, spec.id, checkpoint_id))
@@ -214,7 +215,7 @@ async def resume_checkpoint(
         checkpoint = cast(RunCheckpoint, saved.checkpoint)
         thread = Thread(cast(str, checkpoint.thread_id))
         session = Session(spec, thread, None, store.memory, is_new=False, principal=checkpoint.principal)
-        result = await resume_with(session, responses, by, via)
+        result = await resume_with(session, responses, by, via, again=saved.retaken)
         if result.checkpoint is not None:
             await store.save(spec.id, result.checkpoint, thread_id=saved.thread_id)
     except BaseException:

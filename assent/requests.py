@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from assent.errors import HitlControlException, HitlInvalidAnswer
 from assent.messages import JsonObject, call_digest
@@ -171,17 +170,8 @@ def same_question(known: HitlRequest, asked: HitlRequest) -> bool:
 
 
 def plain_answer(answer: Answer) -> Any:
-    """An answer as JSON; `fit_answer` reads it again, and `kept_answer` once it is kept as text."""
+    """An answer as JSON; `fit_answer` reads it again."""
     return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
-
-
-def kept_answer(payload: HitlPayload, text: str) -> Answer:
-    """An answer that was found to fit when it was stored, from its JSON text."""
-    if isinstance(payload, ApproveRequest):
-        return ApproveAnswer.model_validate_json(text)
-    if isinstance(payload, EscalateRequest):
-        return EscalateAnswer.model_validate_json(text)
-    return from_json(text)
 
 
 def _anonymous(answer: Any) -> Any:

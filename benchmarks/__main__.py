@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import report
 
-ALL = ("core", "durable", "policy")
+ALL = ("core", "durable", "policy", "service")
 
 
 def main(names: list[str]) -> int:

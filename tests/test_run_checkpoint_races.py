@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from processes import STORES, StoreUrls
 from resuming_race import act, family, payer
 from stores import Database
 
-from assent import Agent, AgentResult, run_agent
+from assent import Agent, AgentResult, ApprovalResponse, run_agent
 from assent.agent.subagents import child_thread_id
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpoints import CheckpointNotPendingError, RunCheckpointStore, resume_checkpoint
 from assent.clock import SystemClock
+from assent.errors import InvalidCheckpoint
 from assent.hitl.testing import FakeClock, RaceOutcome, RaceTrack
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
@@ -135,11 +136,13 @@ async def test_many_processes_save_one_checkpoint(course: Course) -> None:
 # Workers that die.
 
 
-async def resumed_tomorrow(course: Course, checkpoint_id: str) -> AgentResult:
+async def resumed_tomorrow(
+    course: Course, checkpoint_id: str, responses: Sequence[ApprovalResponse] = ()
+) -> AgentResult:
     """Taken over when the dead worker's claim and lease have lapsed; its answers are on record."""
     async with checkpointer_from_url(course.url, clock=Tomorrow()) as memory:
         store = RunCheckpointStore(memory, claim_ttl_seconds=600)
-        return await resume_checkpoint(payer(course.folder), checkpoint_id, [], store=store)
+        return await resume_checkpoint(payer(course.folder), checkpoint_id, responses, store=store)
 
 
 async def test_what_a_dead_worker_had_begun_is_in_doubt_and_not_repeated(course: Course) -> None:
@@ -168,12 +171,18 @@ async def test_what_a_dead_worker_had_begun_is_in_doubt_and_not_repeated(course:
     assert (course.effects["a"], course.effects["b"]) == (began["a"], began["b"] + 1)
 
 
-async def test_a_worker_that_dies_before_anything_begins_is_replaced(course: Course) -> None:
+@pytest.mark.parametrize("again", [(), ("c1", "c2")], ids=["on record", "sent again"])
+async def test_a_worker_that_dies_before_anything_begins_is_replaced(
+    course: Course, again: tuple[str, ...]
+) -> None:
+    """Whoever takes over may send the same responses again, as a webhook that is repeated does."""
     checkpoint_id = await course.saved()
     (died,) = await course.run(1, act="resume", checkpoint_id=checkpoint_id, crash="before:effect.started")
     assert died.signal == signal.SIGKILL
     assert course.effects == {}
-    assert (await resumed_tomorrow(course, checkpoint_id)).status == "completed"
+    with pytest.raises(InvalidCheckpoint, match="'c1' is not pending here"):
+        await resumed_tomorrow(course, checkpoint_id, deny("c1"))  # it was decided otherwise before
+    assert (await resumed_tomorrow(course, checkpoint_id, approve(*again))).status == "completed"
     assert course.effects == {"a": 1, "b": 1}
     await course.check(course.thread_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from assent.agent.pausing import answer_all
+from assent.agent.pausing import answer_all, unsaid
 from assent.agent.result import AgentResult
 from assent.agent.session import Session
 from assent.agent.tree import load_tree, open_requests
@@ -44,11 +44,16 @@ async def resume_with(
     via: str | None = None,
     *,
     once: Callable[[], None] | None = None,
+    again: bool = False,
 ) -> AgentResult:
-    """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that."""
+    """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that.
+
+    ``again`` says that a worker before this one may have settled some of them, and died.
+    """
     async with session.lock:
         await _load(session)
-        await answer_all(session, responses, by, via, once)
+        left = unsaid(session, responses) if again else responses
+        await answer_all(session, left, by, via, once)
     return await session.resume()
 
 

@@ -17,7 +17,7 @@ from assent.agent.fold import iterations, usage
 from assent.agent.pending import attribution
 from assent.agent.people import CHOICES
 from assent.agent.run import Thread
-from assent.agent.tree import open_subagents, pending_approvals, walk
+from assent.agent.tree import decided_approvals, open_subagents, pending_approvals, walk
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
@@ -31,6 +31,7 @@ from assent.requests import (
     HitlRequest,
     StoredRequest,
     fit_answer,
+    plain_answer,
 )
 
 if TYPE_CHECKING:
@@ -202,6 +203,29 @@ async def answer_all(
         once()
     for owner, stored in fitted:
         await owner.inbox.settle(owner.thread, replace(stored, answered_by=by, via=via))
+
+
+def unsaid(session: Session, responses: Sequence[ApprovalResponse]) -> list[ApprovalResponse]:
+    """The responses without those that are on record already, word for word, about calls that are still open."""
+    decided = {approval.id: (owner, stored) for approval, owner, stored in decided_approvals(session)}
+    return [each for each in responses if not _is_on_record(decided.get(each.id), each)]
+
+
+def _is_on_record(known: tuple[Session, StoredRequest] | None, response: ApprovalResponse) -> bool:
+    if known is None:
+        return False
+    try:
+        return _words(known[1]) == _words(_answered(*known, response))
+    except HitlInvalidAnswer:
+        return False
+
+
+def _words(answered: StoredRequest) -> object:
+    """What was answered, without who answered."""
+    said = plain_answer(answered.answer) if answered.answer is not None else None
+    if isinstance(said, dict):
+        return {name: value for name, value in said.items() if name not in ("answered_by", "via")}  # pyright: ignore[reportUnknownVariableType]
+    return said
 
 
 def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:

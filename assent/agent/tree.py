@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from assent.agent.asking import is_about
 from assent.agent.fold import answers, unresolved_calls
 from assent.agent.pending import pending_approval
 from assent.agent.subagents import SubagentTool
@@ -64,6 +65,17 @@ def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
 def pending_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
     """Those requests as values to be shown and answered, each with whom and what it is about."""
     return [(_approval(owner, stored), owner, stored) for owner, stored in open_requests(session)]
+
+
+def decided_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
+    """What people have answered about calls that are still open."""
+    return [
+        (_approval(owner, stored), owner, stored)
+        for owner in walk(session)
+        for call in unresolved_calls(owner.thread.messages)
+        for stored in owner.thread.requests.values()
+        if stored.status == "answered" and is_about(stored.question_id, call.id)
+    ]
 
 
 def _approval(owner: Session, stored: StoredRequest) -> PendingApproval:

@@ -11,7 +11,17 @@ from pydantic_core import from_json
 from assent.checkpointer.base import Step, StoredEffect, StoredRun, StoredThread, ThreadInfo
 from assent.errors import InvalidMessage, StoreError
 from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
-from assent.requests import ApproveRequest, HitlRequest, RequestStatus, StoredRequest, kept_answer
+from assent.requests import (
+    Answer,
+    ApproveAnswer,
+    ApproveRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    RequestStatus,
+    StoredRequest,
+)
 from assent.store.rows import (
     Loaded,
     RequestRow,
@@ -168,7 +178,7 @@ def stored_request(row: RequestRow) -> StoredRequest:
         thread_id=row.thread_id,
         run_id=row.run_id,
         status=cast(RequestStatus, row.status),
-        answer=None if row.answer is None else kept_answer(request.payload, row.answer),
+        answer=None if row.answer is None else _kept_answer(request.payload, row.answer),
         reason=decode_text(row.reason),
         answered_by=row.answered_by,
         via=row.via,
@@ -190,3 +200,12 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
         return int(created_at), ids[: int(length)], ids[int(length) :]
     except ValueError:
         raise StoreError(f"{cursor!r} is no cursor of a request") from None
+
+
+def _kept_answer(payload: HitlPayload, text: str) -> Answer:
+    """An answer that was found to fit when it was stored, from its JSON text."""
+    if isinstance(payload, ApproveRequest):
+        return ApproveAnswer.model_validate_json(text)
+    if isinstance(payload, EscalateRequest):
+        return EscalateAnswer.model_validate_json(text)
+    return from_json(text)

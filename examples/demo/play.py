@@ -50,6 +50,7 @@ class Play:
         self._column = Column(self._console)
         self._cases: asyncio.Queue[Case] = asyncio.Queue()
         self._answered = asyncio.Event()
+        self._visit = asyncio.Lock()
         self._on_page = False
         self._failed: str | None = None
 
@@ -100,6 +101,8 @@ class Play:
         person.add_done_callback(lambda _: agent.abort())
         try:
             yield
+            async with self._visit:  # who has just answered still looks at the page
+                pass
         finally:
             person.cancel()
             with suppress(asyncio.CancelledError, NotAsExpected):
@@ -120,7 +123,8 @@ class Play:
 
     async def _answer(self, case: Case, link: str, channel: CheckpointedChannel) -> None:
         if self._auto:
-            await approve(link, _shown(case), lambda text: self._say("auto", text))
+            async with self._visit:
+                await approve(link, _shown(case), lambda text: self._say("auto", text))
             await self._answered.wait()
             return
         print_qr(self._console, link)
@@ -145,6 +149,8 @@ class Play:
                 elif key.result() in DECISIONS and case.request is not None:
                     await self._settle(channel, case.request.question_id, DECISIONS[key.result()])
                     await answered
+                else:
+                    self._column.block("wait", "That key decides nothing. Press a or d.", style="dim")
 
     async def _settle(self, channel: CheckpointedChannel, question_id: str, decision: str) -> None:
         try:

@@ -16,10 +16,10 @@ def has_keys() -> bool:
 
 @contextmanager
 def keys(hint: Callable[[], None]) -> Generator[asyncio.Queue[str]]:
-    """The keys that are pressed from now on, one by one; ``hint`` tells the person which there are.
+    """What is pressed from now on, one press after another; ``hint`` tells the person which keys there are.
 
-    What was pressed before that is thrown away: it was no answer to a question that was not there.
-    Outside, the terminal is as it was.
+    What was pressed before that is thrown away: it was no answer to a question that was not there. An arrow, or
+    what is pasted, comes as one text of several characters. Outside, the terminal is as it was.
     """
     import termios
     import tty
@@ -33,8 +33,8 @@ def keys(hint: Callable[[], None]) -> Generator[asyncio.Queue[str]]:
         data = os.read(terminal, 1024)
         if not data:  # the terminal is gone, and would be ready for ever
             loop.remove_reader(terminal)
-        for key in data.decode("utf-8", "ignore"):
-            pressed.put_nowait(key.lower())
+        else:
+            pressed.put_nowait(data.decode("utf-8", "replace"))
 
     try:
         tty.setcbreak(terminal, termios.TCSAFLUSH)  # which throws away what is there

@@ -225,6 +225,8 @@ def test_a_draft_and_defaults_are_restored() -> None:
     assert page_of(drafted).fields()["f.b"] == ["too"]
     cleared = page_of(case, values={}, faults={"b": "is required"})
     assert cleared.fields()["f.a"] == [""], "what a person emptied stays empty"
+    emptied = page_of(drafted, values={"b": "too"}, faults={"b": "is odd"})
+    assert emptied.fields()["f.a"] == [""], "whatever an older draft has"
 
 
 def test_a_sensitive_value_is_never_sent_back() -> None:
@@ -236,6 +238,7 @@ def test_a_sensitive_value_is_never_sent_back() -> None:
     assert "4111-1111" not in summary
     assert "given, not shown" in summary
     assert "Rome" in summary
+    assert "By train" in summary
     assert "4711" not in html_of(CLOSED_CASES["filled_in"])
 
 

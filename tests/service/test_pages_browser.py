@@ -212,13 +212,16 @@ def test_a_wrong_link(visit: Visit, desk: Desk) -> None:
 # How it looks and sounds.
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("screen", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    ("screen", "scheme"), [(PHONE, "light"), (DESKTOP, "dark")], ids=["phone", "desktop"]
+)
 def test_every_page_fits_and_axe_finds_nothing(
-    browser: Any, desk: Desk, scheme: str, screen: dict[str, int]
+    browser: Any, desk: Desk, screen: dict[str, int], scheme: str
 ) -> None:
     axe = axe_source()
     visit = Visit(browser, viewport=screen, color_scheme=scheme)
+    visit.page.set_content("<title>axe is awake</title><img src=x>")
+    assert "awake: image-alt" in violations(visit, axe, "awake")
     found: dict[str, Any] = {}
     for name, case in ALL_CASES.items():
         visit.page.goto(desk.put(name, case))
@@ -237,7 +240,6 @@ def test_every_page_fits_and_axe_finds_nothing(
     found |= violations(visit, axe, "unknown")
     visit.context.close()
     assert found == {}
-    assert visit.complaints == []
 
 
 def violations(visit: Visit, axe: str, name: str) -> dict[str, Any]:

@@ -109,6 +109,16 @@ def read_field(field: FormField, posted: Sequence[str]) -> Any:
     return text
 
 
+def spoken(field: FormField, value: Any) -> Any:
+    """A value in the words in which it was chosen."""
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    labels = {option.value: option.label for option in field.options or ()}
+    if isinstance(value, list):
+        return "\n".join(labels.get(str(each), str(each)) for each in cast("list[Any]", value))
+    return labels.get(value, value) if isinstance(value, str) else value
+
+
 def _field(
     field: FormField, question: Question | None, values: Mapping[str, Any], fault: str | None, shown: bool
 ) -> Field:

@@ -14,7 +14,7 @@ from assent.service.pages.choices import choices_of, needs_one, takes_one
 from assent.service.pages.diff import Change, changes
 from assent.service.pages.edits import Editable, edit_fields, editable_of
 from assent.service.pages.faults import brief, listed, without_prefix
-from assent.service.pages.fields import defaults, fields_of_step, page_fields
+from assent.service.pages.fields import defaults, fields_of_step, page_fields, spoken
 from assent.service.pages.moments import moment, time_left
 from assent.service.pages.passage import marked, passage
 from assent.service.pages.shown import Shown, shown, shown_all, text_of
@@ -38,10 +38,10 @@ def render_case(
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
 
-    ``values`` is what the person has filled in, in the shape of a result's data; ``faults`` are sentences by
-    key of it, with or without ``data.`` before. ``step`` counts the steps of a form from 1; of an edit, 2 is
-    the page that shows what it changes. ``notice`` tells what became of the last click: the draft was
-    ``saved``, ``more`` fields came up, or the answer came too ``late``.
+    ``values`` is what the person has filled in, in the shape of a result's data; without it, the case's draft
+    is shown. ``faults`` are sentences by key of it, with or without ``data.`` before. ``step`` counts the steps
+    of a form from 1; of an edit, 2 is the page that shows what it changes. ``notice`` tells what became of the
+    last click: the draft was ``saved``, ``more`` fields came up, or the answer came too ``late``.
     """
     facts = _facts(case, base_path, now) | {"notice": notice}
     if case.is_final or now >= case.expires_at:
@@ -49,7 +49,7 @@ def render_case(
     keyed = without_prefix(faults or {})
     facts |= {
         "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
-        "values": values or {},
+        "values": (case.draft or {}) if values is None else values,
         "faults": keyed,
     }
     page = {"approval": _decision, "escalation": _decision, "selection": _choice, "confirmation": _choice}
@@ -119,11 +119,10 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     faults: Mapping[str, str] = facts["faults"]
     if form is None:
         return fill("input.html", **facts, form=None, problems=listed(faults, {}))
-    known: dict[str, Any] = {**(case.draft or {}), **facts["values"]}
     number = step_with(form, faults, step)
     again = bool(faults) or facts["notice"] in ("saved", "more")
     cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
-    values = {key: value for key, value in defaults(form).items() if key not in cleared} | known
+    values = {key: value for key, value in defaults(form).items() if key not in cleared} | facts["values"]
     here = step_at(form, values, number)
     fields = page_fields(case, form, here.number, values, faults)
     places = {field.key: (f"f-{field.key}", brief(field.label)) for field in fields}
@@ -138,7 +137,7 @@ def _summary(case: Case, values: Mapping[str, Any]) -> list[Shown]:
         return []
     hidden = sensitive_keys(form)
     return [
-        shown(field.label, "given, not shown" if field.key in hidden else values[field.key])
+        shown(field.label, "given, not shown" if field.key in hidden else spoken(field, values[field.key]))
         for field in visible_fields(form, values)
         if field.key in values
     ]

@@ -1,0 +1,105 @@
+"""``python -m benchmarks.serving DATABASE CASES``: a service with open cases, and a bare route beside it.
+
+It says in one line of JSON where it is and what opens its cases, and serves until it is terminated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import socket
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Response
+from pydantic_core import to_json
+
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.protocol import hash_token, issue_token
+from assent.service.app import create_app
+from assent.service.case import Case
+from assent.service.keys import Keys
+from assent.service.rows import row_of
+from assent.service.wire import poll_answer
+from assent.store import cases
+from assent.store.case_rows import CaseRow, token_params
+from assent.store.rows import fresh_write_id
+from assent.store.statement import Transaction
+
+NOW = 1_900_000_000_000
+"""Cases are open until long after any benchmark."""
+BATCH = 5_000
+NAMED = 5_000
+"""Of so many cases the id and the token are told."""
+
+
+def case(number: int, key_id: str) -> Case:
+    return Case(
+        case_id=f"review_{number:032x}",
+        type="approval",
+        status="pending",
+        version=1,
+        prompt=f"May order {number} be shipped to the new address?",
+        created_at=NOW,
+        expires_at=NOW + 86_400_000,
+        context={"order": number, "address": "1 Long Lane, Leeds"},
+        key_id=key_id,
+    )
+
+
+def bare(body: bytes) -> FastAPI:
+    """What one would write by hand, did it always say the same."""
+    app = FastAPI(docs_url=None, redoc_url=None)
+
+    @app.get("/bare/{case_id}")
+    async def status(case_id: str) -> Response:
+        return Response(body, 200, {"ETag": '"1"', "Cache-Control": "no-cache"}, "application/json")
+
+    return app
+
+
+def insert(rows: Sequence[CaseRow], tokens: Sequence[dict[str, Any]]) -> Transaction[None]:
+    yield cases.INSERT, [row._asdict() for row in rows]
+    if tokens:
+        yield cases.TOKEN, list(tokens)
+
+
+async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[tuple[str, str]]:
+    """Open cases without any ceremony; returns ids and review tokens of the first."""
+    opened: list[tuple[str, str]] = []
+    for begin in range(0, count, BATCH):
+        made = [case(number, key_id) for number in range(begin, min(begin + BATCH, count))]
+        rows = [row_of(each, fresh_write_id()) for each in made]
+        new = [(each.case_id, issue_token("review")) for each in made if len(opened) < NAMED]
+        hashed = [row for at, token in new for row in token_params(at, [("review", hash_token(token))])]
+        opened += new
+        await store.engine.write(partial(insert, rows, hashed))
+    return opened
+
+
+async def main(database: str, count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))
+    async with SQLiteCheckpointer(database) as store:
+        key = await Keys(store.engine).issue("bench", by="bench")
+        opened = await populate(store, key.key_id, count)
+        with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
+            port = listening.getsockname()[1]
+            service = create_app(store, base_url=f"http://127.0.0.1:{port}")
+            by_hand = bare(to_json(poll_answer(case(0, key.key_id))))
+
+            async def both(scope: Any, receive: Any, send: Any) -> None:
+                is_bare = scope["type"] == "http" and scope["path"].startswith("/bare/")
+                await (by_hand if is_bare else service)(scope, receive, send)
+
+            config = uvicorn.Config(both, lifespan="on", log_config=None, access_log=False, backlog=2048)
+            print(json.dumps({"port": port, "key": key.text, "cases": opened}), flush=True)
+            await uvicorn.Server(config).serve([listening])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,121 @@
+"""Following a case: every event once and in order, whoever serves it and however often the line breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from serving import HandClock, Served, events, serving
+from stores import SHARED, Database
+
+from assent.service import streams
+from assent.service.streams import event_stream
+
+pytestmark = pytest.mark.anyio
+
+FORM = {
+    "form": {
+        "steps": [
+            {"title": f"Step {n}", "fields": [{"key": f"k{n}", "label": "K", "type": "text"}]}
+            for n in range(1, 9)
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_reconnect_to_another_process_loses_and_repeats_nothing(database: Database) -> None:
+    """A case changes in both processes while its follower goes from one to the other after each event."""
+    async with (
+        database.checkpointer() as one,
+        database.checkpointer() as other,
+        serving(one) as first,
+        serving(other) as second,
+    ):
+        agent = await first.agent()
+        case = await agent.open("input", context=FORM)
+        servers: list[Served] = [first, second]
+
+        async def live() -> None:
+            await case.visit()
+            for step in range(1, 8):
+                served = servers[step % 2]
+                body = {"step": str(step), "intent": "next", "shown": [f"k{step}"], f"f.k{step}": "x"}
+                url = f"{served.url}/review/{case.case_id}/respond?token={case.token}"
+                assert (await served.http.post(url, data=body)).status_code == 200
+            url = f"{second.url}/review/{case.case_id}/respond?token={case.token}"
+            assert (await second.http.post(url, json={"action": "submit", "data": {}})).status_code == 200
+
+        living = asyncio.create_task(live())
+        seen: list[tuple[int, str]] = []
+        after: int | None = None
+        while not seen or seen[-1][1] != "review.completed":
+            served = servers[len(seen) % 2]
+            url = f"{served.url}/v1/reviews/{case.case_id}/events"
+            stream = events(served.http, url, agent.headers, after)
+            event = await asyncio.wait_for(anext(stream), 20)
+            await stream.aclose()  # type: ignore[attr-defined]
+            seen.append((event.id, event.event))
+            after = event.id
+        await living
+        stored = [(seq, event) for seq, event, _ in await first.service.cases.events(case.case_id, 0)]
+        assert seen == stored
+        assert [event for _, event in seen] == [
+            "review.opened",
+            *["review.in_progress"] * 7,
+            "review.completed",
+        ]
+
+
+async def test_a_follower_hears_of_another_process_without_asking_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/cases.db"
+    async with serving(url) as first, serving(url) as second:
+        agent = await first.agent()
+        case = await agent.open()
+        stream = events(second.http, f"{second.url}/v1/reviews/{case.case_id}/events", agent.headers)
+        waiting = asyncio.create_task(anext(stream))
+        while not second.service.cases.followers.follows(case.case_id):
+            await asyncio.sleep(0.01)
+        await case.say("reject")
+        assert (await asyncio.wait_for(waiting, 10)).event == "review.completed"
+        assert [event async for event in stream] == []
+        assert not second.service.cases.followers.any
+
+
+@pytest.mark.parametrize("known", ["0", "", "abc", "\xb2", "9" * 5000, "-1", "1.5"])
+async def test_an_id_that_was_never_given_out_begins_anew(tmp_path: Path, known: str) -> None:
+    async with serving(f"sqlite:///{tmp_path}/cases.db") as served:
+        case = await (await served.agent()).open()
+        await case.say("approve")
+        headers = {**case.agent.headers, "Last-Event-ID": known.encode("latin-1")}
+        answer = await served.http.get(case.hitl["events_url"], headers=headers)  # type: ignore[arg-type]
+        assert answer.status_code == 200
+        assert answer.text.count("event: review.completed") == 1
+
+
+async def test_a_stream_that_has_nothing_to_tell_stays_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert streams.HEARTBEAT_SECONDS <= 30
+    async with serving(f"sqlite:///{tmp_path}/cases.db", clock=HandClock()) as served:
+        case = await (await served.agent()).open()
+        stream = event_stream(served.service.cases, case.case_id, 0, heartbeat=0.01)
+        assert await anext(stream) == b"retry: 3000\n\n"
+        assert (await anext(stream)).startswith(b":")
+        await case.say("approve")
+        rest = [part async for part in stream if not part.startswith(b":")]
+        assert len(rest) == 1
+        assert b"event: review.completed" in rest[0]
+
+
+async def test_a_follower_who_leaves_is_forgotten(tmp_path: Path) -> None:
+    async with serving(f"sqlite:///{tmp_path}/cases.db") as served:
+        case = await (await served.agent()).open()
+        async with served.http.stream("GET", case.hitl["events_url"], headers=case.agent.headers) as stream:
+            await anext(stream.aiter_lines())
+            while not served.service.cases.followers.any:
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            while served.service.cases.followers.any:
+                await asyncio.sleep(0.01)
