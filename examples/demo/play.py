@@ -84,7 +84,11 @@ class Play:
         if self._auto:
             asyncio.get_running_loop().call_later(TIME_FOR_AUTO, self._give_up, agent)
         async with self._person(app, channel, agent):
-            return await agent.prompt(prompt)
+            result = await agent.prompt(prompt)
+            if result.status == "completed":
+                async with self._visit:  # who has just answered still looks at the page
+                    pass
+            return result
 
     def _give_up(self, agent: Agent) -> None:
         self._failed = f"it took more than {TIME_FOR_AUTO} seconds"
@@ -101,8 +105,6 @@ class Play:
         person.add_done_callback(lambda _: agent.abort())
         try:
             yield
-            async with self._visit:  # who has just answered still looks at the page
-                pass
         finally:
             person.cancel()
             with suppress(asyncio.CancelledError, NotAsExpected):

@@ -32,7 +32,10 @@ class _Server(uvicorn.Server):
 @contextmanager
 def listener(port: int) -> Generator[socket.socket]:
     """A socket that waits on a port; on any free one for 0."""
-    with socket.create_server((HOST, port)) as listening:
+    # Said to be TCP: only then asyncio lets what is written go out at once.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
         yield listening
 
 

@@ -74,23 +74,12 @@ def everywhere(text: str) -> dict[str, Case]:
     }
 
 
-OF_OURS = set(
-    [
-        "mark",
-        "details",
-        "summary",
-        "div",
-        "span",
-        "p",
-        "strong",
-        "label",
-        "textarea",
-        "input",
-        "option",
-        "select",
-    ]
-    + ["dl", "dt", "dd", "bdi"]
-)
+OF_OURS = {"mark", "details", "summary", "div", "span", "p", "strong", "label", "dl", "dt", "dd", "bdi"} | {
+    "textarea",
+    "input",
+    "option",
+    "select",
+}
 """Elements of which a page may have more or fewer, as values fold and fields take another form."""
 
 
