@@ -90,6 +90,7 @@ async def main(database: str, count: int) -> None:
         # Said to be TCP: only then asyncio lets what is written go out at once.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
             listening.bind(("127.0.0.1", 0))
+            listening.listen(2048)
             port = listening.getsockname()[1]
             service = create_app(store, base_url=f"http://127.0.0.1:{port}")
             by_hand = bare(to_json(poll_answer(case(0, key.key_id))))

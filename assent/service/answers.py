@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from assent.errors import InvalidFormData, InvalidReview
-from assent.protocol import actions_of, clean_form_data
+from assent.protocol import Form, actions_of, clean_form_data
 from assent.requests import EscalateRequest
 from assent.service.case import Case
 
@@ -23,6 +23,12 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
     given = dict(data or {})
     clean = _CLEANERS.get(case.type, _input)
     return clean(case, action, given)
+
+
+def check_step(case: Case, data: Mapping[str, Any], step: int) -> None:
+    """Whether a form is filled in up to a step, from 1; raises `InvalidReview`, as at its end."""
+    if case.form is not None:
+        _clean_form(case.form, data, through_step=step)
 
 
 def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -83,10 +89,12 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
 
 def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     form = case.form
-    if form is None:
-        return data
+    return data if form is None else _clean_form(form, data)
+
+
+def _clean_form(form: Form, data: Mapping[str, Any], through_step: int | None = None) -> dict[str, Any]:
     try:
-        return clean_form_data(form, data)
+        return clean_form_data(form, data, through_step=through_step)
     except InvalidFormData as error:
         raise InvalidReview({f"data.{key}": fault for key, fault in error.faults.items()}) from None
 

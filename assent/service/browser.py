@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from assent.errors import CaseClosed, CaseExpired, CaseNotFound, InvalidReview, ServiceError
 from assent.protocol import ReviewSubmission
+from assent.service.answers import check_step
 from assent.service.case import Case
 from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
@@ -135,6 +136,8 @@ async def _take(service: Service, case: Case, token: str, submission: Submission
             # A reload shows the outcome; it does not send the answer again.
             return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
         case "next" | "back" | "draft":
+            if submission.intent == "next":
+                check_step(case, submission.data, submission.step)
             progress = progress_of(case, submission.data, submission.goto)
             case = await service.cases.draft(case, submission.data, progress)
             notice = "saved" if submission.intent == "draft" else None
