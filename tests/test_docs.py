@@ -46,6 +46,9 @@ from assent.hitl import testing
 from assent.permissions import GrantStore
 from assent.permissions.constraints import TESTS
 from assent.permissions.rules import EFFECTS
+from assent.service import app as service_app
+from assent.service import embedding, verification
+from assent.service.review import ReviewRequest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -55,6 +58,7 @@ LINKED = [
     *PAGES,
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -375,6 +379,14 @@ MEMBERS = {
         *(field.alias or name for cls in WIRE_OBJECTS for name, field in cls.model_fields.items()),
         *members_of(protocol.SigningKey),
     ],
+    "service.md": [
+        *parameters_of(service_app.create_app),
+        *public_names(embedding),
+        *(name for name in parameters_of(embedding.human_input_required) if name != "review"),
+        *ReviewRequest.model_fields,
+        "VerificationProvider",
+        *parameters_of(verification.Finding.__init__),
+    ],
     "reference-hitl.md": [
         *(name for cls in PAYLOADS for name in cls.model_fields),
         *fields_of(requests.StoredRequest),
@@ -418,6 +430,13 @@ def test_every_event_has_its_row(event: type[events.Event]) -> None:
 
 def test_the_union_has_every_event() -> None:
     assert set(get_args(get_args(events.AgentEvent)[0])) == set(EVENTS) - {events.Event}
+
+
+def test_every_route_of_the_service_is_on_its_page() -> None:
+    described = service_app.create_app("sqlite:///:memory:", base_url="https://a.example").openapi()["paths"]
+    page = prose(DOCS / "service.md")
+    for path, methods in described.items():
+        assert [method for method in methods if f"`{method.upper()} {path}`" not in page] == [], path
 
 
 ERRORS = [getattr(errors, name) for name in public_names(errors)]
@@ -498,6 +517,38 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
 def test_every_page_is_in_the_index() -> None:
     linked = set(LINK.findall((DOCS / "index.md").read_text()))
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"} <= linked
+
+
+# Security: each defence names tests that are there.
+
+DEFENCE = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def functions_in(path: Path) -> set[str]:
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.parse(path.read_text()).body if isinstance(node, functions)}
+
+
+def defences() -> Iterator[tuple[str, str]]:
+    """The rows of the tables of defences: what is said, and the cell with its tests."""
+    for table in (DOCS / "security.md").read_text().split("| defence | tests |")[1:]:
+        for row in table.partition("\n\n")[0].strip().splitlines()[1:]:
+            said, tests = row.strip("| ").split(" | ")
+            yield said, tests
+
+
+@pytest.mark.parametrize(("said", "tests"), list(defences()))
+def test_every_defence_has_its_tests(said: str, tests: str) -> None:
+    named = DEFENCE.findall(tests)
+    assert named
+    assert DEFENCE.sub("", tests).strip(", ") == ""
+    for path, name in named:
+        assert name.startswith("test_")
+        assert name in functions_in(ROOT / path), f"{path} has no {name}"
+
+
+def test_there_are_defences() -> None:
+    assert len(list(defences())) > 30
 
 
 # Translations.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mimetypes
 import os
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -83,7 +84,7 @@ def create_app(
                 checkpointer, clock=clock, signing_key=signing_key, base_url=base_url, on_end=metrics.ended
             )
             sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
-            await asyncio.to_thread(load_pages)
+            await asyncio.to_thread(_read_files)
             app.state.service = Service(
                 cases=cases,
                 keys=Keys(checkpointer.engine, clock=clock),
@@ -103,7 +104,15 @@ def create_app(
             stack.push_async_callback(background.stop)
             yield
 
-    app = FastAPI(title=name, version="0.8", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title=name,
+        version="0.8",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        # FastAPI's own spans hold whole addresses, and a review link's address holds its token.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
     app.include_router(api.router)
     app.include_router(browser.router)
     app.include_router(wellknown.router)
@@ -117,6 +126,12 @@ def create_app(
     app.add_middleware(cast(Any, RequestCount), metrics=metrics)
     app.add_middleware(cast(Any, RequestLog))
     return app
+
+
+def _read_files() -> None:
+    """Read now what the first page, or the first static file, would read while others wait."""
+    load_pages()
+    mimetypes.init()
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -10,6 +10,9 @@
 
 Where the application knows its callers already, ``create_app(..., authenticate=...)`` takes its way of doing so;
 else they show an API key of ``assent keys create``. Only whoever made the request may ask how the case stands.
+
+If your application is traced, keep the addresses under ``/hitl/`` out of it: a review link holds its token, and
+whoever has that may answer. With FastAPI's own tracing, ``telemetry={"exclude": ...}`` is the place for it.
 """
 
 from __future__ import annotations

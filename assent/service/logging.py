@@ -73,6 +73,8 @@ def safe_path(path: str) -> str:
     What is not printable, such as the end of a line, is shown as a question mark.
     """
     shown = _SECRET.sub("***", _QUERY.sub("", path))[:_PATH_LENGTH]
+    if shown.isprintable():
+        return shown
     return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
 

@@ -7,6 +7,7 @@ may open a fresh database at once.
 from __future__ import annotations
 
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, column, select, table
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 REVISIONS = ("0001", "0002", "0003")
 """The history, oldest first; the last is what this version works with."""
+
+_ONE_AT_A_TIME = Lock()
+"""Alembic's ``op`` is one for the whole process, and databases are opened in threads of their own."""
 
 VERSION = Statement(select(column("version_num", String)).select_from(table(VERSION_TABLE)))
 
@@ -72,6 +76,6 @@ def migration(dialect: str, version: str | None) -> list[str]:
             "version_table": VERSION_TABLE,
         },
     )
-    with import_module("alembic.operations").Operations.context(context):
+    with _ONE_AT_A_TIME, import_module("alembic.operations").Operations.context(context):
         context.run_migrations()
     return statements

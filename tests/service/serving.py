@@ -19,8 +19,6 @@ from protocol.published import PUBLISHED, published_validator
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.protocol import (
-    Callback,
-    Discovery,
     ErrorBody,
     HumanInputRequired,
     InlineSubmitRejected,
@@ -32,7 +30,7 @@ from assent.service import background
 from assent.service.app import create_app
 from assent.service.context import Service
 
-SECRET = "a secret of the server that is long enough"
+SECRET = "a secret of the server that is long enough"  # noqa: S105
 BROWSER = {
     "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/130.0",
     "Sec-Fetch-Mode": "navigate",
@@ -235,13 +233,10 @@ def fits(model: type[Wire], body: Any) -> Any:
     return body
 
 
-FITTING = (Callback, Discovery, ErrorBody, HumanInputRequired, PollResponse)
-
-
 async def until(check: Callable[[], Awaitable[Any]]) -> Any:
     """What ``check`` gives once it gives something."""
     async with asyncio.timeout(PATIENCE):
-        while not (found := await check()):
+        while not (found := await check()):  # noqa: ASYNC110  (what it waits for may be in another process)
             await asyncio.sleep(0.01)
     return found
 

@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from receivers import receiving
 from serving import SECRET, HandClock, events, fits, serving, until
+from sqlalchemy import select
 from stores import SHARED, Database
 
 from assent.protocol import ErrorBody
+from assent.service.callbacks import TAKEN_MILLISECONDS
+from assent.store.case_tables import callbacks
+from assent.store.statement import Statement
 
 pytestmark = pytest.mark.anyio
 
@@ -139,18 +143,19 @@ async def test_a_callback_is_tried_three_times_with_growing_pauses(tmp_path: Pat
 
         async def tried(count: int) -> None:
             async def check() -> bool:
-                due = await served.service.cases.store.take_callbacks(0, 0, 1)  # none is due in 1970
-                return not due and len(receiver.requests) == count
+                [*_, (due_at,)] = await store_rows(served)
+                noted = due_at is None or due_at < (clock.now() + TAKEN_MILLISECONDS / 1000) * 1000
+                return noted and len(receiver.requests) == count
 
             await until(check)
 
         await tried(1)
         for count, pause in ((2, 10), (3, 60)):
-            clock.turn(pause - 1)
-            before = len(receiver.requests)
-            clock.turn(1)
+            [(due_at,)] = await store_rows(served)
+            assert due_at == round((clock.now() + pause) * 1000)
+            clock.turn(pause)
             await tried(count)
-            assert before == count - 1
+        assert await store_rows(served) == [(None,)]
         clock.turn(86_400)
         case_after = await (await served.agent()).open(
             hitl_callback_url=f"http://127.0.0.1:{receiver.port}/other"
@@ -160,6 +165,15 @@ async def test_a_callback_is_tried_three_times_with_growing_pauses(tmp_path: Pat
         ids = [headers["webhook-id"] for _, headers, _ in receiver.requests]
         assert len(set(ids[:3])) == 1
         assert ids[3] != ids[0]
+
+
+async def store_rows(served: Any) -> list[tuple[int | None]]:
+    """When each callback is due next."""
+
+    def due() -> Any:
+        return (yield Statement(select(callbacks.c.due_at).order_by(callbacks.c.attempts.desc())), {})
+
+    return await served.service.cases.store._engine.read(due)
 
 
 async def test_without_a_secret_no_callback_is_promised(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from serving import HandClock, Served, events, serving
+from serving import HandClock, Served, events, serving, until
 from stores import SHARED, Database
 
 from assent.service import streams
@@ -75,8 +76,8 @@ async def test_a_follower_hears_of_another_process_without_asking_again(tmp_path
         case = await agent.open()
         stream = events(second.http, f"{second.url}/v1/reviews/{case.case_id}/events", agent.headers)
         waiting = asyncio.create_task(anext(stream))
-        while not second.service.cases.followers.follows(case.case_id):
-            await asyncio.sleep(0.01)
+        followers = second.service.cases.followers
+        await until(_async(lambda: followers.follows(case.case_id)))
         await case.say("reject")
         assert (await asyncio.wait_for(waiting, 10)).event == "review.completed"
         assert [event async for event in stream] == []
@@ -114,8 +115,13 @@ async def test_a_follower_who_leaves_is_forgotten(tmp_path: Path) -> None:
         case = await (await served.agent()).open()
         async with served.http.stream("GET", case.hitl["events_url"], headers=case.agent.headers) as stream:
             await anext(stream.aiter_lines())
-            while not served.service.cases.followers.any:
-                await asyncio.sleep(0.01)
-        async with asyncio.timeout(10):
-            while served.service.cases.followers.any:
-                await asyncio.sleep(0.01)
+            followers = served.service.cases.followers
+            await until(_async(lambda: followers.any))
+        await until(_async(lambda: not followers.any))
+
+
+def _async(check: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def checked() -> bool:
+        return check()
+
+    return checked

@@ -1,0 +1,241 @@
+"""Servers killed at every write, and before and after it: nothing is lost, nothing happens twice.
+
+One life of a case is played by a client that insists: it is opened, reminded of, visited, drafted, answered and
+called back. It is lived through once to learn the points that a server passes, then once for each point with a
+server that is killed there (SIGKILL) and another one started after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from nursery import Nursery, free_port, is_alive
+from receivers import Receiver, receiving
+from serving import BROWSER, SECRET, events, fits
+
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.protocol import Callback, HumanInputRequired, PollResponse, verify_callback
+from assent.protocol.signatures import SIGNATURE_HEADER
+from assent.service.audit import export, verify
+from assent.service.callback_secrets import callback_secret
+from assent.service.cases import Cases
+from assent.service.keys import Keys
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
+AT_ONCE = 4
+FIELDS = [{"key": "name", "label": "Name", "type": "text"}, {"key": "note", "label": "Note", "type": "text"}]
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as running:
+        yield running
+
+
+class Life:
+    """A case's life, whatever happens to the server."""
+
+    def __init__(self, nursery: Nursery, folder: Path, crash: str | None) -> None:
+        folder.mkdir()
+        self.url = f"sqlite:///{folder}/cases.db"
+        self.log = folder / "points"
+        self.port = free_port()
+        self._nursery = nursery
+        self._crash = crash
+        self._pid = 0
+        self.crashes = 0
+
+    async def live(self) -> None:
+        async with checkpointer_from_url(self.url) as store:
+            key = await Keys(store.engine).issue("agent", by="test")
+        self.key_id, self.headers = key.key_id, {"Authorization": f"Bearer {key.text}"}
+        async with (
+            receiving() as receiver,
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http,
+        ):
+            self.http = http
+            self._start(self._crash)
+            try:
+                await self._live(receiver)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+            self.called = list(receiver.requests)
+
+    async def _live(self, receiver: Receiver) -> None:
+        soon = datetime.now(UTC) + timedelta(milliseconds=100)
+        body = {
+            "type": "input",
+            "prompt": "Who?",
+            "context": {"form": {"fields": FIELDS}},
+            "hitl_callback_url": f"http://127.0.0.1:{receiver.port}/hook",
+            "reminder_at": soon.isoformat(),
+        }
+        headers = {**self.headers, "Idempotency-Key": "once"}
+        opened = await self._insist(lambda: self.http.post("/v1/reviews", json=body, headers=headers))
+        hitl = fits(HumanInputRequired, opened.json())["hitl"]
+        self.case_id = hitl["case_id"]
+        token = parse_qs(urlsplit(hitl["review_url"]).query)["token"][0]
+        self.page = f"/review/{self.case_id}?token={token}"
+        await self._reminded()
+        await self._insist(lambda: self.http.get(self.page, headers=BROWSER))
+        draft = {
+            "step": "1",
+            "intent": "draft",
+            "shown": ["name", "note"],
+            "f.name": "Ada",
+            "f.note": "so far",
+        }
+        respond = f"/review/{self.case_id}/respond?token={token}"
+        await self._insist(lambda: self.http.post(respond, data=draft))
+        assert "so far" in (await self._insist(lambda: self.http.get(self.page, headers=BROWSER))).text
+        assert not receiver.requests
+        answer = {"action": "submit", "data": {"name": "Ada"}}
+        self.answers = [await self._insist(lambda: self.http.post(respond, json=answer), (200, 409))]
+        async with asyncio.timeout(60):
+            while "after:callback_done" not in self.log.read_text() or self.crashes < bool(self._crash):
+                self._revive()
+                await asyncio.sleep(0.02)
+
+    async def _reminded(self) -> None:
+        while True:
+            polled = await self._insist(lambda: self.http.get(self._path("status"), headers=self.headers))
+            if "reminder_sent_at" in fits(PollResponse, polled.json()):
+                return
+            await asyncio.sleep(0.15)
+
+    def _path(self, what: str) -> str:
+        return f"/v1/reviews/{self.case_id}/{what}"
+
+    async def _insist(
+        self, act: Callable[[], Awaitable[httpx2.Response]], good: tuple[int, ...] = (200, 202)
+    ) -> httpx2.Response:
+        """Try until there is an answer, starting the server anew if it has died."""
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    answer = await act()
+                except httpx2.TransportError:
+                    self._revive()
+                    await asyncio.sleep(0.02)
+                    continue
+                assert answer.status_code in good, answer.text
+                return answer
+
+    def _start(self, crash: str | None) -> None:
+        self._pid = self._nursery.start(self.url, self.port, crash=crash, log=str(self.log))
+
+    def _revive(self) -> None:
+        if not is_alive(self._pid):
+            self.crashes += 1
+            self._start(None)
+
+    async def check(self) -> None:
+        """What is stored, and what was told, after all that."""
+        async with checkpointer_from_url(self.url) as store:
+            cases = Cases(store)
+            case = await cases.get(self.case_id)
+            assert await cases.store.open_count() == 0
+            told = [event for _, event, _ in await cases.events(self.case_id, 0)]
+            assert (await verify(store.engine)).is_whole
+            rows = [json.loads(line) async for line in export(store.engine)]
+        assert case.status == "completed"
+        assert case.result == {"action": "submit", "data": {"name": "Ada"}}
+        assert case.draft is None
+        assert told == ["review.reminder", "review.opened", "review.in_progress", "review.completed"]
+        acts = [row["act"] for row in rows if row["subject"] == self.case_id]
+        assert acts == ["case.created", "case.reminded", "case.opened", "case.answered"]
+        assert len([row for row in rows if row["act"] == "case.created"]) == 1
+        ids = {headers["webhook-id"] for _, headers, _ in self.called}
+        assert len(ids) == 1
+        for _, headers, raw in self.called:
+            verify_callback(raw, headers[SIGNATURE_HEADER.lower()], callback_secret(SECRET, self.key_id))
+            assert fits(Callback, json.loads(raw))["event"] == "review.completed"
+
+
+async def test_a_server_may_die_at_any_point(nursery: Nursery, tmp_path: Path) -> None:
+    whole = Life(nursery, tmp_path / "whole", None)
+    await whole.live()
+    await whole.check()
+    assert len(whole.called) == 1
+    points = whole.log.read_text().split()
+    for what in ("create:1", "change:1", "change:2", "change:3", "change:4", "callback_done:1"):
+        assert {f"{moment}:{what}" for moment in ("before", "during", "after")} <= set(points)
+    assert {"after:take:1", "after:send:1"} <= set(points)
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def killed(number: int, point: str) -> None:
+        async with limit:
+            life = Life(nursery, tmp_path / f"life-{number}", point)
+            await life.live()
+            await life.check()
+            assert life.crashes == 1, point
+            # Whoever dies between calling and noting it calls again; who dies elsewhere does not.
+            twice = point in ("after:send:1", "before:callback_done:1", "during:callback_done:1")
+            assert len(life.called) == 1 or twice, point
+
+    async with asyncio.TaskGroup() as group:
+        for number, point in enumerate(dict.fromkeys(points)):
+            group.create_task(killed(number, point))
+
+
+async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_path: Path) -> None:
+    """Two processes on one database; the follower's is killed, and it goes on with the other."""
+    url, ports = f"sqlite:///{tmp_path}/cases.db", [free_port(), free_port()]
+    async with checkpointer_from_url(url) as store:
+        key = await Keys(store.engine).issue("agent", by="test")
+    headers = {"Authorization": f"Bearer {key.text}"}
+    pids = [nursery.start(url, port) for port in ports]
+    try:
+        async with httpx2.AsyncClient(timeout=20) as http:
+            here, there = [f"http://127.0.0.1:{port}" for port in ports]
+            for base in (here, there):
+                await _up(http, base)
+            body = {"type": "input", "prompt": "Who?", "context": {"form": {"fields": FIELDS}}}
+            hitl = (await http.post(f"{here}/v1/reviews", json=body, headers=headers)).json()["hitl"]
+            path = f"/v1/reviews/{hitl['case_id']}/events"
+            query = urlsplit(hitl["review_url"]).query
+            seen: list[tuple[int, str]] = []
+            stream = events(http, here + path, headers)
+            for number in range(3):  # what happens there is heard here
+                draft = {"step": "1", "intent": "draft", "shown": ["name", "note"], "f.name": f"Ada {number}"}
+                sent = await http.post(f"{there}/review/{hitl['case_id']}/respond?{query}", data=draft)
+                assert sent.status_code == 200
+                event = await asyncio.wait_for(anext(stream), 20)
+                seen.append((event.id, event.event))
+            os.kill(pids[0], signal.SIGKILL)
+            with pytest.raises((httpx2.TransportError, StopAsyncIteration)):
+                await anext(stream)
+            answer = {"action": "submit", "data": {"name": "Ada"}}
+            await http.post(f"{there}/review/{hitl['case_id']}/respond?{query}", json=answer)
+            rest = events(http, there + path, headers, seen[-1][0])
+            seen += [(event.id, event.event) async for event in rest]
+            async with checkpointer_from_url(url) as store:
+                stored = await Cases(store).events(hitl["case_id"], 0)
+            assert seen == [(seq, name) for seq, name, _ in stored]
+            assert [name for _, name in seen] == ["review.in_progress"] * 3 + ["review.completed"]
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def _up(http: httpx2.AsyncClient, base: str) -> Any:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await http.get(f"{base}/readyz")
+            except httpx2.TransportError:
+                await asyncio.sleep(0.05)
