@@ -3,97 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import importlib
 import importlib.util
 import os
-import pty
 import re
 import socket
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
 import httpx2
 import pytest
+from screens import ENV, screen
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo"
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/review/\S+")
 HINT = "press a to approve"
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
-ENV = {
-    **{name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
-    "TERM": "xterm-256color",
-    "PYTHONIOENCODING": "utf-8",
-}
-for unwanted in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
-    ENV.pop(unwanted, None)
-
-# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios;"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
-
-
-class Screen:
-    """A process in a terminal of 80 columns: what it has written so far, and its keyboard."""
-
-    def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
-        self.master = master
-        self.process = process
-        self.output = ""
-
-    def read_until(self, text: str | None) -> None:
-        """Read until a text was seen, or to the end."""
-        raw = b""
-        with suppress(OSError):  # what Linux says at the end of a terminal
-            while (text is None or text not in self.output) and (piece := os.read(self.master, 65536)):
-                raw += piece
-                with suppress(UnicodeDecodeError):  # half a character; the rest comes next
-                    self.output += raw.decode()
-                    raw = b""
-        assert text is None or text in self.output, self.output
-
-    def press(self, key: bytes) -> None:
-        os.write(self.master, key)
-
-    def end(self) -> int:
-        """Wait for the process to end; returns its exit code."""
-        self.read_until(None)
-        return self.process.wait()
-
-    @property
-    def text(self) -> str:
-        return CONTROL.sub("", self.output)
-
-
-@contextmanager
-def screen(*args: str) -> Iterator[Screen]:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", TAKE_TERMINAL, str(DEMO), *args],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        env=ENV,
-    )
-    os.close(slave)
-    try:
-        yield Screen(master, process)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(master)
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -245,7 +173,7 @@ def test_a_person_answers_on_the_page(action: str, data: dict[str, str], said: s
 
 
 def test_the_page_is_faster_than_the_key() -> None:
-    with screen("--fast") as seen:
+    with screen(DEMO, "--fast") as seen:
         seen.read_until(HINT)
         found = LINK.search(seen.text)
         assert found is not None
@@ -259,7 +187,7 @@ def test_the_page_is_faster_than_the_key() -> None:
 
 @pytest.mark.parametrize(("key", "said"), [(b"a", "Done: 49.00 EUR paid"), (b"d", "I have paid nothing.")])
 def test_a_person_answers_by_a_key(key: bytes, said: str) -> None:
-    with screen("--fast") as seen:
+    with screen(DEMO, "--fast") as seen:
         seen.read_until(HINT)
         for no_answer in (b"\x1b[A", b"x"):  # an arrow is no A
             seen.press(no_answer)
@@ -267,7 +195,7 @@ def test_a_person_answers_by_a_key(key: bytes, said: str) -> None:
             seen.output = seen.output.replace("decides nothing", "")
         seen.press(key)
         assert seen.end() == 0
-        assert is_as_it_was(seen)
+        assert seen.is_as_it_was
     assert "\x1b[1;31m  error" in seen.output
     assert said in seen.text.replace("\n        │ ", " ")
     assert seen.text.endswith("    run │ completed\n")
@@ -275,7 +203,7 @@ def test_a_person_answers_by_a_key(key: bytes, said: str) -> None:
 
 
 def test_keys_pressed_before_the_question_decide_nothing() -> None:
-    with screen() as seen:
+    with screen(DEMO) as seen:
         seen.read_until("thinks")
         seen.press(b"ddd\nd")
         seen.read_until(HINT)
@@ -285,7 +213,7 @@ def test_keys_pressed_before_the_question_decide_nothing() -> None:
 
 
 def test_the_link_is_there_whole_and_as_a_code_to_scan() -> None:
-    with screen("--fast") as seen:
+    with screen(DEMO, "--fast") as seen:
         seen.read_until(HINT)
         seen.press(b"d")
         assert seen.end() == 0
@@ -298,25 +226,19 @@ def test_the_link_is_there_whole_and_as_a_code_to_scan() -> None:
 @pytest.mark.parametrize("moment", ["thinks", "━", HINT])
 def test_ctrl_c_aborts_cleanly(moment: str) -> None:
     """While the model speaks, while tools run, and while a person is awaited."""
-    with screen() as seen:
+    with screen(DEMO) as seen:
         seen.read_until(moment)
         seen.press(b"\x03")
         assert seen.end() == 130
-        assert is_as_it_was(seen)
+        assert seen.is_as_it_was
     assert seen.text.endswith("    run │ aborted: the run was aborted\n")
     assert "Traceback" not in seen.text
     assert "\x1b[?25l" not in seen.output.rpartition("\x1b[?25h")[2]
 
 
-def is_as_it_was(seen: Screen) -> bool:
-    """Whether the terminal shows what is typed, and waits for whole lines."""
-    flags = termios.tcgetattr(seen.master)[3]
-    return bool(flags & termios.ECHO and flags & termios.ICANON)
-
-
 def test_hostile_text_is_inert_in_a_terminal() -> None:
     hostile = "\x1b[2J\x1b]0;owned\x07 \u202edesrever a\u200bb [b]\n    run │ completed"
-    with screen("--auto", "--fast", "--prompt", hostile) as seen:
+    with screen(DEMO, "--auto", "--fast", "--prompt", hostile) as seen:
         assert seen.end() == 0
     assert "\x1b[2J" not in seen.output
     assert "\x1b]" not in seen.output
