@@ -29,7 +29,9 @@
     │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
     │   ├── InvalidReview           a case, or an answer to one, that does not fit
     │   ├── InvalidCallbackUrl      a URL that no callback may go to
-    │   └── InlineRefused           an answer that can only be given on the page
+    │   ├── InlineRefused           an answer that can only be given on the page
+    │   ├── EmailCodeRefused        an answer without the code that was sent by e-mail
+    │   └── NotIdentified           an answer of somebody of whom nobody can tell who they are
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
         ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
@@ -283,6 +285,23 @@ class InlineRefused(ServiceError):
         super().__init__(why)
         self.case_id = case_id
         self.code = code
+
+
+class EmailCodeRefused(ServiceError):
+    """An answer without the code that was sent by e-mail; ``code`` says why, in the protocol's word."""
+
+    def __init__(self, case_id: str, code: str, why: str) -> None:
+        super().__init__(why)
+        self.case_id = case_id
+        self.code = code
+
+
+class NotIdentified(ServiceError):
+    """The host could not tell who answers, so the answer was not taken."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__("It could not be found out who you are. Sign in again, or try it later.")
+        self.case_id = case_id
 
 
 class ProtocolError(AssentError):

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -26,9 +27,12 @@ from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.callbacks import CallbackWorker
 from assent.service.cases import Cases
 from assent.service.context import Authenticate, Service
+from assent.service.email_codes import EmailCodes
+from assent.service.identity import Identify
 from assent.service.keys import Keys
 from assent.service.limits import BodyLimit
 from assent.service.logging import RequestLog
+from assent.service.mail import SMTP_VARIABLE, Mailer
 from assent.service.metrics import Metrics, RequestCount
 from assent.service.outbound import CallbackSender
 from assent.service.pages import load_pages
@@ -49,6 +53,8 @@ def create_app(
     verification: Mapping[str, VerificationProvider] | None = None,
     on_case: OnCase | None = None,
     authenticate: Authenticate | None = None,
+    identify: Identify | None = None,
+    smtp_url: str | None = None,
     retention_days: int = 30,
     development: bool = False,
     clock: Clock | None = None,
@@ -60,8 +66,12 @@ def create_app(
     (or ``ASSENT_SECRET``) signs callbacks; without it none are accepted. ``signing_key`` signs results.
     ``verification`` are the providers that look at proofs, by name. ``on_case`` hears, in the process that has
     made it, of every case that a request of an agent has become. ``authenticate`` tells who calls, in place of
-    API keys: from a request to an id of up to 255 characters, or None for nobody. ``development`` allows
-    callbacks to this machine.
+    API keys: from a request to an id of up to 255 characters, or None for nobody. ``identify`` tells who
+    answers on the page, from a login of the host's: from the browser's request to their ``name`` and ``email``,
+    or None if they are nobody it knows; if it raises, the answer is refused. ``smtp_url`` (or
+    ``ASSENT_SMTP_URL``, ``smtp://user:password@host:587?from=address``) sends the codes of cases with
+    ``verify_email``; without it there are none. ``development`` allows callbacks to this machine, and mail over
+    connections that are not encrypted.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
@@ -71,6 +81,8 @@ def create_app(
             "base_url is where people reach the service, as in https://a.example (http only on localhost or "
             f"127.0.0.1, as the protocol has it), not {base_url!r}"
         )
+    smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
+    mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics = Metrics()
 
     @asynccontextmanager
@@ -97,6 +109,8 @@ def create_app(
                 retention_days=retention_days,
                 development=development,
                 authenticate=authenticate,
+                identify=identify,
+                email_codes=None if mailer is None else EmailCodes(cases, mailer, urlsplit(base_url).netloc),
             )
             stack.callback(delattr, app.state, "service")
             background = Background(cases, CallbackWorker(cases, sender, secret), metrics, on_case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -11,12 +12,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from assent.errors import CaseClosed, CaseExpired, CaseNotFound, InvalidReview, ServiceError
+from assent.errors import CaseClosed, CaseExpired, CaseNotFound, EmailCodeRefused, InvalidReview, ServiceError
 from assent.protocol import ReviewSubmission
 from assent.service.answers import check_step
 from assent.service.case import Case
-from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
+from assent.service.identity import respondent
 from assent.service.pages import (
     PAGE_HEADERS,
     STATIC,
@@ -35,6 +36,13 @@ router = APIRouter()
 The = Annotated[Service, Depends(service_of)]
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _MOST_FIELDS = 10_000
+_JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
+_JSON_SUBMISSION["properties"]["email_code"] = {"type": "string"}
+_SENDING: dict[str, tuple[Notice, int]] = {
+    "sent": ("code_sent", 200),
+    "too_many": ("too_many_codes", 429),
+    "not_sent": ("code_not_sent", 503),
+}
 _UNKNOWN = {"description": "No such case, or not with this token"}
 
 
@@ -65,27 +73,29 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
     "/review/{case_id}/respond",
     responses={
         303: {"description": "Answered; see the page"},
-        403: {"description": "Sent from another site"},
+        403: {"description": "Sent from another site, or not with the code that is needed"},
         400: {"description": "The request cannot be read"},
         404: _UNKNOWN,
         409: {"description": "The case has ended"},
         410: {"description": "The case's time is up"},
         413: {"description": "Too long"},
         422: {"description": "It does not fit"},
+        429: {"description": "Too many codes were sent"},
+        503: {"description": "The code could not be sent"},
     },
     response_model=None,
     summary="A person's decision, from the page",
     openapi_extra={
         "requestBody": {
             "content": {
-                "application/json": {"schema": ReviewSubmission.model_json_schema()},
+                "application/json": {"schema": _JSON_SUBMISSION},
                 "application/x-www-form-urlencoded": {"schema": {"type": "object"}},
             }
         }
     },
 )
 async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
-    """Take a decision: a form from the page, or JSON ``{"action", "data"}``."""
+    """Take a decision: a form from the page, or JSON ``{"action", "data"}``, with ``email_code`` if need be."""
     as_json = request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
     if _is_foreign(service, request):
         return problem(403, "foreign_origin", "This was sent from another site.")
@@ -95,29 +105,37 @@ async def decide(case_id: str, service: The, request: Request, token: str = "") 
         return of_error(error) if as_json else _html(render_unknown(service.base_path), 404)
     raw = await request.body()
     if as_json:
-        return await _decide_json(service, case, raw)
-    return await _decide_form(service, case, token, raw)
+        return await _decide_json(service, case, request, raw)
+    return await _decide_form(service, case, token, request, raw)
 
 
-async def _decide_json(service: Service, case: Case, raw: bytes) -> Response:
+async def _decide_json(service: Service, case: Case, request: Request, raw: bytes) -> Response:
     try:
         said = ReviewSubmission.read(raw)
     except ValueError as error:
         return problem(422, "invalid_request", str(error))
-    done = await _answer(service, case, said.action, said.data)
+    code: Any = (said.model_extra or {}).get("email_code", "")
+    if not isinstance(code, str):
+        raise InvalidReview({"email_code": "is text"})
+    done = await _answer(service, case, request, said.action, said.data, code)
     body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
 
 
-async def _decide_form(service: Service, case: Case, token: str, raw: bytes) -> Response:
-    """What a browser posts: a step of the form, a draft, an edit to look at once more, or the decision."""
+async def _decide_form(service: Service, case: Case, token: str, request: Request, raw: bytes) -> Response:
+    """What a browser posts: a step, a draft, an edit to look at once more, a wish for a code, or the decision."""
     try:
         posted = parse_qs(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         return problem(422, "invalid_request", f"A form has at most {_MOST_FIELDS} fields.")
     submission = read_submission(case, posted)
     try:
-        return await _take(service, case, token, submission)
+        if submission.send_code is not None:
+            return await _send_code(service, case, token, submission)
+        return await _take(service, case, token, request, submission)
+    except EmailCodeRefused as error:
+        submission = replace(submission, email_code="")
+        return _page(service, case, token, submission, {"email_code": str(error)}, status=403)
     except InvalidReview as error:
         return _page(service, case, token, submission, error.faults, status=422)
     except (CaseClosed, CaseExpired) as error:
@@ -127,12 +145,34 @@ async def _decide_form(service: Service, case: Case, token: str, raw: bytes) -> 
         return _page(service, case, token, submission, {"": str(error)}, status=of_error(error).status_code)
 
 
-async def _take(service: Service, case: Case, token: str, submission: Submission) -> Response:
+async def _send_code(service: Service, case: Case, token: str, submission: Submission) -> Response:
+    """Send a code, and show the page with all that is filled in."""
+    if case.is_final:
+        raise CaseClosed(case.case_id, case.status)
+    if service.cases.now() >= case.expires_at:
+        raise CaseExpired(case.case_id)
+    if case.form is not None:  # what the page does not show again is kept
+        progress = progress_of(case, submission.data, submission.step)
+        case = await service.cases.draft(case, submission.data, progress)
+    if submission.email_code:  # the Enter key presses a form's first button
+        return _page(service, case, token, submission, step=submission.step, notice="code_entered")
+    place, addresses = submission.send_code or 0, case.verify_email or ()
+    if service.email_codes is None or place >= len(addresses):
+        notice, status = _SENDING["not_sent"]
+    else:
+        notice, status = _SENDING[await service.email_codes.send(case, place)]
+    return _page(service, case, token, submission, step=submission.step, notice=notice, status=status)
+
+
+async def _take(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
     if submission.faults:
         return _page(service, case, token, submission, submission.faults, status=422)
     match submission.intent:
         case "answer":
-            await _answer(service, case, submission.action, submission.data)
+            action, data = submission.action, submission.data
+            await _answer(service, case, request, action, data, submission.email_code)
             # A reload shows the outcome; it does not send the answer again.
             return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
         case "next" | "back" | "draft":
@@ -148,11 +188,13 @@ async def _take(service: Service, case: Case, token: str, submission: Submission
             return _page(service, case, token, submission, step=submission.goto)
 
 
-async def _answer(service: Service, case: Case, action: str, data: Mapping[str, Any] | None) -> Case:
+async def _answer(
+    service: Service, case: Case, request: Request, action: str, data: Mapping[str, Any] | None, code: str
+) -> Case:
     """Whoever has the link answers: the token says that they may, not who they are."""
     service.cases.check(case, action, data)
     await service.verifier.check(case, "browser_submit", action, [])
-    who = Respondent(via="web", context={"mode": "browser_submit"})
+    who = await respondent(case, request, service.identify, service.email_codes, code)
     return await service.cases.answer(case, action, data, who)
 
 
@@ -187,6 +229,7 @@ def _page(
         faults=faults,
         step=step or (1 if submission is None else submission.step),
         notice=notice,
+        email_code="" if submission is None else submission.email_code,
         now=service.cases.now(),
     )
     return _html(html, status)

@@ -36,6 +36,8 @@ class Case:
     callback_url: str | None = None
     inline_actions: tuple[str, ...] | None = None
     verification_policy: JsonObject | None = None
+    verify_email: tuple[str, ...] | None = None
+    """The addresses of which one has to be shown to be the answering person's, by a code sent there."""
     previous_case_id: str | None = None
     reminder_at: tuple[int, ...] = ()
     opened_at: int | None = None

@@ -37,6 +37,7 @@ from assent.service import transitions
 from assent.service.adoption import adopted
 from assent.service.answers import clean_answer
 from assent.service.case import Case
+from assent.service.executed import Executed
 from assent.service.followers import Followers
 from assent.service.review import ReviewRequest
 from assent.service.rows import case_of, row_of
@@ -73,6 +74,8 @@ class Respondent:
     via: str = "web"
     responded_by: JsonObject | None = None
     context: JsonObject | None = None
+    known_by: str | None = None
+    """How their name was found out, for the audit trail: ``"login"`` or ``"email_code"``."""
 
 
 class Cases:
@@ -93,6 +96,7 @@ class Cases:
         self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
         self._on_end = on_end
+        self._executed = Executed(self.store)
         self._left: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
@@ -122,6 +126,7 @@ class Cases:
             callback_url=review.hitl_callback_url,
             inline_actions=None if review.inline_actions is None else tuple(review.inline_actions),
             verification_policy=review.verification_policy,
+            verify_email=review.addresses,
             previous_case_id=review.previous_case_id,
             reminder_at=review.reminders,
         )
@@ -131,7 +136,8 @@ class Cases:
             once = hashlib.sha256(f"{key_id}\0{idempotency_key}".encode()).hexdigest()
         row = row_of(case, fresh_write_id(), idempotency=once, fingerprint=review.fingerprint)
         previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
-        new = NewCase(row, hashed, (entry(now, key_id, "created", case),), previous)
+        delivered = entry(now, key_id, "delivered", case, {"via": "link"})
+        new = NewCase(row, hashed, (entry(now, key_id, "created", case),), previous, delivered)
         made = await finish(self.store.create(new))
         if case.previous_case_id is not None:
             self.followers.wake(case.previous_case_id)
@@ -171,9 +177,10 @@ class Cases:
 
     async def issue(self, case_id: str, scope: TokenScope = "review") -> str:
         """A new token that opens a case, besides those that do already. Raises `CaseNotFound`."""
-        await self.get(case_id)
+        case = await self.get(case_id)
         tokens, hashed = _issued((scope,))
-        await finish(self.store.add_tokens(case_id, hashed))
+        delivered = (entry(self.now(), "service", "delivered", case, {"via": "link"}),)
+        await finish(self.store.add_tokens(case_id, hashed, delivered if scope == "review" else ()))
         return tokens[scope]
 
     # Finding.
@@ -220,6 +227,7 @@ class Cases:
             via=who.via,
             responded_by=who.responded_by,
             context=who.context,
+            known_by=who.known_by,
             write_id=fresh_write_id(),
         )
         return await self._change(case, decide)
@@ -241,6 +249,9 @@ class Cases:
             raise CaseExpired(case.case_id)
         if case.is_final:
             raise CaseClosed(case.case_id, case.status)
+        if inline and case.verify_email is not None:
+            why = "A code that is sent by e-mail is needed, on the review page."
+            raise InlineRefused(case.case_id, "verification_required", why)
         if inline and case.inline_actions is not None and action not in case.inline_actions:
             why = "This is to be done on the review page."
             raise InlineRefused(case.case_id, "action_not_inline", why)
@@ -278,12 +289,14 @@ class Cases:
     # What happens by itself.
 
     async def sweep(self) -> bool:
-        """Do what is due: expire, remind, end what was settled elsewhere; True if there may be more."""
+        """Do what is due: expire, remind, end what was settled elsewhere, note which calls have run; True if
+        there may be more."""
         now = self.now()
         expired = await self._each(self.store.due(now, _PAGE), transitions.expired(now, fresh_write_id()))
         reminded = await self._each(self.store.to_remind(now, _PAGE), transitions.reminded(now))
         followed = await self._each(self.store.settled_elsewhere(_PAGE), transitions.followed(now))
-        return _PAGE in (expired, reminded, followed)
+        executed = await self._executed.note(now)
+        return _PAGE in (expired, reminded, followed, executed)
 
     async def _each(self, found: Awaitable[list[str]], decide: Decide) -> int:
         """Change cases one by one, and return how many could be; one that cannot be keeps none from it."""

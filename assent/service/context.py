@@ -10,6 +10,8 @@ from starlette.requests import Request
 
 from assent.protocol import SigningKey
 from assent.service.cases import Cases
+from assent.service.email_codes import EmailCodes
+from assent.service.identity import Identify
 from assent.service.keys import Keys
 from assent.service.rate import CaseRate
 from assent.service.verification import Verifier
@@ -34,6 +36,10 @@ class Service:
     development: bool = False
     authenticate: Authenticate | None = None
     """Tells who calls, in place of API keys."""
+    identify: Identify | None = None
+    """Tells who answers on the page."""
+    email_codes: EmailCodes | None = None
+    """None where no mail can be sent."""
 
     async def owner_of(self, request: Request) -> str | None:
         """The id of whoever makes a request, by their API key unless the host has its own way."""

@@ -29,6 +29,9 @@ async def open_review(
             check_callback_url(review.hitl_callback_url, development=service.development)
         except InvalidCallbackUrl as error:
             raise InvalidReview({"hitl_callback_url": error.problem}) from None
+    if review.addresses is not None and service.email_codes is None:
+        said = "this service sends no e-mail, so it cannot ask for a code; set ASSENT_SMTP_URL"
+        raise InvalidReview({"verify_email": said})
     issued = await service.cases.create(owner, review, idempotency_key)
     return {
         "status": "human_input_required",

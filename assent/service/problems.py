@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from assent.errors import (
     CaseClosed,
     CaseExpired,
     CaseNotFound,
+    EmailCodeRefused,
     IdempotencyConflict,
     InlineRefused,
     InvalidReview,
+    NotIdentified,
     ServiceError,
     StoreError,
 )
@@ -24,9 +25,8 @@ def problem(
     status: int, error: str, message: str, headers: Mapping[str, str] | None = None, **more: Any
 ) -> Response:
     """A refusal."""
-    # In ASCII: what was refused, and is named here, may be no valid Unicode.
-    body = json.dumps({"error": error, "message": message, **more})
-    return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
+    body = {"error": error, "message": message, **more}
+    return JSONResponse(body, status, {"Cache-Control": "no-store", **(headers or {})})
 
 
 def unauthorized() -> Response:
@@ -49,7 +49,9 @@ def of_error(error: ServiceError | StoreError) -> Response:
             return problem(422, "idempotency_conflict", said)
         case InvalidReview():
             return problem(422, "invalid_request", said, faults=error.faults)
-        case InlineRefused():
+        case NotIdentified():
+            return problem(403, "not_identified", said)
+        case InlineRefused() | EmailCodeRefused():
             return problem(403, error.code, said, case_id=error.case_id)
         case StoreError():
             return problem(503, "unavailable", "The store cannot be reached just now.", {"Retry-After": "5"})

@@ -26,6 +26,14 @@ LONGEST_SECONDS = 366 * 86_400
 MOST_BYTES = 2_000_000
 MOST_REMINDERS = 100
 _TYPES = rf"^({'|'.join(ACTIONS)}|x-[a-z0-9_-]{{1,60}})$"
+# What browsers take for an address: no blanks, no quotes, nothing that a mail's header could be changed with.
+_Address = Annotated[
+    str,
+    StringConstraints(
+        max_length=254,
+        pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*$",
+    ),
+]
 _CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 
 
@@ -45,6 +53,7 @@ class ReviewRequest(BaseModel):
     inline_actions: Annotated[list[str], Field(max_length=20)] | None = None
     previous_case_id: _CaseId | None = None
     verification_policy: dict[str, Any] | None = None
+    verify_email: _Address | Annotated[list[_Address], Field(min_length=1, max_length=20)] | None = None
 
     @field_validator("timeout")
     @classmethod
@@ -96,6 +105,12 @@ class ReviewRequest(BaseModel):
         given = self.reminder_at
         times = [] if given is None else given if isinstance(given, list) else [given]
         return tuple(sorted(round(each.timestamp() * 1000) for each in times))
+
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """The addresses that a code may be sent to, each once."""
+        given = self.verify_email
+        return None if given is None else tuple(dict.fromkeys([given] if isinstance(given, str) else given))
 
     @property
     def fingerprint(self) -> str:

@@ -20,11 +20,12 @@ _BODY = (
     "callback_url",
     "inline_actions",
     "verification_policy",
+    "verify_email",
     "previous_case_id",
     "reminder_at",
 )
 _FACTS = ("result", "responded_by", "submission_context", "reason", "progress", "next_case_id")
-_TUPLES = ("inline_actions", "reminder_at")
+_TUPLES = ("inline_actions", "verify_email", "reminder_at")
 
 
 def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
@@ -74,6 +75,7 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         reminder_sent_at=case.reminder_sent_at,
         idempotency=columns.get("idempotency"),
         fingerprint=columns.get("fingerprint"),
+        awaits_effect=0,
         write_id=write_id,
     )
 
@@ -89,7 +91,15 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
         ended_at=case.ended_at,
         remind_at=next_reminder(case),
         reminder_sent_at=case.reminder_sent_at,
+        awaits_effect=int(_lets_a_call_run(case)),
     )
+
+
+def _lets_a_call_run(case: Case) -> bool:
+    if case.status != "completed" or case.request is None or case.request.payload.kind != "approve":
+        return False
+    result: dict[str, Any] = dict(case.result or {})
+    return result["action"] == "approve" or "edits" in (result.get("data") or {})
 
 
 def next_reminder(case: Case) -> int | None:

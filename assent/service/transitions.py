@@ -56,6 +56,7 @@ def answered(
     via: str,
     responded_by: JsonObject | None,
     context: JsonObject | None,
+    known_by: str | None,
     write_id: int,
 ) -> Decide:
     """A person has decided; with an agent's request, the request is settled in the same transaction."""
@@ -72,7 +73,8 @@ def answered(
             submission_context=context,
             draft=None,
         )
-        change = _ended(row, done, now, "answered", by or "reviewer", {"action": action, "via": via})
+        said = {"action": action, "via": via} | ({"known_by": known_by} if known_by else {})
+        change = _ended(row, done, now, "answered", by or "reviewer", said)
         settles = _settled(row, request, "answered", now, write_id)
         if case.request is None or settles is None:
             return change
@@ -100,13 +102,11 @@ def cancelled(now: int, reason: str, by: str, write_id: int) -> Decide:
 
 
 def expired(now: int, write_id: int) -> Decide:
-    """Its time is up, and so is its request's; one that ended before its time keeps the outcome it has."""
+    """Its time is up, and so is its request's; one that was settled before raises, and is to be `followed`."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.expires_at > now:
             return None
-        if request is not None and request.status != "pending":
-            return followed(now)(row, request)
         case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
         change = _ended(row, case, now, "expired", "clock", {"default_action": case.default_action})
         if request is None:

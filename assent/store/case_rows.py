@@ -34,6 +34,8 @@ class CaseRow(NamedTuple):
     reminder_sent_at: int | None
     idempotency: str | None
     fingerprint: str | None
+    awaits_effect: int
+    """Whether a call that a person let run is not yet known to have ended."""
     write_id: int
 
 
@@ -77,6 +79,8 @@ class NewCase(NamedTuple):
     audit: Sequence[Entry] = ()
     previous: tuple[str, str | None] | None = None
     """The case it follows, and whose that must be."""
+    delivered: Entry | None = None
+    """What the audit trail says of its link, which a caller who asks again gets anew."""
 
 
 def token_params(case_id: str, tokens: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

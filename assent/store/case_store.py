@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from assent.store import callbacks, cases
+from assent.store import callbacks, cases, email_codes, executed
+from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, NewCase
+from assent.store.email_codes import CodeRow
 from assent.store.engine import Engine
 from assent.store.rows import RequestRow, fresh_write_id
 from assent.store.statement import Transaction
@@ -42,9 +44,11 @@ class CaseStore:
         """A case, and what the tokens of a scope hash to that open it."""
         return self._engine.read(partial(_shown_with_tokens, case_id, scope))
 
-    def add_tokens(self, case_id: str, tokens: Sequence[tuple[str, str]]) -> Job[None]:
+    def add_tokens(
+        self, case_id: str, tokens: Sequence[tuple[str, str]], entries: Sequence[Entry]
+    ) -> Job[None]:
         """Let more tokens open a case."""
-        return self._engine.write(partial(cases.add_tokens, case_id, tokens))
+        return self._engine.write(partial(cases.add_tokens, case_id, tokens, entries))
 
     def of_request(self, thread_id: str, question_id: str, round: int) -> Job[CaseRow | None]:
         """The case that shows a request."""
@@ -89,6 +93,26 @@ class CaseStore:
     def spend(self, digest: str, now: int) -> Job[bool]:
         """Use something up that counts once; False if it was used before."""
         return self._engine.write(partial(cases.spend, digest, now))
+
+    def keep_code(self, code: CodeRow, since: int, most: int, entries: Sequence[Entry]) -> Job[bool]:
+        """Keep an e-mail code; False if there were too many since then."""
+        return self._engine.write(partial(email_codes.keep, code, since, most, entries))
+
+    def try_codes(self, case_id: str, now: int, most: int) -> Job[list[CodeRow]]:
+        """The e-mail codes that a try may be compared with; it counts for each."""
+        return self._engine.write(partial(email_codes.attempt, case_id, now, most))
+
+    def use_code(self, code: CodeRow, now: int) -> Job[bool]:
+        """Use an e-mail code up; False if it was used before."""
+        return self._engine.write(partial(email_codes.use, code, now))
+
+    def executed(self, since: int, limit: int) -> Job[list[str]]:
+        """Cases whose calls have run to their end."""
+        return self._engine.read(partial(executed.ended, since, limit))
+
+    def note_executed(self, case_id: str, entry_of: executed.EntryOf) -> Job[bool]:
+        """Note that a case's call has run to its end; False if that was noted before."""
+        return self._engine.write(partial(executed.note, case_id, entry_of))
 
     def take_callbacks(self, now: int, until: int, limit: int) -> Job[list[CallbackRow]]:
         """Take callbacks that are due."""

@@ -1,4 +1,4 @@
-"""The tables of the service: cases, their tokens and events, and the callbacks that are still to be made.
+"""The tables of the service: cases, their tokens, events and e-mail codes, and callbacks still to be made.
 
 Conventions as in `tables`. A case that an agent's request has become names that request; its outcome is the
 request's.
@@ -33,6 +33,7 @@ cases = Table(
     Column("reminder_sent_at", BigInteger),
     Column("idempotency", String(64)),
     Column("fingerprint", String(64)),
+    Column("awaits_effect", Integer, nullable=False),
     Column("write_id", BigInteger, nullable=False),
     **MYSQL,
 )
@@ -54,6 +55,14 @@ Index(
 Index("assent_cases_request", cases.c.thread_id, cases.c.question_id, cases.c.round, unique=True)
 Index("assent_cases_idempotency", cases.c.idempotency, unique=True)
 Index("assent_cases_ended", cases.c.is_open, cases.c.ended_at)
+_AWAITS = text("awaits_effect = 1")
+Index(
+    "assent_cases_effects",
+    cases.c.awaits_effect,
+    cases.c.ended_at,
+    sqlite_where=_AWAITS,
+    postgresql_where=_AWAITS,
+)
 
 case_tokens = Table(
     "assent_case_tokens",
@@ -97,5 +106,19 @@ spent = Table(
     metadata,
     Column("digest", String(64), primary_key=True),
     Column("at", BigInteger, nullable=False),
+    **MYSQL,
+)
+
+email_codes = Table(
+    "assent_email_codes",
+    metadata,
+    Column("case_id", ID, primary_key=True),
+    Column("code_hash", String(64), primary_key=True),
+    Column("salt", String(32), nullable=False),
+    Column("place", Integer, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("sent_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger),
     **MYSQL,
 )

@@ -7,6 +7,7 @@ has locked it. Such a function does no I/O and may be called more than once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -15,8 +16,9 @@ from sqlalchemy import and_, delete, func, insert, literal_column, or_, select, 
 
 from assent.errors import CaseNotFound, HitlStaleAnswer, IdempotencyConflict, InvalidReview
 from assent.store import audit, requests
+from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, token_params
-from assent.store.case_tables import callbacks, case_events, case_tokens, cases, spent
+from assent.store.case_tables import callbacks, case_events, case_tokens, cases, email_codes, spent
 from assent.store.rows import RequestRow
 from assent.store.statement import Statement, Transaction, param
 from assent.store.tables import requests as request_table
@@ -48,6 +50,7 @@ _CHANGED = (
     "ended_at",
     "remind_at",
     "reminder_sent_at",
+    "awaits_effect",
     "write_id",
 )
 UPDATE = Statement(
@@ -121,7 +124,7 @@ SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
 SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
-    for table in (case_tokens, case_events, callbacks, cases)
+    for table in (case_tokens, case_events, callbacks, email_codes, cases)
 )
 
 
@@ -134,13 +137,14 @@ def create(new: NewCase) -> Transaction[CaseRow]:
             found = CaseRow(*known[0])
             if found.fingerprint != row.fingerprint:
                 raise IdempotencyConflict
-            yield from add_tokens(found.case_id, new.tokens)
+            again = () if new.delivered is None else (replace(new.delivered, subject=found.case_id),)
+            yield from add_tokens(found.case_id, new.tokens, again)
             return found
     if new.previous is not None:
         yield from _follow(*new.previous, row.case_id, row.write_id)
     yield INSERT, row._asdict()  # a race for the id, or the key, ends in a unique violation, and is run again
-    yield from add_tokens(row.case_id, new.tokens)
-    yield from audit.append(new.audit)
+    delivered = () if new.delivered is None else (new.delivered,)
+    yield from add_tokens(row.case_id, new.tokens, (*new.audit, *delivered))
     return row
 
 
@@ -157,10 +161,13 @@ def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> 
     yield UPDATE, {**now, "seen": row.version}
 
 
-def add_tokens(case_id: str, tokens: Sequence[tuple[str, str]]) -> Transaction[None]:
-    """Let these tokens open a case, besides those that do already."""
+def add_tokens(
+    case_id: str, tokens: Sequence[tuple[str, str]], entries: Sequence[Entry]
+) -> Transaction[None]:
+    """Let these tokens open a case, besides those that do already; the last part of a transaction."""
     for params in token_params(case_id, tokens):
         yield TOKEN, params
+    yield from audit.append(entries)
 
 
 def get(case_id: str) -> Transaction[CaseRow | None]:

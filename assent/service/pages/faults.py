@@ -16,6 +16,7 @@ _OURS = {
     "response": "Your answer",
     "modified_params": "Changed parameters",
     "edits": "Your changes",
+    "email_code": "Your code",
 }
 
 

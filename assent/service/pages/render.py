@@ -10,6 +10,7 @@ from urllib.parse import quote
 from assent.protocol import actions_of, redacted, sensitive_keys, visible_fields
 from assent.requests import EscalateRequest
 from assent.service.case import Case
+from assent.service.mailboxes import masked_address
 from assent.service.pages.choices import choices_of, needs_one, takes_one
 from assent.service.pages.diff import Change, changes
 from assent.service.pages.edits import Editable, edit_fields, editable_of
@@ -22,7 +23,7 @@ from assent.service.pages.subject import call_of, words_of
 from assent.service.pages.templates import fill
 from assent.service.pages.wizard import step_at, step_with
 
-Notice = Literal["saved", "more", "late"]
+Notice = Literal["saved", "more", "late", "code_sent", "code_entered", "too_many_codes", "code_not_sent"]
 
 
 def render_case(
@@ -34,6 +35,7 @@ def render_case(
     faults: Mapping[str, str] | None = None,
     step: int = 1,
     notice: Notice | None = None,
+    email_code: str = "",
     now: int,
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
@@ -41,7 +43,8 @@ def render_case(
     ``values`` is what the person has filled in, in the shape of a result's data; without it, the case's draft
     is shown. ``faults`` are sentences by key of it, with or without ``data.`` before. ``step`` counts the steps
     of a form from 1; of an edit, 2 is the page that shows what it changes. ``notice`` tells what became of the
-    last click: the draft was ``saved``, ``more`` fields came up, or the answer came too ``late``.
+    last click: the draft was ``saved``, ``more`` fields came up, the answer came too ``late``, or what became of
+    a code that was to be sent by e-mail. ``email_code`` is one that was entered and not looked at yet.
     """
     facts = _facts(case, base_path, now) | {"notice": notice}
     if case.is_final or now >= case.expires_at:
@@ -51,6 +54,8 @@ def render_case(
         "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
         "values": (case.draft or {}) if values is None else values,
         "faults": keyed,
+        "mailboxes": [marked(masked_address(address)) for address in case.verify_email or ()],
+        "email_code": email_code,
     }
     page = {"approval": _decision, "escalation": _decision, "selection": _choice, "confirmation": _choice}
     return page.get(case.type, _input)(case, facts, step)
@@ -120,7 +125,7 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     if form is None:
         return fill("input.html", **facts, form=None, problems=listed(faults, {}))
     number = step_with(form, faults, step)
-    again = bool(faults) or facts["notice"] in ("saved", "more")
+    again = bool(faults) or facts["notice"] is not None
     cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
     values = {key: value for key, value in defaults(form).items() if key not in cleared} | facts["values"]
     here = step_at(form, values, number)

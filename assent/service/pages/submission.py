@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from pydantic_core import from_json
@@ -19,6 +19,7 @@ from assent.service.pages.wizard import step_after, step_before
 
 Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
+_LONGEST_CODE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,26 @@ class Submission:
     step: int = 1
     goto: int = 1
     faults: dict[str, str] = field(default_factory=dict[str, str])
+    email_code: str = field(default="", repr=False)
+    send_code: int | None = None
+    """The place of the address that a code is to be sent to; nothing else is meant then."""
 
 
 def read_submission(case: Case, form_data: Posted) -> Submission:
     """Read the fields that the page of a case posted. What they say is checked when the case is answered."""
+    if not case.verify_email:
+        return _read(case, form_data)
+    wished = _first(form_data, "send_code")
+    # Of an edit, the page that shows it has what is to be kept.
+    submission = _read(case, {"intent": ["answer"], **form_data} if wished else form_data)
+    return replace(
+        submission,
+        email_code=_first(form_data, "email_code").strip()[:_LONGEST_CODE],
+        send_code=int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None,
+    )
+
+
+def _read(case: Case, form_data: Posted) -> Submission:
     if case.type == "approval":
         return _approval(case, form_data)
     if case.type == "selection":
@@ -74,7 +91,7 @@ def _escalation(case: Case, posted: Posted) -> Submission:
         return _edited(editable, posted, data)
     faults = _chosen(action)
     params = _first(posted, "modified_params").strip()
-    if params and action == "retry" and editable is None:
+    if params and action in ("retry", "") and editable is None:
         data["modified_params"] = params
         try:
             data["modified_params"] = from_json(params, allow_inf_nan=False)
@@ -114,10 +131,12 @@ def _confirmation(case: Case, posted: Posted) -> Submission:
     action = _action(case, posted)
     data: dict[str, Any] = _texts(posted, "note")
     faults = _chosen(action)
-    if action == "confirm" and choices_of(case):
-        data["confirmed_items"] = _picked(case, posted, "confirmed_items")
-        if not data["confirmed_items"]:
-            faults["confirmed_items"] = "Choose what you confirm, or cancel."
+    picked = _picked(case, posted, "confirmed_items") if choices_of(case) and action != "cancel" else []
+    if picked:
+        data["confirmed_items"] = picked
+    elif action == "confirm" and choices_of(case):
+        data["confirmed_items"] = []
+        faults["confirmed_items"] = "Choose what you confirm, or cancel."
     return Submission("answer", action, data, faults=faults)
 
 

@@ -1,4 +1,4 @@
-"""Cases, their tokens, events and callbacks; the audit trail and the API keys."""
+"""Cases, their tokens, events, callbacks and e-mail codes; the audit trail and the API keys."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def upgrade() -> None:
         Column("reminder_sent_at", BigInteger),
         Column("idempotency", String(64)),
         Column("fingerprint", String(64)),
+        Column("awaits_effect", Integer, nullable=False),
         Column("write_id", BigInteger, nullable=False),
         **MYSQL,
     )
@@ -60,6 +61,9 @@ def upgrade() -> None:
     op.create_index("assent_cases_request", "assent_cases", of_request, unique=True)
     op.create_index("assent_cases_idempotency", "assent_cases", ["idempotency"], unique=True)
     op.create_index("assent_cases_ended", "assent_cases", ["is_open", "ended_at"])
+    waits = text("awaits_effect = 1")
+    awaits: dict[str, Any] = {"sqlite_where": waits, "postgresql_where": waits}
+    op.create_index("assent_cases_effects", "assent_cases", ["awaits_effect", "ended_at"], **awaits)
     op.create_table(
         "assent_case_tokens",
         Column("case_id", ID, primary_key=True),
@@ -95,6 +99,18 @@ def upgrade() -> None:
         "assent_spent",
         Column("digest", String(64), primary_key=True),
         Column("at", BigInteger, nullable=False),
+        **MYSQL,
+    )
+    op.create_table(
+        "assent_email_codes",
+        Column("case_id", ID, primary_key=True),
+        Column("code_hash", String(64), primary_key=True),
+        Column("salt", String(32), nullable=False),
+        Column("place", Integer, nullable=False),
+        Column("tries", Integer, nullable=False),
+        Column("sent_at", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, nullable=False),
+        Column("used_at", BigInteger),
         **MYSQL,
     )
     upgrade_audit_and_keys(op)
