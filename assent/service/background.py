@@ -50,6 +50,7 @@ class Background:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._callbacks.stop()
 
     async def _sweep(self) -> bool:
         return await self._cases.sweep()

@@ -27,10 +27,11 @@ _HOUR = 3_600_000
 _TEXT = """\
 Your code is {code}
 
-It is for case {case_id} at {domain}, and can be used once within {minutes} minutes.
+It is for case {case_id}
+at {domain}, and can be used once within {minutes} minutes.
 
-Somebody who has the link to that case asked for it. If that was not you, give the code to nobody; without it
-nothing is decided.
+Somebody who has the link to that case asked for it. If that was not you,
+give the code to nobody; without it nothing is decided.
 """
 
 Sending = Literal["sent", "too_many", "not_sent"]

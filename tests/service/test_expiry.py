@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from receivers import receiving
+from receivers import Receiver, receiving
 from serving import SECRET, HandClock, events, fits, serving, until
 from sqlalchemy import select
 from stores import SHARED, Database
@@ -81,9 +81,12 @@ async def test_reminders_come_once_each_and_only_while_they_help(tmp_path: Path)
 
         async def reminded(count: int) -> None:
             async def check() -> bool:
-                return await _reminders(served, case.case_id) == count
+                return await _reminders(served, case.case_id) >= count
 
             await until(check)
+            for _ in range(3):
+                await served.service.cases.sweep()
+            assert await _reminders(served, case.case_id) == count
 
         clock.turn(600)
         await reminded(1)
@@ -165,6 +168,28 @@ async def test_a_callback_is_tried_three_times_with_growing_pauses(tmp_path: Pat
         ids = [headers["webhook-id"] for _, headers, _ in receiver.requests]
         assert len(set(ids[:3])) == 1
         assert ids[3] != ids[0]
+
+
+async def test_a_receiver_that_hangs_keeps_no_other_waiting(tmp_path: Path) -> None:
+    async with (
+        receiving(answer=None) as hanging,
+        receiving() as prompt,
+        serving(f"sqlite:///{tmp_path}/cases.db") as served,
+    ):
+        agent = await served.agent()
+        for receiver in (hanging, prompt):
+            case = await agent.open(hitl_callback_url=f"http://127.0.0.1:{receiver.port}/hook")
+            await case.cancel()
+
+            async def called(receiver: Receiver = receiver) -> bool:
+                return bool(receiver.requests)
+
+            await until(called)
+
+        def outcomes() -> Any:
+            return (yield Statement(select(callbacks.c.outcome).where(callbacks.c.outcome.is_(None))), {})
+
+        assert await served.service.cases.store._engine.read(outcomes)  # the first is under way still
 
 
 async def store_rows(served: Any) -> list[tuple[int | None]]:

@@ -155,7 +155,8 @@ class Life:
         assert case.result == {"action": "submit", "data": {"name": "Ada"}}
         assert case.draft is None
         assert told == ["review.reminder", "review.opened", "review.in_progress", "review.completed"]
-        acts = [row["act"] for row in rows if row["subject"] == self.case_id]
+        noted = [row["act"] for row in rows if row["subject"] == self.case_id]
+        acts = [act for act in noted if act != "case.delivered"]  # as often as a link was made
         assert acts == ["case.created", "case.reminded", "case.opened", "case.answered"]
         assert len([row for row in rows if row["act"] == "case.created"]) == 1
         ids = {headers["webhook-id"] for _, headers, _ in self.called}

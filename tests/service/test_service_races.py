@@ -30,7 +30,8 @@ async def acts_of(checkpointer: SqlCheckpointer, case_id: str) -> list[str]:
     """What the audit trail says of a case, once it is found whole."""
     assert (await verify(checkpointer.engine)).is_whole
     rows = [json.loads(line) async for line in export(checkpointer.engine)]
-    return [row["act"] for row in rows if row["subject"] == case_id]
+    told = [row["act"] for row in rows if row["subject"] == case_id]
+    return [act for act in told if act != "case.delivered"]  # as often as a link was made
 
 
 async def test_fifty_clients_answer_and_cancel_one_case(database: Database) -> None:
