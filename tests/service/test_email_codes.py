@@ -302,7 +302,7 @@ async def test_every_type_asks_for_the_code_and_keeps_what_is_there(
     rig: Rig, type: str, fields: dict[str, str], kept: list[str]
 ) -> None:
     items = [{"id": "a", "title": "A"}, {"id": "b", "title": "B"}]
-    context = {"confirmation": {"items_to_confirm": ["A", "B"]}, "selection": {"items": items}}.get(type, {})
+    context = {"confirmation": {"items_to_confirm": items}, "selection": {"items": items}}.get(type, {})
     case = await rig.open(type, context=context)
     assert 'autocomplete="one-time-code"' in (await case.visit()).text
     sent = await case.form(send_code="0", **fields)
