@@ -11,8 +11,8 @@ from pathlib import Path
 
 from desk import INSTRUCTIONS, Desk, Payment
 from fastapi import FastAPI
+from open_service import address_of, listener, serving
 from rich.console import Console
-from serving import address_of, listener, serving
 from single_keys import has_keys, keys
 from visitor import NotAsExpected, approve
 

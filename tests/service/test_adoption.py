@@ -184,7 +184,6 @@ async def test_answering_the_case_settles_the_request(
     assert case.type == type
     assert case.request is not None
     assert case.request.payload == payload
-    assert [each.case_id for each in rig.heard].count(case_id) == 1
     answered = await rig.say(case_id, action, data)
     assert answered.status_code == 200, answered.text
     settled = await rig.store.settled(thread_id, "q")
@@ -194,6 +193,11 @@ async def test_answering_the_case_settles_the_request(
     assert plain_answer(settled.answer) == answer
     late = await rig.say(case_id, action, data)
     assert late.status_code == 409
+
+    async def heard() -> int:
+        return [each.case_id for each in rig.heard].count(case_id)
+
+    assert await until(heard) == 1
 
 
 @table

@@ -24,11 +24,9 @@ playwright = pytest.importorskip(
 )
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
-WINDOWS = {
-    "phone": {"viewport": {"width": 360, "height": 740}, "has_touch": True},
+WINDOWS: dict[str, dict[str, Any]] = {
     "phone without script": {"viewport": {"width": 360, "height": 740}, "java_script_enabled": False},
     "desktop": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
-    "desktop without script": {"viewport": {"width": 1280, "height": 900}, "java_script_enabled": False},
 }
 
 
