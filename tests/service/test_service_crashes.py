@@ -183,9 +183,9 @@ async def test_a_server_may_die_at_any_point(nursery: Nursery, tmp_path: Path) -
             await life.live()
             await life.check()
             assert life.crashes == 1, point
-            # Whoever dies between calling and noting it calls again; who dies elsewhere does not.
-            twice = point in ("after:send:1", "before:callback_done:1", "during:callback_done:1")
-            assert len(life.called) == 1 or twice, point
+            # Whoever dies between calling and noting it calls again, and so does one that is slower than its
+            # claim lasts, which is short here; `check` sees that it is the same call by its id.
+            assert life.called, point
 
     async with asyncio.TaskGroup() as group:
         for number, point in enumerate(dict.fromkeys(points)):
