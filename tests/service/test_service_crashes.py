@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -170,8 +171,10 @@ async def test_a_server_may_die_at_any_point(nursery: Nursery, tmp_path: Path) -
     whole = Life(nursery, tmp_path / "whole", None)
     await whole.live()
     await whole.check()
-    assert len(whole.called) == 1
-    points = whole.log.read_text().split()
+    assert whole.called
+    # A callback that is slower than its claim lasts is made again: that happens by chance, so not at all here.
+    again = re.compile(r"\w+:(take|send|callback_done):(?!1$)")
+    points = [point for point in whole.log.read_text().split() if not again.match(point)]
     for what in ("create:1", "change:1", "change:2", "change:3", "change:4", "callback_done:1"):
         assert {f"{moment}:{what}" for moment in ("before", "during", "after")} <= set(points)
     assert {"after:take:1", "after:send:1"} <= set(points)
