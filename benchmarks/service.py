@@ -223,6 +223,7 @@ async def _recorded(work: Callable[[], Awaitable[None]]) -> list[Sent]:
         "assent_case_tokens",
         "assent_case_tokens",
         "assent_audit",
+        "assent_audit",
     ], sent
     return sent
 
@@ -238,13 +239,14 @@ def _replayed(path: Path, sent: list[Sent]) -> Callable[[], None]:
     names &= {
         value for _, values in sent[1:3] for value in values
     }  # the case's id, and what its tokens hash to
-    count = BEFORE + 1
+    rows = [values[0] for sql, values in sent if sql.startswith("INSERT INTO assent_audit ")]
+    count = 0
 
     def run() -> None:
         nonlocal count
         count += 1
         new: dict[Any, Any] = {name: f"{name[:-8]}{count:08x}" for name in names}
-        new[BEFORE + 1] = count
+        new |= {seq: 10_000_000 + 2 * count + place for place, seq in enumerate(rows)}
         connection.execute("BEGIN IMMEDIATE")
         for sql, values in sent:
             connection.execute(sql, [new.get(value, value) for value in values])
