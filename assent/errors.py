@@ -32,6 +32,14 @@
     │   ├── InlineRefused           an answer that can only be given on the page
     │   ├── EmailCodeRefused        an answer without the code that was sent by e-mail
     │   └── NotIdentified           an answer of somebody of whom nobody can tell who they are
+    ├── ReviewError                 waiting for another service's review went wrong
+    │   ├── InvalidOffer            a 202 whose hitl object cannot be used; nothing was sent to anybody
+    │   ├── ReviewRefused           the service does not let the agent ask: 401, 403, 404 or 410
+    │   ├── ReviewUnreachable       the service did not say how the review ended, long after its time was up
+    │   ├── ReviewContradiction     the service contradicts itself, such as a case that leaves a final state
+    │   ├── InvalidOutcome          a result that lacks what the form requires
+    │   └── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
+    ├── DeliveryError               a notice did not reach the person
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
         ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
@@ -357,6 +365,92 @@ class InvalidSecret(ProtocolError, ValueError):
 
 class InvalidSignature(ProtocolError):
     """A signature that is missing, wrong or too old; what it came with must not be believed."""
+
+
+class ReviewError(AssentError):
+    """Waiting for the review of another service went wrong."""
+
+
+class InvalidOffer(ReviewError, ValueError):
+    """A service answered 202, and its hitl object cannot be used; nothing was sent to anybody.
+
+    ``faults`` has a sentence for each path, such as ``hitl.poll_url``; no value is quoted.
+    """
+
+    def __init__(self, faults: Mapping[str, str]) -> None:
+        told = "; ".join(f"{path} {fault}" for path, fault in faults.items())
+        super().__init__(f"the service's hitl object cannot be used: {told}")
+        self.faults = dict(faults)
+
+
+_REFUSALS = {
+    401: "does not know who asks: check the agent's credentials",
+    403: "does not allow this agent to ask about the case",
+    404: "knows no such case, or it is not this agent's",
+    410: "has let go of the case: its time is over",
+}
+
+
+class ReviewRefused(ReviewError):
+    """The service does not tell this agent how the case stands; ``http_status`` says which way it refused."""
+
+    def __init__(self, case_id: str, http_status: int) -> None:
+        why = _REFUSALS.get(http_status, "refuses")
+        super().__init__(f"case {case_id!r}: the service {why} (HTTP {http_status})")
+        self.case_id = case_id
+        self.http_status = http_status
+
+
+class ReviewUnreachable(ReviewError):
+    """The case's time is up, and the service has not said how it ended; ``problem`` is the last that went wrong."""
+
+    def __init__(self, case_id: str, problem: str) -> None:
+        super().__init__(
+            f"case {case_id!r} is past its time, and the service does not say how it ended: {problem}"
+        )
+        self.case_id = case_id
+        self.problem = problem
+
+
+class ReviewContradiction(ReviewError):
+    """What a service says of a case cannot be true together with what it said before."""
+
+    def __init__(self, case_id: str, problem: str) -> None:
+        super().__init__(f"case {case_id!r}: {problem}")
+        self.case_id = case_id
+        self.problem = problem
+
+
+class InvalidOutcome(ReviewError):
+    """The case is completed, and its result does not fit what was asked. ``faults`` quotes no value."""
+
+    def __init__(self, case_id: str, faults: Mapping[str, str]) -> None:
+        told = "; ".join(f"{path} {fault}" for path, fault in faults.items())
+        super().__init__(f"the result of case {case_id!r} does not fit what was asked: {told}")
+        self.case_id = case_id
+        self.faults = dict(faults)
+
+
+class RequestInDoubt(ReviewError):
+    """A request was sent before a crash, and whether it took effect is unknown; it is not sent again."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"request {key!r} was sent before, and whether it took effect is unknown: look at the service, then "
+            "forget the request, or name an idempotency_key that the service honours"
+        )
+        self.key = key
+
+
+class DeliveryError(AssentError):
+    """A notice did not reach the person. ``problem`` holds no token and no address."""
+
+    def __init__(self, delivery: str, problem: str, *, retry_after: float | None = None) -> None:
+        super().__init__(f"{delivery}: {problem}")
+        self.delivery = delivery
+        self.problem = problem
+        self.retry_after = retry_after
+        """Seconds that the platform asked to wait, where it did."""
 
 
 class HitlError(AssentError):

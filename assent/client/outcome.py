@@ -1,0 +1,40 @@
+"""How a review ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from assent.messages import JsonObject
+from assent.protocol import RespondedBy, SubmissionContext
+
+OutcomeStatus = Literal["completed", "expired", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewOutcome:
+    """What a person decided on another service's review, or that nobody did. Its data are in no ``repr``."""
+
+    status: OutcomeStatus
+    action: str
+    """The person's; the declared default of a case that expired; ``cancelled`` of one that was cancelled."""
+    case_id: str
+    """The last round's."""
+    data: JsonObject = field(default_factory=dict[str, object], repr=False)
+    rounds: int = 1
+    """How many cases it took, from the first to the last."""
+    responded_by: RespondedBy | None = None
+    submission_context: SubmissionContext | None = None
+    default_action: str | None = None
+    reason: str | None = None
+    """Why it was cancelled, where the service says."""
+
+    @property
+    def expired(self) -> bool:
+        """Whether nobody answered in time, so that ``action`` is the default one."""
+        return self.status == "expired"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the service took the case back."""
+        return self.status == "cancelled"

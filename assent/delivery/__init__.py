@@ -1,0 +1,1 @@
+"""Ways to reach a person: one small protocol, and the deliveries that come with Assent."""
