@@ -68,7 +68,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
         if any(isinstance(signal, HitlPaused) for signal in signals):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
-    await run.commit()
+    await run.commit(wait=bool(signals) or run.aborted)
     if signals:
         raise next((it for it in signals if not isinstance(it, HitlPaused)), signals[0])
 

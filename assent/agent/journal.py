@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect
+from assent.checkpointer import points
+from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, WritesBehind
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.messages import Message
 from assent.requests import HitlRequest, StoredRequest
@@ -19,9 +20,12 @@ class Journal:
 
     After a write that failed nothing more is written: a step without the one before it would be a hole in the
     transcript.
+
+    A step need not be waited for (``wait=False``) if what follows does no harm should it fail, such as asking
+    the model. The next one raises its failure, and is not written then either: the fence did not move.
     """
 
-    __slots__ = ("_checkpointer", "_failure", "_fence", "_holds", "_parent", "_thread_id")
+    __slots__ = ("_behind", "_checkpointer", "_failure", "_fence", "_holds", "_parent", "_thread_id", "_under_way")
 
     def __init__(
         self, checkpointer: Checkpointer, thread_id: str, fence: int, parent: str | None = None
@@ -32,6 +36,8 @@ class Journal:
         self._holds = False
         self._parent = parent
         self._failure: Exception | None = None
+        self._under_way: asyncio.Future[int] | None = None
+        self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
 
     @property
     def fence(self) -> int:
@@ -59,23 +65,47 @@ class Journal:
         ended: Sequence[str] = (),
         run: RunRecord | None = None,
         release: bool = False,
+        wait: bool = True,
     ) -> None:
         """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
         if self._failure is not None:
             raise self._failure
-        step = Step(run_id, tuple(messages), opened, settled, started, ended, run, release, self._parent)
-        try:
-            self._fence = await self._checkpointer.commit(
-                self._thread_id, step, fence=self._fence, acquire=not self._holds
+        step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent)
+        store, acquire = self._checkpointer, not self._holds
+        if not wait and self._behind is not None and points.hook is None:
+            self._under_way = self._behind.begin_commit(
+                self._thread_id, step, fence=self._fence, acquire=acquire
             )
+            self._fence, self._holds = self._fence + 1, not release
+            return
+        earlier, self._under_way = self._under_way, None
+        try:
+            self._fence = await store.commit(self._thread_id, step, fence=self._fence, acquire=acquire)
         except asyncio.CancelledError:
             # The write is decided by now, and all but surely made; if it was not, the next one fails.
             self._fence, self._holds = self._fence + 1, not release
             raise
         except Exception as failure:
-            self._failure, self._holds = failure, False
-            raise
+            first = None if earlier is None else earlier.exception()
+            self._failure, self._holds = first if isinstance(first, Exception) else failure, False
+            raise self._failure from None
         self._holds = not release
+
+    @property
+    def lags(self) -> bool:
+        """Whether a step is under way behind which the store would not keep the next one."""
+        return self._under_way is not None and self._behind is not None and not self._behind.keeps_order
+
+    async def catch_up(self) -> None:
+        """Wait for the step that nobody has waited for."""
+        if self._under_way is None:
+            return
+        try:
+            await self._under_way
+        except Exception as failure:
+            self._failure, self._holds, self._under_way = failure, False, None
+            raise
+        self._under_way = None
 
     async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
         """End a request of the thread, whoever holds the lease; None if somebody settled it before."""

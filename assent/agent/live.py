@@ -29,6 +29,7 @@ class LiveThread(Host):
         "children",
         "fence",
         "held",
+        "is_new",
         "loaded",
         "parent",
         "path",
@@ -64,6 +65,7 @@ class LiveThread(Host):
         self.children: dict[str, Self] = {}
         self.fence = 0
         self.held: LeaseHeld | None = None
+        self.is_new = is_new
         self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
 
     async def load(self, *, fresh: bool = False) -> None:

@@ -153,13 +153,17 @@ class Run:
         started: Sequence[StoredEffect] = (),
         run: RunRecord | None = None,
         release: bool = False,
+        wait: bool = True,
     ) -> None:
         """Write what is new, in one transaction; nothing to do where there is no store.
 
-        A result and the end of its effect are written together.
+        A result and the end of its effect are written together. Without ``wait`` the run goes on meanwhile;
+        that is for what is followed by a question to the model, which has no effect.
         """
         if self.journal is None:
             return
+        if self.journal.lags:
+            await self.journal.catch_up()
         writing, self.unwritten = self.unwritten, []
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
@@ -174,18 +178,23 @@ class Run:
             ended=ended,
             run=run,
             release=release,
+            wait=wait,
         )
         ledger.difference_update(ended)
 
-    async def open(self, message: UserMessage, *, superseding: bool = False) -> list[Message]:
+    async def open(
+        self, message: UserMessage, *, superseding: bool = False, is_new: bool = False
+    ) -> list[Message]:
         """Begin with what a person says, written before anyone is told; returns what was added.
 
-        Calls that are still open are not run any more, and their requests are settled as superseded.
+        Calls that are still open are not run any more, and their requests are settled as superseded. Nobody
+        can be ahead of us on a thread that ``is_new``: if nobody listens either, the model is asked meanwhile.
         """
         superseded = self._drop("superseded", "a newer prompt came")
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
         added = self._add([*self._unrun("Not run: the conversation went on without it.", trace), message])
-        await self.commit(settled=superseded, run=RunRecord(self.spec.id))
+        wait = not is_new or self.emitter.listening
+        await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
         return added
 
     async def record(self, request: HitlRequest, *, release: bool) -> StoredRequest | None:

@@ -93,13 +93,14 @@ class Session(LiveThread):
             children = open_children(self)
             run = self.new_run(run_id)
             try:
-                added = await run.open(message, superseding=superseding)
+                added = await run.open(message, superseding=superseding, is_new=self.is_new)
             except (LeaseLost, HitlStaleAnswer):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
             except BaseException:
                 self.loaded = self.checkpointer is None
                 raise
             else:
+                self.is_new = False
                 await _abandon(children, "superseded by a newer prompt")
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)

@@ -17,6 +17,7 @@ The rules that every checkpointer keeps:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -202,6 +203,22 @@ class Checkpointer(Protocol):
 
     async def delete(self, thread_id: str) -> None:
         """Remove a thread and all that belongs to it. Raises `LeaseHeld` while it is at work."""
+        ...
+
+
+class WritesBehind(Protocol):
+    """A checkpointer that can write while its caller goes on; it says so by being its own ``writes_behind``."""
+
+    keeps_order: bool
+    """Whether a step begun after another is written after it, so that it need not wait to be begun."""
+
+    def begin_commit(
+        self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
+    ) -> asyncio.Future[int]:
+        """Begin what `Checkpointer.commit` does; the future brings the fence, or raises what that raises.
+
+        It cannot be called off: whoever is cancelled while waiting for it hears of that when it is done.
+        """
         ...
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -41,6 +43,8 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by
     default a name that no other checkpointer has; ``clock`` tells what deadlines and leases go by.
     """
+
+    keeps_order = False
 
     def __init__(
         self, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
@@ -100,19 +104,29 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
-        store, leases, point = self._store, self._leases, point_of(step)
-        now = self._now()
+        new_fence = await self.begin_commit(thread_id, step, fence=fence, acquire=acquire)
+        if points.hook is not None:
+            points.reached(point_of(step))
+        return new_fence
+
+    def begin_commit(
+        self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
+    ) -> asyncio.Future[int]:
+        """Begin to write a step; see `WritesBehind.begin_commit`."""
+        store, leases, now = self._store, self._leases, self._now()
         rows = writing(
             thread_id, step, fence, acquire=acquire, owner=leases.owner, now=now, until=now + leases.length
         )
-        points.reached(f"before:{point}")
+        if points.hook is not None:
+            points.reached(f"before:{point_of(step)}")
         job = store.commit(rows)
-        try:
-            new_fence = await finish(job)
-        finally:
-            leases.note(store, rows, job)  # cancelled or not, it is decided
-        points.reached(point)
-        return new_fence
+        job.add_done_callback(partial(leases.note, store, rows))
+        return job
+
+    @property
+    def writes_behind(self) -> Self:
+        """It can."""
+        return self
 
     async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
         """Threads by id; ``after`` is the last id of the page before."""

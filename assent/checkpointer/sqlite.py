@@ -19,6 +19,8 @@ class SQLiteCheckpointer(SqlCheckpointer):
     Any number of processes may share the file. What is committed survives a power cut.
     """
 
+    keeps_order = True
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -7,9 +7,11 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from assent.errors import AssentError, StoreError
+from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key
@@ -155,18 +157,28 @@ class ServerEngine:
         landed: Callable[[], Transaction[T | None]] | None = None,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`."""
-        return self._start(self._write(transaction, landed))
+        decided = Decided[T]()
+        self._start(self._write(transaction, landed)).add_done_callback(partial(self._decide, decided))
+        return decided
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, with no transaction around them."""
-        return self._start(self._read(transaction))
+        return asyncio.shield(self._start(self._read(transaction)))
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a job that no cancellation reaches: a driver may take it for a lost connection, or swallow it."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
-        return asyncio.shield(job)
+        return job
+
+    def _decide(self, decided: asyncio.Future[T], job: asyncio.Task[T]) -> None:
+        if job.cancelled():  # only with the loop itself
+            decided.set_exception(StoreError(f"{self._server.name}: the event loop was shut down"))
+        elif (error := job.exception()) is not None:
+            decided.set_exception(error)
+        else:
+            decided.set_result(job.result())
 
     async def _write(
         self,
