@@ -6,11 +6,11 @@ import asyncio
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
 from assent.errors import StoreError
 from assent.store import requests
+from assent.store.doorbell import Doorbell, Letterbox, letterbox
 from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
@@ -70,7 +71,9 @@ class _Worker:
     """A thread with its own connection, to which jobs are handed and which hands back whole batches."""
 
     def __init__(self, name: str, hub: Hub | None = None) -> None:
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._inbox: Letterbox[_Job | None] = letterbox()
+        self._done: deque[list[_Job]] = deque()
+        self._bell = Doorbell(self._hand_back)
         self._loop = asyncio.get_running_loop()
         self._hub = hub
         self._name = name
@@ -84,18 +87,23 @@ class _Worker:
         try:
             await asyncio.shield(opened)
         except asyncio.CancelledError:
-            self._queue.put(None)
+            self._inbox.put(None)
+            raise
+        except BaseException:
+            self._bell.take_down()
             raise
 
     def submit(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = Decided(loop=self._loop)
-        self._queue.put(_Job(transaction, future))
+        self._inbox.put(_Job(transaction, future))
         return future
 
     async def stop(self) -> None:
         """Do what is queued, close the connection and end the thread."""
-        self._queue.put(None)
+        self._inbox.put(None)
         await self._ended
+        self._hand_back()
+        self._bell.take_down()
 
     def _run(
         self,
@@ -106,53 +114,53 @@ class _Worker:
         try:
             connection = connect()
         except BaseException as error:
+            self._inbox.close()
             self._tell(_fail, opened, error)
             return
-        self._tell(opened.set_result, None)
+        self._tell(_succeed, opened)
         try:
             going = True
             while going:
-                batch, going = self._next_batch()
+                taken = self._inbox.take()
+                batch = [job for job in taken if job is not None]
+                going = len(batch) == len(taken)
                 if batch:
                     try:
                         run_batch(connection, batch)
                     except BaseException as error:  # the connection is beyond repair; the thread goes on
                         for job in batch:
                             job.error = job.error or _told(error)
-                    self._tell(self._hand_back, batch)
+                    self._done.append(batch)
+                    self._bell.ring()
         finally:
             connection.close()
-            self._tell(self._ended.set_result, None)
-
-    def _next_batch(self) -> tuple[list[_Job], bool]:
-        """Everything that has queued up, and whether more may come."""
-        batch: list[_Job] = []
-        job = self._queue.get()
-        with suppress(Empty):
-            while job is not None:
-                batch.append(job)
-                job = self._queue.get_nowait()
-            return batch, False
-        return batch, True
+            self._inbox.close()
+            self._tell(_succeed, self._ended)
 
     def _tell(self, function: Callable[..., object], *args: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
             self._loop.call_soon_threadsafe(function, *args)
 
-    def _hand_back(self, batch: list[_Job]) -> None:
-        for job in batch:
-            if job.future.cancelled():
-                continue
-            if job.error is not None:
-                job.future.set_exception(job.error)
-                continue
-            job.future.set_result(job.result)
-            if self._hub is not None and job.wakes:
-                self._hub.wake(job.wakes)
+    def _hand_back(self) -> None:
+        while self._done:
+            for job in self._done.popleft():
+                if job.future.done():  # cancelled with the loop
+                    continue
+                if job.error is not None:
+                    job.future.set_exception(job.error)
+                    continue
+                job.future.set_result(job.result)
+                if self._hub is not None and job.wakes:
+                    self._hub.wake(job.wakes)
+
+
+def _succeed(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.cancelled():
+    if not future.done():
         future.set_exception(error)
 
 
