@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import sqlite3
@@ -31,6 +30,7 @@ from assent.messages import (
     encode,
 )
 from assent.models import ModelRequest
+from assent.store import sqlite_engine
 from assent.store.postgres_engine import _DIALECT, PostgresSession
 from benchmarks.measure import Figure, interleaved
 
@@ -85,8 +85,8 @@ async def cycle(store: Any, thread_id: str | None = None) -> Agent:
 
 
 async def sqlite_cycles(folder: Path) -> list[Figure]:
-    raw = _raw_sqlite(folder / "raw.db", _six_payloads())
     async with SQLiteCheckpointer(folder / "cycles.db") as store:
+        raw = _raw_sqlite(folder / "raw.db", await _six_payloads(store))
 
         async def ours() -> None:
             await cycle(store)
@@ -109,20 +109,31 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
     ]
 
 
-def _six_payloads() -> list[list[str]]:
-    """What the six commits of a cycle carry: prompt, pause, answer, start, result, final."""
-    call = ToolCall("c" * 16, "charge", {"amount": 5})
-    return [
-        [encode(UserMessage("go"))],
-        [
-            encode(AssistantMessage((call,), stop_reason="tool_use")),
-            json.dumps({"args": call.args, "digest": "d" * 64}),
-        ],
-        [json.dumps({"decision": "approve"})],
-        [json.dumps({"tool": "charge", "digest": "d" * 64})],
-        [encode(ToolResultMessage(call.id, "charge", KILOBYTE, details={"hitl": {"digest": "d" * 64}}))],
-        [encode(AssistantMessage("done"))],
-    ]
+async def _six_payloads(store: Any) -> list[list[str]]:
+    """What the six commits of a cycle write, row by row: prompt, pause, answer, start, result, end."""
+    commits: list[list[str]] = []
+    run, execute = sqlite_engine._Job.run, sqlite_engine._execute
+
+    def recording_run(job: Any, connection: sqlite3.Connection) -> None:
+        commits.append([])
+        run(job, connection)
+
+    def recording_execute(connection: sqlite3.Connection, statement: Any, params: Any) -> Any:
+        _, arguments, reads = statement.form(sqlite_engine._DIALECT)
+        if not reads:
+            rows = params if isinstance(params, list) else [params]
+            commits[-1] += ["\0".join(map(str, arguments(row))) for row in rows]
+        return execute(connection, statement, params)
+
+    await cycle(store)  # what is done once only, is done
+    with (
+        mock.patch.object(sqlite_engine._Job, "run", recording_run),
+        mock.patch.object(sqlite_engine, "_execute", recording_execute),
+    ):
+        await cycle(store)
+    written = [rows for rows in commits if rows]
+    assert len(written) == 6, written
+    return written
 
 
 def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:

@@ -25,7 +25,16 @@ class Journal:
     the model. The next one raises its failure, and is not written then either: the fence did not move.
     """
 
-    __slots__ = ("_behind", "_checkpointer", "_failure", "_fence", "_holds", "_parent", "_thread_id", "_under_way")
+    __slots__ = (
+        "_behind",
+        "_checkpointer",
+        "_failure",
+        "_fence",
+        "_holds",
+        "_parent",
+        "_thread_id",
+        "_under_way",
+    )
 
     def __init__(
         self, checkpointer: Checkpointer, thread_id: str, fence: int, parent: str | None = None
@@ -77,6 +86,8 @@ class Journal:
                 self._thread_id, step, fence=self._fence, acquire=acquire
             )
             self._fence, self._holds = self._fence + 1, not release
+            if not self._behind.keeps_order:
+                await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
         earlier, self._under_way = self._under_way, None
         try:

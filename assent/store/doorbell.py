@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 HAS_EVENTFD = hasattr(os, "eventfd")
@@ -74,7 +74,7 @@ class _QueuedLetterbox(Generic[T]):
         pass
 
 
-def letterbox() -> Letterbox[T]:
+def letterbox() -> Letterbox[Any]:
     """The quickest there is on this system."""
     return _CountedLetterbox() if HAS_EVENTFD else _QueuedLetterbox()
 

@@ -26,15 +26,24 @@ _BUSY = ("57P03", "53300")
 # asyncpg's internal error is what a statement gets that meets the server's goodbye.
 _BROKEN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _MIGRATING = 7286889413
-_AGAIN = ("40001", "40P01", "23505", "0A000")
+_OUTDATED = ("0A000", "26000")
+"""The tables have changed under a prepared statement, or the server has forgotten it."""
+_AGAIN = ("40001", "40P01", "23505", *_OUTDATED)
+
+
+class _Prepared(Protocol):
+    """As much of `asyncpg.prepared_stmt.PreparedStatement` as is used here."""
+
+    async def fetch(self, *args: Any, timeout: float | None = None) -> list[tuple[Any, ...]]: ...
+    async def executemany(self, args: list[tuple[Any, ...]]) -> None: ...
+    def get_statusmsg(self) -> str: ...
 
 
 class _Connection(Protocol):
     """As much of `asyncpg.Connection` as is used here."""
 
-    async def execute(self, query: str, *args: Any) -> str: ...
-    async def executemany(self, query: str, args: list[tuple[Any, ...]]) -> None: ...
-    async def fetch(self, query: str, *args: Any) -> list[tuple[Any, ...]]: ...
+    async def execute(self, query: str, *, timeout: float | None = None) -> str: ...
+    async def prepare(self, query: str) -> _Prepared: ...
     async def add_listener(self, channel: str, callback: Any) -> None: ...
     def add_termination_listener(self, callback: Any) -> None: ...
     async def close(self, *, timeout: float) -> None: ...
@@ -42,47 +51,69 @@ class _Connection(Protocol):
 
 
 class PostgresSession:
-    """One connection."""
+    """One connection. A transaction that takes too long, server and line included, loses it."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
+        self._prepared: dict[str, _Prepared] = {}
+        self._deadline: asyncio.TimerHandle | None = None
 
     async def begin(self) -> None:
         """READ COMMITTED is enough: each transaction begins with a compare-and-set."""
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(STATEMENT_SECONDS, self._connection.terminate)
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     async def run(self, statement: Statement, params: Params) -> Any:
         """Rows, or how many were touched."""
         sql, arguments, reads = statement.form(_DIALECT)
-        if isinstance(params, list):
-            await self._connection.executemany(sql, [arguments(each) for each in params])
-            return len(params)
-        values = arguments(cast("dict[str, Any]", params))
-        if reads:
-            return await self._connection.fetch(sql, *values)
-        tag = await self._connection.execute(sql, *values)
-        return int(tag.rpartition(" ")[2])
+        prepared = self._prepared.get(sql)
+        if prepared is None:
+            prepared = self._prepared[sql] = await self._connection.prepare(sql)
+        try:
+            if isinstance(params, list):
+                await prepared.executemany([arguments(each) for each in params])
+                return len(params)
+            rows = await prepared.fetch(
+                *arguments(cast("dict[str, Any]", params)),
+                timeout=STATEMENT_SECONDS if self._deadline is None else None,
+            )
+        except asyncpg.PostgresError as error:
+            if getattr(error, "sqlstate", None) in _OUTDATED:
+                self._prepared.clear()
+            raise
+        return rows if reads else int(prepared.get_statusmsg().rpartition(" ")[2])
 
     async def commit(self, wakes: Sequence[Key]) -> None:
         """Commit, the notifications in the same breath."""
         notify = "".join(f"NOTIFY {CHANNEL}, '{_payload(key)}'; " for key in wakes)
         await self._connection.execute(f"{notify}COMMIT")
+        self._done()
 
     async def rollback(self) -> None:
         """Undo the transaction, if there is one."""
-        await self._connection.execute("ROLLBACK")
+        await self._execute("ROLLBACK")
+        self._done()
+
+    def _done(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     async def lock(self) -> None:
         """Wait until no other session has this lock."""
-        await self._connection.execute(f"SELECT pg_advisory_lock({_MIGRATING})")
+        await self._execute(f"SELECT pg_advisory_lock({_MIGRATING})")
 
     async def unlock(self) -> None:
         """Let the next one in."""
-        await self._connection.execute(f"SELECT pg_advisory_unlock({_MIGRATING})")
+        await self._execute(f"SELECT pg_advisory_unlock({_MIGRATING})")
 
     async def run_all(self, statements: Sequence[str]) -> None:
         """All of them or none."""
-        await self._connection.execute("; ".join(("BEGIN", *statements, "COMMIT")))
+        await self._execute("; ".join(("BEGIN", *statements, "COMMIT")))
+
+    async def _execute(self, sql: str) -> None:
+        await self._connection.execute(sql, timeout=STATEMENT_SECONDS)
 
     async def close(self) -> None:
         """Say goodbye."""
@@ -90,6 +121,7 @@ class PostgresSession:
 
     def drop(self) -> None:
         """Close without a word."""
+        self._done()
         self._connection.terminate()
 
 
@@ -123,7 +155,6 @@ class PostgresServer:
         return await connect(
             self._dsn,
             timeout=10,
-            command_timeout=STATEMENT_SECONDS,
             server_settings={"application_name": "assent", "standard_conforming_strings": "on"},
         )
 
@@ -187,4 +218,6 @@ async def _listen(connection: _Connection, hub: Hub) -> None:
             async with asyncio.timeout(LISTENER_CHECK_SECONDS):
                 await lost.wait()
                 return
-        await connection.execute("SELECT 1")  # a line that is dead without a sign would stay so
+        await connection.execute(
+            "SELECT 1", timeout=STATEMENT_SECONDS
+        )  # a line that is dead without a sign would stay so

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import Enum
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from assent.errors import AssentError, StoreError
@@ -158,7 +157,7 @@ class ServerEngine:
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`."""
         decided = Decided[T]()
-        self._start(self._write(transaction, landed)).add_done_callback(partial(self._decide, decided))
+        self._start(self._decide(decided, self._write(transaction, landed)))
         return decided
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
@@ -172,13 +171,14 @@ class ServerEngine:
         job.add_done_callback(self._jobs.discard)
         return job
 
-    def _decide(self, decided: asyncio.Future[T], job: asyncio.Task[T]) -> None:
-        if job.cancelled():  # only with the loop itself
+    async def _decide(self, decided: asyncio.Future[T], work: Coroutine[Any, Any, T]) -> None:
+        try:
+            decided.set_result(await work)
+        except asyncio.CancelledError:  # only with the loop itself
             decided.set_exception(StoreError(f"{self._server.name}: the event loop was shut down"))
-        elif (error := job.exception()) is not None:
+            raise
+        except BaseException as error:
             decided.set_exception(error)
-        else:
-            decided.set_result(job.result())
 
     async def _write(
         self,

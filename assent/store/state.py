@@ -1,6 +1,7 @@
 """A thread's state in one statement, so that all of it is of one moment without a transaction around it.
 
 The parts differ in their columns; each fills the texts and numbers it has, from the left, and leaves the rest.
+PostgreSQL brings the messages along, as one array, and saves a way to the server and back.
 """
 
 from __future__ import annotations
@@ -8,13 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, cast, literal_column, null, or_, select, union_all
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Executable,
+    Select,
+    Text,
+    cast,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from assent.store import tables
 from assent.store.rows import Loaded, RequestRow
 from assent.store.statement import Statement, param
 
-_T, _R, _Q, _E = tables.threads.c, tables.runs.c, tables.requests.c, tables.effects.c
+_T, _R, _Q, _E, _M = (
+    table.c for table in (tables.threads, tables.runs, tables.requests, tables.effects, tables.messages)
+)
 _TEXTS, _NUMBERS = 10, 5
 _ID = param("thread_id")
 # No parameter: SQLite would plan anew whenever one is bound that an index's condition looks at.
@@ -22,12 +40,26 @@ _PENDING = literal_column("'pending'", tables.ID)
 _LATEST_RUN = select(_T.run_id).where(_T.thread_id == _ID).scalar_subquery()
 
 
+_BODIES = ARRAY(Text)
+_ALL_BODIES = (
+    select(func.array_agg(aggregate_order_by(_M.body, _M.seq)))
+    .where(_M.thread_id == _ID, _M.seq < _T.next_seq)
+    .correlate(tables.threads)
+    .scalar_subquery()
+)
+
+
 def _part(
-    name: str, texts: Sequence[ColumnElement[Any]], numbers: Sequence[ColumnElement[Any]] = ()
+    name: str,
+    texts: Sequence[ColumnElement[Any]],
+    numbers: Sequence[ColumnElement[Any]] = (),
+    bodies: ColumnElement[Any] | None = None,
 ) -> Select[Any]:
     columns: list[ColumnElement[Any]] = [literal_column(f"'{name}'", tables.ID)]
     columns += [*texts, *[null()] * (_TEXTS - len(texts))]
     columns += [*numbers, *[cast(null(), BigInteger)] * (_NUMBERS - len(numbers))]
+    if bodies is not None:
+        columns.append(cast(bodies, _BODIES))
     return select(*(column.label(f"c{place}") for place, column in enumerate(columns)))
 
 
@@ -35,26 +67,34 @@ _WHAT_WAS_ASKED = ("question_id", "run_id", "kind", "payload", "digest")
 _REQUEST_TEXTS = (*_WHAT_WAS_ASKED, "status", "answer", "reason", "answered_by", "via")
 _REQUEST_NUMBERS = ("round", "created_at", "expires_at", "settled_at", "write_id")
 
-STATE = Statement(
-    union_all(
-        _part("requests", [_Q[it] for it in _REQUEST_TEXTS], [_Q[it] for it in _REQUEST_NUMBERS]).where(
+
+def _state(dialect: str) -> Executable:
+    none = null() if dialect == "postgresql" else None
+    return union_all(
+        _part("requests", [_Q[it] for it in _REQUEST_TEXTS], [_Q[it] for it in _REQUEST_NUMBERS], none).where(
             _Q.thread_id == _ID, or_(_Q.status == _PENDING, _Q.run_id == _LATEST_RUN)
         ),
-        _part("thread", [_T.lease_owner, _T.extra], [_T.fence, _T.lease_until, _T.next_seq]).where(
-            _T.thread_id == _ID
-        ),
-        _part("run", [_R.run_id, _R.agent_id, _R.status]).where(
+        _part(
+            "thread",
+            [_T.lease_owner, _T.extra],
+            [_T.fence, _T.lease_until, _T.next_seq],
+            None if none is None else _ALL_BODIES,
+        ).where(_T.thread_id == _ID),
+        _part("run", [_R.run_id, _R.agent_id, _R.status], (), none).where(
             _R.thread_id == _ID, _R.run_id == _LATEST_RUN
         ),
-        _part("effects", [_E.tool_call_id, _E.tool_name, _E.digest, _E.effect], [_E.attempt]).where(
+        _part("effects", [_E.tool_call_id, _E.tool_name, _E.digest, _E.effect], [_E.attempt], none).where(
             _E.thread_id == _ID, _E.ended_at.is_(None)
         ),
     )
-)
+
+
+STATE = Statement(_state, reads=True)
 
 
 def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
-    """The rows of `STATE`, sorted out; None if there is no thread. The messages are still to come."""
+    """The rows of `STATE`, sorted out; None if there is no thread. Most dialects do not bring the messages."""
+    bodies: list[str] = []
     thread: Sequence[Any] | None = None
     run: tuple[Any, ...] | None = None
     requests: list[RequestRow] = []
@@ -62,10 +102,11 @@ def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
     for part, *values in rows:
         texts, numbers = values[:_TEXTS], values[_TEXTS:]
         if part == "requests":
-            named = dict(zip((*_REQUEST_TEXTS, *_REQUEST_NUMBERS), values, strict=True))
+            named = dict(zip((*_REQUEST_TEXTS, *_REQUEST_NUMBERS), values, strict=False))
             requests.append(RequestRow(thread_id=thread_id, **named))
         elif part == "thread":
             thread = (*numbers[:3], *texts[:2])
+            bodies = (numbers[_NUMBERS] or bodies) if len(numbers) > _NUMBERS else bodies
         elif part == "run":
             run = tuple(texts[:3])
         else:
@@ -73,4 +114,4 @@ def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
     if thread is None:
         return None
     requests.sort(key=lambda row: row.round)
-    return Loaded(*thread, requests=requests, effects=effects, run=run)
+    return Loaded(*thread, requests=requests, effects=effects, run=run, bodies=bodies)

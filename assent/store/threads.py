@@ -173,11 +173,11 @@ def load(thread_id: str) -> Transaction[Loaded | None]:
     for _ in range(ATTEMPTS):
         rows = yield state.STATE, {"thread_id": thread_id}
         loaded = state.loaded(thread_id, rows)
-        if loaded is None:
-            return None
+        if loaded is None or len(loaded.bodies) == loaded.next_seq:
+            return loaded
         bodies = yield MESSAGES, {"thread_id": thread_id, "upto": loaded.next_seq}
         if len(bodies) == loaded.next_seq:
-            loaded.bodies += [body for (body,) in bodies]
+            loaded.bodies = [body for (body,) in bodies]
             return loaded
     raise StoreError(f"thread {thread_id!r} lacks some of its messages")
 
