@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import crash_table
 import hypothesis  # noqa: F401  (its plugin would import it from deep within, which trips Python 3.11.7 on a bug)
@@ -18,6 +19,16 @@ from assent.hitl.testing import RaceTrack
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     servers.begin(session)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        crash_table.hand_over(session.config.workeroutput)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    crash_table.take_over(getattr(node, "workeroutput", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

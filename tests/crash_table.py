@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,19 @@ TALLIES: dict[str, Tally] = {}
 def tally(store: str) -> Tally:
     """The store's row."""
     return TALLIES.setdefault(store, Tally())
+
+
+def hand_over(output: dict[str, Any]) -> None:
+    """In one of several processes that share a test run: put the rows where the run's own process finds them."""
+    output["crash_table"] = {store: asdict(row) for store, row in TALLIES.items()}
+
+
+def take_over(output: Mapping[str, Any]) -> None:
+    """Add the rows that another process has handed over."""
+    for store, found in output.get("crash_table", {}).items():
+        row = tally(store)
+        for name, value in found.items():
+            setattr(row, name, getattr(row, name) + value)
 
 
 def summarize(reporter: pytest.TerminalReporter) -> None:

@@ -35,15 +35,19 @@ class _CountedLetterbox(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._count = os.eventfd(0, os.EFD_CLOEXEC)
+        self._called = False
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        os.eventfd_write(self._count, 1)
+        if not self._called:  # else the thread is on its way, and takes this as well
+            self._called = True
+            os.eventfd_write(self._count, 1)
 
     def take(self) -> list[T]:
         items = self._items
         while True:
             os.eventfd_read(self._count)
+            self._called = False
             taken: list[T] = []
             with suppress(IndexError):
                 while True:
