@@ -1,0 +1,161 @@
+"""What is written while the model is asked: in order, told in time, and harmless if it fails or the process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crashing import entries
+from processes import STORES, StoreUrls
+from stores import Database
+
+from assent import Agent, AgentSpec, ToolContext, tool
+from assent.checkpointer.base import Step
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.hitl.testing import RaceTrack
+from assent.messages import AssistantMessage, TextPart, ToolCall, ToolResultMessage, UserMessage
+from assent.models import ModelRequest
+
+pytestmark = pytest.mark.anyio
+LIVES = 6
+
+
+class Asked:
+    """A model that calls ``pay`` once; ``when_asked`` is called first, with how often it was asked before."""
+
+    name = "asked"
+
+    def __init__(self, when_asked: Callable[[int], Awaitable[None]]) -> None:
+        self._when_asked = when_asked
+        self._times = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AssistantMessage]:
+        times, self._times = self._times, self._times + 1
+        await self._when_asked(times)
+        if isinstance(request.messages[-1], UserMessage):
+            yield AssistantMessage((ToolCall("c1", "pay", {}),), stop_reason="tool_use")
+        else:
+            yield AssistantMessage((TextPart("done"),))
+
+
+def _spec(
+    when_asked: Callable[[int], Awaitable[None]], body: Callable[[ToolContext], Awaitable[None]]
+) -> AgentSpec:
+    @tool
+    async def pay(context: ToolContext) -> str:
+        """Pay."""
+        await body(context)
+        return "paid"
+
+    return AgentSpec("payer", Asked(when_asked), [pay])
+
+
+async def _nothing(_: object) -> None:
+    pass
+
+
+async def test_the_transcript_is_whole_and_in_order(database: Database) -> None:
+    async with database.checkpointer() as store:
+        agent = Agent.from_spec(_spec(_nothing, _nothing), checkpointer=store)
+        assert (await agent.prompt("go")).text == "done"
+        stored = await store.load(agent.thread_id)
+        assert stored is not None
+        assert [message.role for message in stored.messages] == ["user", "assistant", "tool", "assistant"]
+        assert stored.messages == list(agent.messages)
+        assert stored.effects == {}
+        assert stored.lease_owner is None
+        assert (await agent.prompt("again")).text == "done"
+
+
+async def test_a_result_that_could_not_be_written_ends_the_run_and_nothing_follows_it(
+    database: Database,
+) -> None:
+    """Another worker moves the thread on while the body runs: the result fails, and so does what comes after."""
+    async with database.checkpointer(owner="one") as store:
+
+        async def overtake(_: ToolContext) -> None:
+            stored = await store.load(agent.thread_id)
+            assert stored is not None
+            await store.commit(agent.thread_id, Step("other", release=True), fence=stored.fence)
+
+        agent = Agent.from_spec(_spec(_nothing, overtake), checkpointer=store)
+        result = await agent.prompt("go")
+        assert result.status == "suspended"
+        stored = await store.load(agent.thread_id)
+        assert stored is not None
+        assert [message.role for message in stored.messages] == ["user", "assistant"]
+        assert list(stored.effects) == ["c1"], "what the body did is in doubt, not forgotten"
+
+
+async def test_nobody_hears_of_a_prompt_before_it_is_written(database: Database) -> None:
+    async with database.checkpointer() as store:
+        agent = Agent.from_spec(_spec(_nothing, _nothing), checkpointer=store)
+        lengths: list[int] = []
+
+        async def listen(event: Any) -> None:
+            if event.type == "message_ended" and event.message.role == "user":
+                stored = await store.load(agent.thread_id)
+                lengths.append(0 if stored is None else len(stored.messages))
+
+        agent.subscribe(listen)
+        await agent.prompt("go")
+        assert lengths == [1]
+
+
+async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    """A life that is killed as the model is asked for the ``die_at``-th time, or one that goes on to the end."""
+
+    async def when_asked(times: int) -> None:
+        if times == job["die_at"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def body(context: ToolContext) -> None:
+        with Path(job["effects"]).open("a") as file:  # noqa: ASYNC230  (it is to be on disk before anything else)
+            file.write(f'{{"attempt": {context.attempt}}}\n')
+            file.flush()
+            os.fsync(file.fileno())
+
+    async with checkpointer_from_url(job["url"], lease_seconds=0.5) as store:
+        agent = Agent.from_spec(_spec(when_asked, body), checkpointer=store, thread_id=job["thread_id"])
+        known = await store.load(job["thread_id"])
+        result = await (agent.prompt("go") if known is None else agent.resume())
+        while result.status == "suspended":
+            await asyncio.sleep(0.05)
+            result = await agent.resume()
+        return {"status": result.status, "in_doubt": [each.kind for each in result.pending_approvals]}
+
+
+LIVE = f"{live.__module__}:{live.__name__}"
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_killed_while_the_result_is_written_the_body_is_not_run_again_unasked(
+    store: str, store_urls: StoreUrls, race_track: RaceTrack, tmp_path: Path
+) -> None:
+    url = store_urls.get(store)
+    jobs = [
+        {"url": url, "thread_id": f"behind-{tmp_path.name}-{n}", "effects": str(tmp_path / str(n))}
+        for n in range(LIVES)
+    ]
+    first = {"url": url, "thread_id": f"first-{tmp_path.name}", "effects": str(tmp_path / "first")}
+    await race_track.race(LIVE, [], warm_up={**first, "die_at": None})
+    deaths = await race_track.race(LIVE, [{**job, "die_at": 1} for job in jobs])
+    assert [death.signal for death in deaths] == [signal.SIGKILL] * LIVES
+    ends = await race_track.race(LIVE, [{**job, "die_at": None} for job in jobs])
+    for job, end in zip(jobs, ends, strict=True):
+        assert end.won, end
+        assert len(entries(Path(job["effects"]))) == 1, "the body ran again, and nobody was asked"
+        async with checkpointer_from_url(url) as checkpointer:
+            stored = await checkpointer.load(job["thread_id"])
+        assert stored is not None
+        results = [message for message in stored.messages if isinstance(message, ToolResultMessage)]
+        if end.value["status"] == "completed":  # the result was written in time
+            assert [result.text for result in results] == ["paid"]
+        else:
+            assert end.value == {"status": "paused", "in_doubt": ["escalate"]}
+            assert results == []
