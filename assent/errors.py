@@ -21,7 +21,8 @@
     │   ├── InvalidTransition       an event that cannot happen to a case in its state
     │   ├── InvalidDuration         a text that is no length of time
     │   ├── InvalidSecret           a secret or a key that cannot be used
-    │   └── InvalidSignature        a signature that is missing, wrong or too old
+    │   ├── InvalidSignature        a signature that is missing, wrong or too old
+    │   └── InvalidSkill            a SKILL.md that cannot be used
     ├── ServiceError                the service refuses
     │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
     │   ├── CaseClosed              the case is answered or cancelled
@@ -38,7 +39,8 @@
     │   ├── ReviewUnreachable       the service did not say how the review ended, long after its time was up
     │   ├── ReviewContradiction     the service contradicts itself, such as a case that leaves a final state
     │   ├── InvalidOutcome          a result that lacks what the form requires
-    │   └── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
+    │   ├── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
+    │   └── DiscoveryFailed         a service does not say what it supports
     ├── DeliveryError               a notice did not reach the person
     └── HitlError                   asking a person went wrong
         ├── HitlConcurrencyError    the channel has a pending request already
@@ -367,6 +369,14 @@ class InvalidSignature(ProtocolError):
     """A signature that is missing, wrong or too old; what it came with must not be believed."""
 
 
+class InvalidSkill(ProtocolError, ValueError):
+    """A SKILL.md that cannot be used. ``faults`` has a sentence for each thing that is wrong, with its line."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__(f"this SKILL.md cannot be used: {'; '.join(faults)}")
+        self.faults = tuple(faults)
+
+
 class ReviewError(AssentError):
     """Waiting for the review of another service went wrong."""
 
@@ -442,15 +452,28 @@ class RequestInDoubt(ReviewError):
         self.key = key
 
 
+class DiscoveryFailed(ReviewError):
+    """A service does not say what it supports; ``problem`` says why not."""
+
+    def __init__(self, host: str, problem: str) -> None:
+        super().__init__(f"{host}: {problem}")
+        self.host = host
+        self.problem = problem
+
+
 class DeliveryError(AssentError):
     """A notice did not reach the person. ``problem`` holds no token and no address."""
 
-    def __init__(self, delivery: str, problem: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, delivery: str, problem: str, *, retry_after: float | None = None, permanent: bool = False
+    ) -> None:
         super().__init__(f"{delivery}: {problem}")
         self.delivery = delivery
         self.problem = problem
         self.retry_after = retry_after
         """Seconds that the platform asked to wait, where it did."""
+        self.permanent = permanent
+        """Whether the same notice would fail in the same way again: there is something to put right first."""
 
 
 class HitlError(AssentError):

@@ -458,8 +458,9 @@ async def test_mail_goes_over_an_encrypted_connection(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    async def send(mail: Any, **options: Any) -> None:
+    async def send(mail: Any, **options: Any) -> tuple[dict[str, Any], str]:
         seen.update(options)
+        return {}, "OK"
 
     monkeypatch.setattr("aiosmtplib.send", send)
     assert await Mailer(url, in_clear=in_clear).send(MAIL, "Hello", "Hi.", domain="a.example")

@@ -1,0 +1,88 @@
+"""A notice as a Telegram message: its text within the platform's limits, inert, and its buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from assent.delivery.base import Button, Ended, Notice
+from assent.delivery.text import cut, shown
+from assent.visible import visible
+
+TEXT_LIMIT = 4096
+ALERT_LIMIT = 200
+DATA_LIMIT = 64
+OPEN_LABEL = "Open the page"
+_LABEL_LIMIT = 64
+_ENDING_LIMIT = 1024
+_IN_A_ROW = 3
+_GAP = "\n\n"
+
+
+def units(text: str) -> int:
+    """How long a text is for Telegram, which counts UTF-16 code units."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def asking_text(notice: Notice) -> str:
+    """What a notice says, nothing of it hidden."""
+    return shown(notice.body).strip() or f"Case {visible(notice.case_id)}"
+
+
+def message(heading: str, *blocks: str, link: str | None = None) -> dict[str, Any]:
+    """The text of a message: a heading of ours, blocks that are shown as they are, and the link on the last line.
+
+    A block is marked as preformatted: within it Telegram makes no link, mention or command of what an agent
+    wrote. If it is all too long, the first block gives way.
+    """
+    others = [*blocks[1:], link] if link else list(blocks[1:])
+    room = TEXT_LIMIT - units(_GAP.join([heading, "", *others]))
+    shown_blocks = [cut(blocks[0], room, measure=units), *blocks[1:]]
+    entities: list[dict[str, Any]] = [{"type": "bold", "offset": 0, "length": units(heading)}]
+    at = units(heading + _GAP)
+    for block in shown_blocks:
+        entities.append({"type": "pre", "offset": at, "length": units(block)})
+        at += units(block + _GAP)
+    return {
+        "text": _GAP.join([heading, *shown_blocks, *([link] if link else [])]),
+        "entities": entities,
+        "link_preview_options": {"is_disabled": True},
+    }
+
+
+def ending_text(ended: Ended) -> str:
+    """How the case ended, and by whom."""
+    text = shown(ended.text).strip()
+    by = visible(ended.by) if ended.by else ""
+    return cut(f"{text} ({by})" if by and by not in text else text, _ENDING_LIMIT, measure=units)
+
+
+def can_be_button(url: str) -> bool:
+    """Whether Telegram takes a link as a button: not for hosts without a dot, such as localhost, nor for IPv6.
+
+    It would take this machine's IPv4 address, but a telephone finds nothing there; in the text it can be copied.
+    """
+    host = urlsplit(url).hostname or ""
+    return "." in host and ":" not in host and not host.startswith("127.") and not host.endswith(".localhost")
+
+
+def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
+    """For each button's data its action. One that is too long for Telegram is called by its number."""
+    found: dict[str, str] = {}
+    for number, button in enumerate(actions):
+        data = f"hitl:{key}:{button.action}"
+        if len(data.encode()) > DATA_LIMIT:
+            data = f"hitl:{key}:#{number}"
+        found[data] = button.action
+    return found
+
+
+def keyboard(actions: Mapping[str, str], buttons: Sequence[Button], link: str | None) -> dict[str, Any]:
+    """The buttons below a message: decisions first, then the page; without either, none."""
+    labels = {button.action: cut(visible(button.label) or button.action, _LABEL_LIMIT) for button in buttons}
+    row = [{"text": labels[action], "callback_data": data} for data, action in actions.items()]
+    rows: list[list[dict[str, str]]] = [row[at : at + _IN_A_ROW] for at in range(0, len(row), _IN_A_ROW)]
+    if link:
+        rows.append([{"text": OPEN_LABEL, "url": link}])
+    return {"inline_keyboard": rows}
