@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from assent import Agent, BeforeToolCallResult, Middleware, ToolCallContext, ToolContext, ToolResult, tool
-from assent.cli.column import Column
 from assent.cli.render import RESULT_LIMIT, TerminalView
+from assent.delivery.column import Column
 from assent.events import (
     HitlAnswerEvent,
     MessageDeltaEvent,

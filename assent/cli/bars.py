@@ -6,7 +6,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from assent.cli.column import Column
+from assent.delivery.column import Column
 from assent.events import ToolProgressEvent
 
 _CELLS = 24

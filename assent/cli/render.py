@@ -13,7 +13,8 @@ except ModuleNotFoundError as error:
     raise MissingExtra("the terminal view", "cli") from error
 
 from assent.cli.bars import Bars
-from assent.cli.column import Column
+from assent.delivery.asked import asked, call_line, heading
+from assent.delivery.column import Column
 from assent.events import (
     AgentAbortedEvent,
     AgentEvent,
@@ -33,7 +34,6 @@ from assent.messages import (
     Delta,
     FilePart,
     ImagePart,
-    JsonObject,
     Message,
     TextDelta,
     TextPart,
@@ -45,7 +45,7 @@ from assent.messages import (
     Value,
     canonical_json,
 )
-from assent.requests import ApproveRequest, AskRequest, EscalateRequest, HitlRequest, Question
+from assent.requests import HitlRequest
 
 _Block = (
     RunStartedEvent
@@ -119,22 +119,7 @@ class TerminalView:
 
     def _asks(self, request: HitlRequest) -> str:
         """What a person is asked, whole, below the id to answer it by."""
-        payload = request.payload
-        limit = "" if request.timeout_seconds is None else f" within {request.timeout_seconds:g} s"
-        lines = [f"{payload.kind} {request.question_id}{limit}"]
-        match payload:
-            case ApproveRequest():
-                lines.append(self._call(payload.tool_name, payload.args))
-            case AskRequest():
-                lines += [_asked(question) for question in payload.questions]
-            case EscalateRequest():
-                lines.append(f"{', '.join(payload.choices)}? {payload.prompt}")
-            case _:
-                lines.append(payload.prompt)
-        details = None if isinstance(payload, AskRequest) else payload.details
-        if details:
-            lines.append(f"details {json.dumps(details, ensure_ascii=False)}")
-        return "\n".join(lines)
+        return f"{heading(request)}\n{asked(request.payload, self._column.room)}"
 
     def _delta(self, delta: Delta) -> None:
         match delta:
@@ -171,7 +156,7 @@ class TerminalView:
         self._asked = {call.id: call for call in message.tool_calls}
         for call in message.tool_calls:
             if call.malformed is None:
-                said = self._call(call.name, call.args)
+                said = call_line(call.name, call.args, self._column.room)
             else:
                 said = f"{call.name} (no JSON object) {call.malformed}"
             self._column.block("call", said, label_style="bold magenta")
@@ -179,13 +164,8 @@ class TerminalView:
     def _started(self, event: ToolStartedEvent) -> None:
         asked = self._asked.get(event.tool_call_id)
         if asked is None or canonical_json(asked.args) != canonical_json(event.args):
-            self._column.block("runs", self._call(event.tool_name, event.args), label_style="bold magenta")
-
-    def _call(self, name: str, args: JsonObject) -> str:
-        line = f"{name} {json.dumps(args, ensure_ascii=False)}"
-        if self._column.room is None or len(line) <= self._column.room:
-            return line
-        return f"{name} {json.dumps(args, ensure_ascii=False, indent=2)}"
+            said = call_line(event.tool_name, event.args, self._column.room)
+            self._column.block("runs", said, label_style="bold magenta")
 
     def _result(self, message: ToolResultMessage) -> None:
         text = _shown(message.content)
@@ -201,13 +181,6 @@ class TerminalView:
         colour = "green" if event.status == "completed" else "red"
         said = event.status + (f": {event.reason}" if event.reason else "") + _cost(event.usage)
         self._column.block("run", said, label_style=f"bold {colour}", style=colour)
-
-
-def _asked(question: Question) -> str:
-    if question.options is None:
-        return f"{question.key}: {question.prompt}"
-    offered = ", ".join(f"{option.value} ({option.label})" for option in question.options)
-    return f"{question.key}: {question.prompt} {'any' if question.multi_select else 'one'} of: {offered}"
 
 
 def _answered(event: HitlAnswerEvent) -> str:

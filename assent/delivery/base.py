@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, Protocol, runtime_checkable
 
 NoticeKind = Literal[
@@ -17,7 +16,6 @@ NoticeKind = Literal[
     "cancelled",
 ]
 EndKind = Literal["completed", "expired", "cancelled"]
-_NO_FACTS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Notice:
     round: int = 1
     expires_at: float | None = None
     """Seconds since 1970 (UTC)."""
-    facts: Mapping[str, str] = _NO_FACTS
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
     """For deliveries that lay things out: ``type``, ``prompt``, ``message``, ``service`` (its host)."""
 
     @property

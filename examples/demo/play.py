@@ -18,9 +18,9 @@ from visitor import NotAsExpected, approve
 
 from assent import Agent, AgentResult
 from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.cli.column import Column
 from assent.cli.qr import print_qr
 from assent.cli.render import TerminalView
+from assent.delivery.column import Column
 from assent.events import AgentEvent, HitlAnswerEvent
 from assent.hitl import CheckpointedChannel, HitlStaleAnswer
 from assent.models import Model
