@@ -6,9 +6,13 @@ import click
 
 from assent import __version__
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.cli.answer_commands import answer, cancel
 from assent.cli.audit_commands import audit
 from assent.cli.database import database_url, on_database
+from assent.cli.doctor_command import doctor
 from assent.cli.key_commands import keys
+from assent.cli.pending_commands import pending, show
+from assent.cli.wait_command import wait
 
 
 @click.group(
@@ -20,7 +24,9 @@ ASSENT_SECRET, of 32 characters or more, signs callbacks.
 
 \b
 Exit codes: 0 done, 1 it could not be done, 2 wrong usage,
-3 the audit trail is not whole.
+3 the audit trail is not whole, 4 the request is not open, or not any more.
+Of assent wait: 5 the person said no, 6 nobody answered in time, 7 the service
+cancelled. 130 Ctrl-C. What went wrong is one sentence on standard error.
 """
 )
 @click.version_option(__version__, message="%(version)s")
@@ -89,5 +95,5 @@ def purge(older_than_days: float) -> None:
     click.echo(f"Deleted {count} case{'' if count == 1 else 's'}.")
 
 
-assent.add_command(keys)
-assent.add_command(audit)
+for command in (answer, audit, cancel, doctor, keys, pending, show, wait):
+    assent.add_command(command)

@@ -61,7 +61,7 @@ def list_keys(as_json: bool) -> None:
 @keys.command()
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
-    """End the key KEY_ID for good, everywhere within a second."""
+    """End the key KEY_ID for good, everywhere at once."""
     from assent.service.keys import Keys
 
     if not on_database(lambda checkpointer: Keys(checkpointer.engine).revoke(key_id, by=BY)):

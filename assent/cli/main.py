@@ -8,20 +8,37 @@ from collections.abc import Sequence
 from assent.errors import AssentError, MissingExtra
 
 FAILED = 1
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command with the arguments of the process, and end the process with its exit code."""
     try:
-        from assent.cli.commands import assent
-
-        assent(arguments)
+        sys.exit(_run(arguments))
     except AssentError as error:
         _fail(error)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "assent":
             raise
         _fail(MissingExtra("the assent command", "service"))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command and return its exit code."""
+    import click
+
+    from assent.cli.commands import assent
+
+    try:
+        code: object = assent.main(arguments, standalone_mode=False)
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else 0
 
 
 def _fail(error: Exception) -> None:

@@ -11,8 +11,33 @@ from assent.cli.commands import assent
 INTRODUCTION = """\
 # The assent command
 
-The `service` extra brings it. This page is what `--help` says; `python -m assent.cli.reference` writes it.
+The `service` extra brings it. What is shown in a terminal needs the `cli` extra too. `assent wait` works \
+without `service`: it needs `cli` and `client`, and `delivery` for whatever brings the link.
 
+```bash
+assent pending                                  # what waits for a person
+assent show 1472d29b                            # one of them, whole
+assent answer 1472d29b --deny "too expensive"
+assent wait POST https://api.example.com/orders --json @order.json --header @key.txt > result.json
+assent doctor                                   # what is wrong, if something is
+```
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it could not be done; standard error has one sentence that says why |
+| 2 | wrong usage |
+| 3 | `assent audit verify` found the trail altered |
+| 4 | `assent show`, `answer`, `cancel`: nothing that is open has this id, or not any more; nothing was changed |
+| 5 | `assent wait`: the person said no |
+| 6 | `assent wait`: nobody answered in time |
+| 7 | `assent wait`: the service cancelled the case |
+| 130 | Ctrl-C |
+
+What `--json` prints is kept as it is from version to version: names may be added, none is taken away. Times are \
+milliseconds since 1970.
+
+The rest of this page is what `--help` says; `python -m assent.cli.reference` writes it. \
 [Operations](operations.md) shows the commands at work.
 """
 WIDTH = 90

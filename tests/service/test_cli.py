@@ -226,14 +226,20 @@ def test_the_page_has_every_command() -> None:
     headings = re.findall(r"^## (.+)$", reference.reference(), re.MULTILINE)
     assert headings == [
         "assent",
+        "assent answer",
         "assent audit",
         "assent audit export",
         "assent audit verify",
+        "assent cancel",
+        "assent doctor",
         "assent keys",
         "assent keys callback-secret",
         "assent keys create",
         "assent keys list",
         "assent keys revoke",
+        "assent pending",
         "assent purge",
         "assent serve",
+        "assent show",
+        "assent wait",
     ]

@@ -1,0 +1,248 @@
+"""What is installed, configured, reachable and overdue: the findings of ``assent doctor``."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import metadata
+from itertools import chain
+from typing import Literal
+
+import httpx2
+from pydantic import TypeAdapter, ValidationError
+
+from assent import __version__
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.extras import needs
+from assent.cli.database import DEFAULT_URL, URL_VARIABLE
+from assent.cli.exact import span
+from assent.delivery.choosing import VARIABLES, delivery_named
+from assent.errors import AssentError, InvalidSecret, ServiceError, StoreError
+from assent.protocol.scalars import ServiceUrl
+from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
+from assent.service.mail import SMTP_VARIABLE, Mailer
+from assent.store.looking import look
+from assent.store.overdue import Late, Overdue
+from assent.store.schema import REVISIONS, is_current
+
+Group = Literal["installed", "configured", "reachable", "overdue"]
+State = Literal["ok", "note", "wrong"]
+BASE_URL_VARIABLE = "ASSENT_BASE_URL"
+TESTS = "ASSENT_TEST_"
+"""What the project's own tests read."""
+CLOCK_MILLISECONDS = 5_000
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:>=([0-9.]+))?.*extra == ['\"](\w+)['\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``detail`` is a sentence without secrets."""
+
+    group: Group
+    name: str
+    state: State
+    detail: str
+
+
+# Installed.
+
+
+def installed() -> Iterator[Finding]:
+    """Assent, and for each of its extras what is there of it."""
+    yield Finding("installed", "assent", "ok", f"{__version__} on Python {platform.python_version()}")
+    try:
+        requirements = metadata.requires("assent") or []
+    except metadata.PackageNotFoundError:
+        yield Finding("installed", "extras", "note", "cannot be told: assent runs from its source")
+        return
+    extras: dict[str, list[tuple[str, str]]] = {}
+    for requirement in requirements:
+        if (match := _REQUIREMENT.match(requirement)) is not None and match[3] != "all":
+            extras.setdefault(match[3], []).append((match[1], match[2] or "0"))
+    for extra in sorted(extras):
+        yield _extra(extra, extras[extra])
+
+
+def _extra(extra: str, requirements: list[tuple[str, str]]) -> Finding:
+    there: list[str] = []
+    missing: list[str] = []
+    old: list[str] = []
+    for name, least in sorted(requirements):
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+            continue
+        (there if _numbers(version) >= _numbers(least) else old).append(f"{name} {version}")
+    get = f"pip install 'assent[{extra}]'"
+    if old:
+        return Finding("installed", extra, "wrong", f"too old: {', '.join(old)}; {get}")
+    if missing:
+        return Finding("installed", extra, "note", f"not there: {', '.join(missing)}; {get}")
+    return Finding("installed", extra, "ok", ", ".join(there))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+# Configured.
+
+
+def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """What the environment says; no value is quoted, for it may hold a secret."""
+    yield _database(environ)
+    yield _secret(environ.get(SECRET_VARIABLE))
+    yield _base_url(environ.get(BASE_URL_VARIABLE))
+    yield _mail(environ.get(SMTP_VARIABLE))
+    for name, variables in VARIABLES.items():
+        if any(environ.get(variable) for variable in variables if variable != SMTP_VARIABLE):
+            yield _delivery(name, environ)
+    known = (URL_VARIABLE, SECRET_VARIABLE, BASE_URL_VARIABLE, *chain(*VARIABLES.values()))
+    for name in sorted(environ):
+        if name.startswith("ASSENT_") and name not in known and not name.startswith(TESTS):
+            near = get_close_matches(name, known, 1)
+            meant = f"; is {near[0]} meant?" if near else ""
+            yield Finding("configured", name, "wrong", f"is no variable that Assent reads{meant}")
+
+
+def _database(environ: Mapping[str, str]) -> Finding:
+    url = environ.get(URL_VARIABLE)
+    if not url:
+        return Finding("configured", URL_VARIABLE, "note", f"is not set: {DEFAULT_URL} in this folder")
+    try:
+        checkpointer_from_url(url)
+    except StoreError as error:
+        return Finding("configured", URL_VARIABLE, "wrong", str(error))
+    return Finding("configured", URL_VARIABLE, "ok", "is set")
+
+
+def _secret(secret: str | None) -> Finding:
+    if not secret:
+        return Finding(
+            "configured", SECRET_VARIABLE, "note", "is not set: the service takes no callback URLs"
+        )
+    try:
+        callback_secret(secret, "")
+    except InvalidSecret as error:
+        return Finding("configured", SECRET_VARIABLE, "wrong", str(error))
+    return Finding("configured", SECRET_VARIABLE, "ok", "is set")
+
+
+def _base_url(base_url: str | None) -> Finding:
+    if not base_url:
+        detail = "is not set: assent serve is reached where it listens, on this machine"
+        return Finding("configured", BASE_URL_VARIABLE, "note", detail)
+    try:
+        TypeAdapter(ServiceUrl).validate_python(base_url)
+    except ValidationError:
+        detail = "must be an https address (http only on localhost or 127.0.0.1)"
+        return Finding("configured", BASE_URL_VARIABLE, "wrong", detail)
+    return Finding("configured", BASE_URL_VARIABLE, "ok", "is set")
+
+
+def _mail(url: str | None) -> Finding:
+    if not url:
+        return Finding("configured", SMTP_VARIABLE, "note", "is not set: the service sends no e-mail")
+    try:
+        Mailer(url)
+    except ServiceError as error:
+        return Finding("configured", SMTP_VARIABLE, "wrong", str(error).replace("smtp_url", "it", 1))
+    return Finding("configured", SMTP_VARIABLE, "ok", "is set")
+
+
+def _delivery(name: str, environ: Mapping[str, str]) -> Finding:
+    """A way to reach people of which at least something is set."""
+    try:
+        delivery_named(name, environ)
+    except AssentError as error:
+        return Finding("configured", name, "wrong", str(error).removeprefix(f"{name}: "))
+    return Finding("configured", name, "ok", "people can be reached this way")
+
+
+# Reachable.
+
+
+async def database_findings(url: str) -> list[Finding]:
+    """Whether the database is there, at which revision, and what its clock says; it is not changed."""
+    kind = url.partition("://")[0].partition("+")[0].lower()
+    extra = {"sqlite": "sqlite", "mysql": "mysql", "mariadb": "mysql"}.get(kind, "postgres")
+    try:
+        checkpointer_from_url(url)
+        with needs("this database", extra):
+            found = await look(url)
+        current = found.version is not None and is_current(found.version)
+    except AssentError as error:
+        return [Finding("reachable", "database", "wrong", str(error))]
+    if found.version is None:
+        detail = f"{found.where} has no tables of Assent yet: the first command makes them"
+        return [Finding("reachable", "database", "note", detail)]
+    findings = [Finding("reachable", "database", "ok", found.where)]
+    if current:
+        findings.append(Finding("reachable", "schema", "ok", f"{found.version}, the latest"))
+    else:
+        detail = f"{found.version}: the next command brings it to {REVISIONS[-1]}"
+        findings.append(Finding("reachable", "schema", "note", detail))
+    if found.ahead is not None:
+        findings.append(_clock(found.ahead))
+    return findings
+
+
+def _clock(ahead: int) -> Finding:
+    if abs(ahead) < CLOCK_MILLISECONDS:
+        return Finding("reachable", "clock", "ok", "this machine's and the database's agree")
+    side = "ahead of" if ahead > 0 else "behind"
+    detail = f"the database's is {span(abs(ahead))} {side} this machine's: deadlines and leases go wrong"
+    return Finding("reachable", "clock", "wrong", detail)
+
+
+async def service_finding(base_url: str) -> Finding:
+    """Whether the service answers, and reaches its database."""
+    name = "service"
+    try:
+        async with httpx2.AsyncClient(timeout=5.0, follow_redirects=False) as http:
+            answer = await http.get(f"{base_url.rstrip('/')}/readyz")
+    except httpx2.HTTPError as error:
+        detail = f"nothing answers at {BASE_URL_VARIABLE}: {type(error).__name__}; is assent serve running?"
+        return Finding("reachable", name, "wrong", detail)
+    if answer.status_code != 200:
+        detail = f"{BASE_URL_VARIABLE}/readyz answers with HTTP {answer.status_code}"
+        return Finding("reachable", name, "wrong", detail)
+    return Finding("reachable", name, "ok", "answers, and reaches its database")
+
+
+# Overdue.
+
+_LATE: Mapping[str, tuple[str, State, str]] = {
+    "requests": (
+        "request",
+        "wrong",
+        "past the deadline and open still: no agent waits for it, and no assent serve runs",
+    ),
+    "cases": ("case", "wrong", "past the deadline and open still: no assent serve runs"),
+    "callbacks": ("callback", "wrong", "due and not made: no assent serve runs, or it lacks its secret"),
+    "in_doubt": (
+        "thread",
+        "wrong",
+        "left by a worker in the middle of a tool: resume it, and a person is asked where that is needed",
+    ),
+    "stalled": ("thread", "note", "left by a worker between two steps: resume it"),
+    "claims": ("checkpoint", "note", "claimed by a worker that is gone: it can be claimed again"),
+}
+
+
+def overdue_findings(late: Overdue, now: int) -> list[Finding]:
+    """What should have happened by now, a finding for each kind."""
+    findings: list[Finding] = []
+    for name, (what, state, meaning) in _LATE.items():
+        each: Late = getattr(late, name)
+        if not each.count:
+            findings.append(Finding("overdue", name, "ok", "none"))
+            continue
+        oldest = "" if each.since is None else f" (the oldest for {span(now - each.since)})"
+        count = f"{each.count} {what}{'' if each.count == 1 else 's'}"
+        findings.append(Finding("overdue", name, state, f"{count}{oldest} {meaning}"))
+    return findings
