@@ -5,14 +5,21 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, cast
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
 
 from assent.errors import HitlControlException, HitlInvalidAnswer
 from assent.messages import JsonObject, call_digest
+from assent.schemas import schema_faults
 
 Decision = Literal["approve", "deny", "edit"]
 Answers = dict[str, str | list[str]]
 """What `ask` gives: a string for each question, or a list of them for a multiple choice."""
+
+
+_ArgsSchema = Annotated[
+    SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda schema: schema is None)
+]
+"""What a tool's arguments have to be like: as much of their JSON Schema as it takes to check an edit."""
 
 
 class _Frozen(BaseModel):
@@ -47,7 +54,10 @@ class ConfirmRequest(_Frozen):
 
 
 class ApproveRequest(_Frozen):
-    """May this tool run with these arguments? ``digest`` binds the answer to exactly this call."""
+    """May this tool run with these arguments? ``digest`` binds the answer to exactly this call.
+
+    With ``args_schema``, edited arguments are checked wherever the answer is given.
+    """
 
     kind: Literal["approve"] = "approve"
     tool_name: str
@@ -55,6 +65,7 @@ class ApproveRequest(_Frozen):
     args: JsonObject
     details: JsonObject | None = None
     digest: str | None = None
+    args_schema: _ArgsSchema = None
 
 
 class AskRequest(_Frozen):
@@ -65,12 +76,13 @@ class AskRequest(_Frozen):
 
 
 class EscalateRequest(_Frozen):
-    """Something went wrong, or may have: what now?"""
+    """Something went wrong, or may have: what now? ``args_schema`` is for the arguments of a retry."""
 
     kind: Literal["escalate"] = "escalate"
     prompt: str
     choices: list[str]
     details: JsonObject | None = None
+    args_schema: _ArgsSchema = None
 
 
 HitlPayload = Annotated[
@@ -129,7 +141,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     """The answer as its model, whether it came as that or as plain JSON.
 
     Raises `HitlInvalidAnswer`, naming each fault, if it does not fit what was asked. ``check_args`` looks at
-    edited arguments, where the tool is known.
+    edited arguments, where the tool is known; else the request's own schema does, if it has one.
     """
     payload = request.payload
     faults: list[str] = []
@@ -141,7 +153,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
             faults = ["it takes true or false"]
         elif isinstance(payload, ApproveRequest):
             fitted = ApproveAnswer.model_validate(_anonymous(answer))
-            faults = _approve_faults(fitted, check_args)
+            faults = _approve_faults(fitted, check_args or _by_schema(payload.args_schema))
         elif isinstance(payload, AskRequest):
             fitted = _ANSWERS.validate_python(answer, strict=True)
             faults = _ask_faults(payload.questions, fitted)
@@ -150,6 +162,8 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
             fitted = EscalateAnswer.model_validate(said)
             if fitted.action not in payload.choices:
                 faults = [f"action is one of {', '.join(payload.choices)}"]
+            elif fitted.modified_params is not None and (check := _by_schema(payload.args_schema)):
+                faults = list(check(fitted.modified_params))
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
@@ -166,6 +180,9 @@ def same_question(known: HitlRequest, asked: HitlRequest) -> bool:
     if isinstance(shown, ApproveRequest) and isinstance(asked.payload, ApproveRequest):
         # The digest on record is believed only if it is that of what the person saw.
         return call_digest(shown.tool_name, shown.args) == shown.digest == asked.payload.digest
+    if isinstance(shown, EscalateRequest) and isinstance(asked.payload, EscalateRequest):
+        # What the tool takes by now is no part of the question.
+        shown = shown.model_copy(update={"args_schema": asked.payload.args_schema})
     return shown == asked.payload
 
 
@@ -190,6 +207,12 @@ def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list
             return ["an edit needs edited_args"]
         return list(check_args(answer.edited_args)) if check_args else []
     return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
+
+
+def _by_schema(schema: Mapping[str, Any] | None) -> ArgsCheck | None:
+    if schema is None:
+        return None
+    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args)]
 
 
 def _ask_faults(questions: Sequence[Question], answers: Answers) -> list[str]:
@@ -392,4 +415,8 @@ class ChannelHost(Protocol):
 
     def args_check(self, tool_name: str) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""
+        ...
+
+    def args_schema(self, tool_name: str) -> JsonObject | None:
+        """What the arguments of one of the agent's tools are like, for those who check them elsewhere."""
         ...

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 from rigs import STORED, Rig, asked, open_rig
 from transcripts import assert_sound, open_calls, results
 
@@ -42,11 +43,11 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 class Payer:
     """A tool that remembers every time its body began."""
 
-    def __init__(self, effect: Any = "once", *, requires_approval: bool = False) -> None:
+    def __init__(self, effect: Any = "once", *, requires_approval: bool = False, amounts: Any = int) -> None:
         self.began: list[tuple[int, int, str]] = []
 
         @tool(effect=effect, requires_approval=requires_approval)
-        async def pay(amount: int, context: ToolContext) -> str:
+        async def pay(amount: amounts, context: ToolContext) -> str:
             self.began.append((amount, context.attempt, context.idempotency_key))
             return f"paid {amount}"
 
@@ -200,11 +201,30 @@ async def test_retry_with_other_arguments(rig: Rig, channel: bool) -> None:
 
 
 @either_way
-async def test_retry_with_arguments_that_do_not_fit_runs_nothing(rig: Rig, channel: bool) -> None:
+async def test_a_retry_with_arguments_that_do_not_fit_is_no_answer(rig: Rig, channel: bool) -> None:
     payer = Payer()
     await crashed(rig)
     agent = agent_of(rig, payer, channel=channel)
-    result = await answered(rig, agent, {"action": "retry", "modified_params": {"amount": "much"}})
+    with pytest.raises(HitlInvalidAnswer, match="amount: must be a whole number"):
+        await answered(rig, agent, {"action": "retry", "modified_params": {"amount": "much"}})
+    assert payer.began == []
+    assert await agent.load_pending_hitl_request() is not None
+
+
+def lucky(amount: int) -> int:
+    if amount == 13:
+        raise ValueError("not that one")
+    return amount
+
+
+@either_way
+async def test_a_retry_with_arguments_that_only_the_tool_refuses_runs_nothing(
+    rig: Rig, channel: bool
+) -> None:
+    payer = Payer(amounts=Annotated[int, AfterValidator(lucky)])
+    await crashed(rig)
+    agent = agent_of(rig, payer, channel=channel)
+    result = await answered(rig, agent, {"action": "retry", "modified_params": {"amount": 13}})
     assert payer.began == []
     done = results(result.messages)["c1"]
     assert done.is_error

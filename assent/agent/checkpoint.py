@@ -10,6 +10,9 @@ from assent.errors import InvalidMessage
 from assent.messages import JsonObject, Message, Usage, Value
 from assent.requests import HitlRequest, RequestStatus, StoredRequest, fit_answer, plain_answer
 
+_FOR_ANSWERS = {"payload": {"args_schema"}}
+"""What a request that has its answer needs no more."""
+
 
 class KeptRequest(Value):
     """What was asked about an open call, and what became of it."""
@@ -25,7 +28,7 @@ class KeptRequest(Value):
     def of(cls, stored: StoredRequest) -> "KeptRequest":
         """A request as a portable value."""
         return cls(
-            request=stored.request.model_dump(mode="json", exclude_none=True),
+            request=stored.request.model_dump(mode="json", exclude_none=True, exclude=_FOR_ANSWERS),
             status=stored.status,
             answer=None if stored.answer is None else plain_answer(stored.answer),
             reason=stored.reason,

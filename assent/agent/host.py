@@ -9,6 +9,7 @@ from assent.agent.emitter import Emitter
 from assent.agent.inbox import Inbox
 from assent.agent.run import Run, Thread
 from assent.events import HitlAnswerEvent, HitlRequestEvent
+from assent.messages import JsonObject
 from assent.requests import (
     ArgsCheck,
     ChannelHost,
@@ -72,6 +73,10 @@ class Host:
     def args_check(self, tool_name: str) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""
         return self.inbox.args_check(tool_name)
+
+    def args_schema(self, tool_name: str) -> JsonObject | None:
+        """What the arguments of one of the agent's tools are like."""
+        return self.inbox.args_schema(tool_name)
 
 
 hosting: ContextVar[Host | None] = ContextVar("assent_hosting", default=None)

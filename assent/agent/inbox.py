@@ -12,7 +12,7 @@ from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
-from assent.messages import Message, ToolResultMessage
+from assent.messages import JsonObject, Message, ToolResultMessage
 from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest, fit_answer
 
 
@@ -114,6 +114,11 @@ class Inbox:
         """How to check edited arguments of one of the agent's tools."""
         tool = self._spec.tools_by_name.get(tool_name)
         return None if tool is None else lambda args: args_faults(tool, args)
+
+    def args_schema(self, tool_name: str) -> JsonObject | None:
+        """What the arguments of one of the agent's tools are like."""
+        tool = self._spec.tools_by_name.get(tool_name)
+        return None if tool is None else tool.args_schema
 
     async def _kept(self) -> HitlRequest | None:
         """The open request, where the channel keeps its requests itself."""

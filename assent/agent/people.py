@@ -38,7 +38,12 @@ async def ask_approve(
     if channel is not None:
         return await in_turn(channel, lambda: channel.approve(call.name, call.id, args, details=details))
     payload = ApproveRequest(
-        tool_name=call.name, tool_call_id=call.id, args=args, details=details, digest=digest
+        tool_name=call.name,
+        tool_call_id=call.id,
+        args=args,
+        details=details,
+        digest=digest,
+        args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
     return _on_record(run, payload, call.id)
 
@@ -53,7 +58,8 @@ async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int)
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
-    payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details)
+    schema = run.spec.tools_by_name[call.name].args_schema
+    payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
     return _on_record(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
 
 

@@ -23,6 +23,7 @@ from assent.events import ToolProgressEvent
 from assent.json_types import check_depth
 from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
 from assent.models.base import ToolSchema
+from assent.schemas import bare_schema
 
 Effect = Literal["once", "idempotent", "none"]
 ExecutionMode = Literal["parallel", "sequential"]
@@ -112,6 +113,8 @@ class Tool:
     execution_mode: ExecutionMode = "parallel"
     schema: ToolSchema = field(init=False, repr=False)
     """What models are told about this tool."""
+    args_schema: JsonObject | None = field(init=False, repr=False)
+    """What goes with a request, for those who check edited arguments without knowing this tool."""
     _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
     _is_async: bool = field(init=False, repr=False)
 
@@ -127,6 +130,7 @@ class Tool:
             if value not in allowed:
                 raise InvalidTool(self.name, f"{option} is one of {', '.join(allowed)}, not {value!r}")
         object.__setattr__(self, "schema", ToolSchema(self.name, self.description, _schema(self)))
+        object.__setattr__(self, "args_schema", bare_schema(self.schema.parameters))
         object.__setattr__(self, "_call", _by_model(self))
         object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
 

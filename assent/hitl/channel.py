@@ -19,7 +19,7 @@ from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
-from assent.messages import call_digest
+from assent.messages import JsonObject, call_digest
 from assent.requests import (
     DEFAULT,
     Answers,
@@ -86,6 +86,7 @@ class Channel(ABC):
             args=dict(args),
             details=_json(details),
             digest=call_digest(tool_name, args),
+            args_schema=self._args_schema(tool_name),
         )
         return cast(ApproveAnswer, await self._put(payload, timeout, signal))
 
@@ -109,7 +110,12 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> EscalateAnswer:
         """Ask what to do about something that went wrong."""
-        payload = EscalateRequest(prompt=prompt, choices=list(choices), details=_json(details))
+        payload = EscalateRequest(
+            prompt=prompt,
+            choices=list(choices),
+            details=_json(details),
+            args_schema=self._args_schema((details or {}).get("tool_name")),
+        )
         return cast(EscalateAnswer, await self._put(payload, timeout, signal))
 
     # The host's side.
@@ -179,6 +185,11 @@ class Channel(ABC):
         if isinstance(payload, ApproveRequest) and host is not None:
             check = host.args_check(payload.tool_name)
         return fit_answer(request, answer, check)
+
+    def _args_schema(self, tool_name: Any) -> JsonObject | None:
+        """What the arguments of a tool are like, if the agent that asks has it."""
+        host = host_of(self, self._host)
+        return None if host is None or not isinstance(tool_name, str) else host.args_schema(tool_name)
 
     # Where the requests are kept.
 

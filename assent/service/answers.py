@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from assent.errors import InvalidFormData, InvalidReview
 from assent.protocol import Form, actions_of, clean_form_data
-from assent.requests import EscalateRequest
+from assent.requests import ApproveRequest, EscalateRequest
+from assent.schemas import schema_faults
 from assent.service.case import Case
 
 _TEXT = 100_000
@@ -40,21 +41,41 @@ def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
         faults["data.edits"] = f"goes with edit, not with {action}"
     elif action == "edit" and edits is None and not data.get("feedback"):
         faults["data"] = "an edit says what is to change: edits, or feedback"
-    elif isinstance(edits, Mapping) and case.request is not None:
-        faults |= _edit_faults(case, cast("Mapping[str, Any]", edits))
+    elif isinstance(edits, Mapping):
+        faults |= edit_faults(case, cast("Mapping[str, Any]", edits))
     return _without_nones(data, faults)
 
 
-def _edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
-    """Edited arguments have the names and kinds of the shown ones; the agent's tool checks the rest."""
-    payload: Any = case.request.payload if case.request is not None else None
-    shown: Mapping[str, Any] = payload.args
-    faults = {f"data.edits.{name}": "is no argument of this call" for name in edits if name not in shown}
-    faults |= {f"data.edits.{name}": "is missing" for name in shown if name not in edits}
-    for name, value in edits.items():
-        if name in shown and shown[name] is not None and _kind(value) != _kind(shown[name]):
-            faults[f"data.edits.{name}"] = f"is {_kind(shown[name])}"
-    return faults
+def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the changed arguments of an agent's call, each fault under its argument's key.
+
+    They have the names of those shown, and are what the tool's schema asks for; where a request brings none,
+    they are of the kinds of those shown, and the tool checks the rest before it runs.
+    """
+    payload = None if case.request is None else case.request.payload
+    if isinstance(payload, ApproveRequest):
+        key, shown = "data.edits", payload.args
+    elif isinstance(payload, EscalateRequest) and payload.args_schema is not None:
+        key, shown = "data.modified_params", edits
+    else:
+        return {}
+    faults = {f"{key}.{name}": "is no argument of this call" for name in edits if name not in shown}
+    faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
+    found = _by_kind(shown, edits) if payload.args_schema is None else _by_schema(payload.args_schema, edits)
+    return {f"{key}.{name}": fault for name, fault in found.items()} | faults
+
+
+def _by_kind(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
+    same = [name for name in edits if shown.get(name) is not None]
+    return {name: f"is {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])}
+
+
+def _by_schema(schema: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for (name, *inside), why in schema_faults(schema, edits):
+        said = f"Inside, {'.'.join(inside)} {why}." if inside else why
+        found[name] = f"{found[name]} {said}" if name in found else said
+    return found
 
 
 def _kind(value: Any) -> str:
@@ -116,6 +137,8 @@ def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]
         faults["data.modified_params"] = "is an object"
     elif params is not None and action != "retry":
         faults["data.modified_params"] = f"goes with retry, not with {action}"
+    elif isinstance(params, Mapping):
+        faults |= edit_faults(case, cast("Mapping[str, Any]", params))
     return _without_nones(data, faults)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,17 +12,28 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from assent.errors import CaseClosed, CaseExpired, CaseNotFound, EmailCodeRefused, InvalidReview, ServiceError
-from assent.protocol import ReviewSubmission
+from assent.errors import (
+    CaseClosed,
+    CaseExpired,
+    CaseNotFound,
+    EmailCodeRefused,
+    InlineRefused,
+    InvalidProtocolObject,
+    InvalidReview,
+    ServiceError,
+)
+from assent.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys
 from assent.service.answers import check_step
 from assent.service.case import Case
 from assent.service.context import Service, service_of
+from assent.service.email_codes import read_code
 from assent.service.identity import respondent
 from assent.service.pages import (
     PAGE_HEADERS,
     STATIC,
     Notice,
     Submission,
+    fields_to_fill,
     read_submission,
     render_case,
     render_unknown,
@@ -38,11 +49,13 @@ _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _MOST_FIELDS = 10_000
 _JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
 _JSON_SUBMISSION["properties"]["email_code"] = {"type": "string"}
+_JSON_SUBMISSION["properties"]["verification_evidence"] = {"type": "array", "items": {"type": "object"}}
 _SENDING: dict[str, tuple[Notice, int]] = {
     "sent": ("code_sent", 200),
     "too_many": ("too_many_codes", 429),
     "not_sent": ("code_not_sent", 503),
 }
+_NO_PROOF = "This proof was not accepted. Make a new one, for this decision."
 _UNKNOWN = {"description": "No such case, or not with this token"}
 
 
@@ -64,16 +77,17 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
         case = await _with_token(service, case_id, token)
     except CaseNotFound:
         return _html(render_unknown(service.base_path), 404)
-    if request.method == "GET" and is_navigation(request.headers):
+    visited = request.method == "GET" and is_navigation(request.headers)
+    if visited:
         case = await service.cases.opened(case)
-    return _page(service, case, token)
+    return await _page(service, case, token, visited=visited)
 
 
 @router.post(
     "/review/{case_id}/respond",
     responses={
         303: {"description": "Answered; see the page"},
-        403: {"description": "Sent from another site, or not with the code that is needed"},
+        403: {"description": "Sent from another site, or not with the code or the proof that is needed"},
         400: {"description": "The request cannot be read"},
         404: _UNKNOWN,
         409: {"description": "The case has ended"},
@@ -95,7 +109,10 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
     },
 )
 async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
-    """Take a decision: a form from the page, or JSON ``{"action", "data"}``, with ``email_code`` if need be."""
+    """Take a decision: a form from the page, or JSON ``{"action", "data"}``.
+
+    With ``email_code`` or ``verification_evidence``, if need be.
+    """
     as_json = request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
     if _is_foreign(service, request):
         return problem(403, "foreign_origin", "This was sent from another site.")
@@ -114,12 +131,21 @@ async def _decide_json(service: Service, case: Case, request: Request, raw: byte
         said = ReviewSubmission.read(raw)
     except ValueError as error:
         return problem(422, "invalid_request", str(error))
-    code: Any = (said.model_extra or {}).get("email_code", "")
+    more: Mapping[str, Any] = said.model_extra or {}
+    code = more.get("email_code", "")
     if not isinstance(code, str):
         raise InvalidReview({"email_code": "is text"})
-    done = await _answer(service, case, request, said.action, said.data, code)
+    proofs = _evidence(more.get("verification_evidence") or [])
+    done = await _answer(service, case, request, said.action, said.data, code, proofs)
     body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
+
+
+def _evidence(given: Any) -> list[VerificationEvidence]:
+    try:
+        return [VerificationEvidence.read(each) for each in given]
+    except (InvalidProtocolObject, TypeError):
+        raise InvalidReview({"verification_evidence": "is a list of proofs"}) from None
 
 
 async def _decide_form(service: Service, case: Case, token: str, request: Request, raw: bytes) -> Response:
@@ -130,19 +156,31 @@ async def _decide_form(service: Service, case: Case, token: str, request: Reques
         return problem(422, "invalid_request", f"A form has at most {_MOST_FIELDS} fields.")
     submission = read_submission(case, posted)
     try:
+        return await _heard(service, case, token, request, submission)
+    except (CaseClosed, CaseExpired) as error:
+        now = await service.cases.with_token(case.case_id, token, "review")
+        return await _page(service, now, token, notice="late", status=of_error(error).status_code)
+    except ServiceError as error:
+        status = of_error(error).status_code
+        return await _page(service, case, token, submission, {"": str(error)}, status=status)
+
+
+async def _heard(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """Do what a person wants, or show them what is wrong with it."""
+    try:
         if submission.send_code is not None:
             return await _send_code(service, case, token, submission)
         return await _take(service, case, token, request, submission)
     except EmailCodeRefused as error:
         submission = replace(submission, email_code="")
-        return _page(service, case, token, submission, {"email_code": str(error)}, status=403)
+        return await _refused(service, case, token, submission, {"email_code": str(error)}, 403)
+    except InlineRefused as error:
+        faults = {"proof": _NO_PROOF if submission.proofs else str(error)}
+        return await _refused(service, case, token, replace(submission, proofs={}), faults, 403)
     except InvalidReview as error:
-        return _page(service, case, token, submission, error.faults, status=422)
-    except (CaseClosed, CaseExpired) as error:
-        now = await service.cases.with_token(case.case_id, token, "review")
-        return _page(service, now, token, notice="late", status=of_error(error).status_code)
-    except ServiceError as error:
-        return _page(service, case, token, submission, {"": str(error)}, status=of_error(error).status_code)
+        return await _refused(service, case, token, submission, error.faults)
 
 
 async def _send_code(service: Service, case: Case, token: str, submission: Submission) -> Response:
@@ -155,24 +193,25 @@ async def _send_code(service: Service, case: Case, token: str, submission: Submi
         progress = progress_of(case, submission.data, submission.step)
         case = await service.cases.draft(case, submission.data, progress)
     if submission.email_code:  # the Enter key presses a form's first button
-        return _page(service, case, token, submission, step=submission.step, notice="code_entered")
+        return await _page(service, case, token, submission, step=submission.step, notice="code_entered")
     place, addresses = submission.send_code or 0, case.verify_email or ()
     if service.email_codes is None or place >= len(addresses):
         notice, status = _SENDING["not_sent"]
     else:
         notice, status = _SENDING[await service.email_codes.send(case, place)]
-    return _page(service, case, token, submission, step=submission.step, notice=notice, status=status)
+    return await _page(service, case, token, submission, step=submission.step, notice=notice, status=status)
 
 
 async def _take(
     service: Service, case: Case, token: str, request: Request, submission: Submission
 ) -> Response:
     if submission.faults:
-        return _page(service, case, token, submission, submission.faults, status=422)
+        return await _refused(service, case, token, submission, submission.faults)
     match submission.intent:
         case "answer":
             action, data = submission.action, submission.data
-            await _answer(service, case, request, action, data, submission.email_code)
+            proofs = service.verifier.evidence(case, action, submission.proofs)
+            await _answer(service, case, request, action, data, submission.email_code, proofs)
             # A reload shows the outcome; it does not send the answer again.
             return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
         case "next" | "back" | "draft":
@@ -181,20 +220,52 @@ async def _take(
             progress = progress_of(case, submission.data, submission.goto)
             case = await service.cases.draft(case, submission.data, progress)
             notice = "saved" if submission.intent == "draft" else None
-            return _page(service, case, token, submission, step=submission.goto, notice=notice)
+            return await _page(service, case, token, submission, step=submission.goto, notice=notice)
         case "more":
-            return _page(service, case, token, submission, step=submission.goto, notice="more")
+            case = await _keep_secrets(service, case, submission)
+            return await _page(service, case, token, submission, step=submission.goto, notice="more")
         case _:
-            return _page(service, case, token, submission, step=submission.goto)
+            return await _page(service, case, token, submission, step=submission.goto)
+
+
+async def _refused(
+    service: Service,
+    case: Case,
+    token: str,
+    submission: Submission,
+    faults: Mapping[str, str],
+    status: int = 422,
+) -> Response:
+    """The same step again, with what is wrong."""
+    case = await _keep_secrets(service, case, submission)
+    return await _page(service, case, token, submission, faults, status=status)
+
+
+async def _keep_secrets(service: Service, case: Case, submission: Submission) -> Case:
+    """Keep what was filled in if some of it is sensitive: the page does not show that again, and has not got it."""
+    if case.form is None or sensitive_keys(case.form).isdisjoint(submission.data):
+        return case
+    progress = progress_of(case, submission.data, submission.step)
+    return await service.cases.draft(case, submission.data, progress)
 
 
 async def _answer(
-    service: Service, case: Case, request: Request, action: str, data: Mapping[str, Any] | None, code: str
+    service: Service,
+    case: Case,
+    request: Request,
+    action: str,
+    data: Mapping[str, Any] | None,
+    code: str,
+    proofs: Sequence[VerificationEvidence],
 ) -> Case:
     """Whoever has the link answers: the token says that they may, not who they are."""
     service.cases.check(case, action, data)
-    await service.verifier.check(case, "browser_submit", action, [])
+    if case.verify_email is not None:
+        read_code(case, code)  # before a proof is used up
+    verified = await service.verifier.check(case, "browser_submit", action, proofs)
     who = await respondent(case, request, service.identify, service.email_codes, code)
+    if verified is not None:
+        who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
     return await service.cases.answer(case, action, data, who)
 
 
@@ -209,7 +280,7 @@ def _path(service: Service, case: Case, token: str) -> str:
     return f"{service.base_path}/review/{case.case_id}?token={token}"
 
 
-def _page(
+async def _page(
     service: Service,
     case: Case,
     token: str,
@@ -219,18 +290,32 @@ def _page(
     step: int | None = None,
     notice: Notice | None = None,
     status: int = 200,
+    visited: bool = True,
 ) -> HTMLResponse:
-    """The page as it is now: what was filled in a moment ago, else what was kept of it."""
+    """The page as it is now: what was filled in a moment ago, else what was kept of it.
+
+    Where nobody has ``visited`` it, it is rendered for a program, for which nothing is fetched.
+    """
+    now, is_open = service.cases.now(), not case.is_final
+    values = case.draft if submission is None else submission.data
+    step = step or (1 if submission is None else submission.step)
+    wanted = fields_to_fill(case, values=values, faults=faults, step=step, notice=notice, now=now)
+    prefills: dict[str, Any] = {field.key: None for field in wanted}
+    if visited and wanted:
+        prefills = await service.prefills.fetch(case, token, wanted)
     html = render_case(
         case,
         token=token,
         base_path=service.base_path,
-        values=case.draft if submission is None else submission.data,
+        values=values,
         faults=faults,
-        step=step or (1 if submission is None else submission.step),
+        step=step,
         notice=notice,
         email_code="" if submission is None else submission.email_code,
-        now=service.cases.now(),
+        prefills=prefills,
+        asked=await service.verifier.asked(case) if visited and is_open else None,
+        proofs=None if submission is None else submission.proofs,
+        now=now,
     )
     return _html(html, status)
 

@@ -24,6 +24,7 @@ MOST_TRIES = 5
 MOST_CODES = 5
 """For each case, in an hour."""
 _HOUR = 3_600_000
+_WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
 Your code is {code}
 
@@ -73,14 +74,7 @@ class EmailCodes:
 
     async def check(self, case: Case, entered: str) -> str:
         """The address that a code was sent to, which is used up by that; raises `EmailCodeRefused`."""
-        code = "".join(entered.split()).replace("-", "")
-        if not code:
-            raise EmailCodeRefused(
-                case.case_id, "verification_required", "Enter the code that was sent to you by e-mail."
-            )
-        wrong = "This is not the code that was sent. Look again, or have another sent."
-        if len(code) != CODE_DIGITS or not (code.isascii() and code.isdigit()):
-            raise EmailCodeRefused(case.case_id, "verification_failed", wrong)
+        code = read_code(case, entered)
         known = await finish(self._cases.store.try_codes(case.case_id, self._now(), MOST_TRIES))
         if not known:
             why = "There is no code that can be used now. Have a new one sent."
@@ -89,10 +83,22 @@ class EmailCodes:
         for row in matching:
             if await finish(self._cases.store.use_code(row, self._now())):
                 return (case.verify_email or ())[row.place]
-        raise EmailCodeRefused(case.case_id, "verification_failed", wrong)
+        raise EmailCodeRefused(case.case_id, "verification_failed", _WRONG)
 
     def _now(self) -> int:
         return self._cases.now()
+
+
+def read_code(case: Case, entered: str) -> str:
+    """The digits that were entered; raises `EmailCodeRefused` for what no code is."""
+    code = "".join(entered.split()).replace("-", "")
+    if not code:
+        raise EmailCodeRefused(
+            case.case_id, "verification_required", "Enter the code that was sent to you by e-mail."
+        )
+    if len(code) != CODE_DIGITS or not (code.isascii() and code.isdigit()):
+        raise EmailCodeRefused(case.case_id, "verification_failed", _WRONG)
+    return code
 
 
 def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:

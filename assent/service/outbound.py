@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal, NamedTuple, Self
 
 import httpx2
@@ -16,21 +10,15 @@ import httpx2
 from assent.clock import Clock, SystemClock
 from assent.errors import InvalidCallbackUrl
 from assent.protocol import SIGNATURE_HEADER, sign_callback, webhook_headers
-from assent.service.addresses import Target, check_callback_url, is_loopback, is_public
+from assent.service.addresses import check_callback_url
+from assent.service.guarded import Guard, Resolve
 
 ATTEMPTS = 3
 BACKOFF_SECONDS = 10
 BACKOFF_FACTOR = 6
-CONNECT_SECONDS = 5.0
 SECONDS = 15.0
 """For all of an attempt, the look-up of the name included."""
-ADDRESSES_TRIED = 3
-LOOK_UPS = 8
-"""How many names are looked up at a time."""
 _WORTH_ANOTHER_TRY = {408, 425, 429}
-
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""From a host and a port to its IP addresses; raises ``OSError`` if there are none."""
 
 
 class Outcome(NamedTuple):
@@ -49,10 +37,9 @@ def next_attempt(attempts: int, outcome: Outcome, now: int) -> int | None:
 
 
 class CallbackSender:
-    """Sends callbacks. With ``development``, ``http`` to this machine's loopback is fine too.
+    """Sends callbacks, through a `Guard` with these options. ``clock`` tells when a callback is signed.
 
-    Use it in ``async with``. ``tls`` says whose certificates are trusted, by default those of the well-known
-    authorities; ``resolve`` looks names up; ``clock`` tells when a callback is signed.
+    Use it in ``async with``.
     """
 
     def __init__(
@@ -63,18 +50,15 @@ class CallbackSender:
         resolve: Resolve | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._development = development
-        self._tls = tls
-        self._resolve = resolve or self._look_up
+        self._guard = Guard(development=development, tls=tls, resolve=resolve)
         self._clock = clock or SystemClock()
-        # Of their own, so that names which are slow to resolve keep nobody else waiting.
-        self._threads = ThreadPoolExecutor(LOOK_UPS, "assent-names")
 
     async def __aenter__(self) -> Self:
+        await self._guard.__aenter__()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        await self._guard.__aexit__(*error)
 
     async def send(self, url: str, body: bytes, secret: str, *, message_id: str) -> Outcome:
         """Make one attempt to POST a body of JSON, signed with a secret of ``callback_secret``.
@@ -89,73 +73,21 @@ class CallbackSender:
             **webhook_headers(body, secret, message_id=message_id, timestamp=int(self._clock.now())),
         }
         try:
-            where = check_callback_url(url, development=self._development)
-            async with asyncio.timeout(SECONDS):
-                return await self._post(where, await self._addresses(where), headers, body)
+            where = check_callback_url(url, development=self._guard.development)
         except InvalidCallbackUrl as error:
             return Outcome("refused", error.problem)
+        try:
+            return _judged((await self._guard.exchange("POST", where, headers, body, seconds=SECONDS)).status)
+        except InvalidCallbackUrl as error:
+            return Outcome("refused", error.problem)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            return Outcome("retry", f"{where.host} could not be reached")
+        except httpx2.TransportError as error:
+            return Outcome("retry", f"the connection broke ({type(error).__name__})")
         except TimeoutError:
             return Outcome("retry", f"no answer within {SECONDS:g} seconds")
-        except OSError as error:  # of the look-up; what befalls a connection is dealt with there
+        except OSError as error:  # of the look-up
             return Outcome("retry", f"the host could not be found ({type(error).__name__})")
-
-    async def _addresses(self, where: Target) -> list[str]:
-        """Where the host is, each place checked; these very addresses are then connected to."""
-        found = [ip_address(address) for address in await self._resolve(where.host, where.port)]
-        for address in found:
-            if not self._may_go_to(where, address):
-                raise InvalidCallbackUrl(f"{where.host} leads to {address}, which is no public address")
-        if not found:
-            raise OSError("no address")
-        return [str(address) for address in dict.fromkeys(found)]
-
-    async def _look_up(self, host: str, port: int) -> list[str]:
-        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        found = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
-        return [str(address[0]) for *_, address in found]
-
-    def _may_go_to(self, where: Target, address: IPv4Address | IPv6Address) -> bool:
-        if self._development and is_loopback(address):
-            return where.host in ("localhost", str(address))
-        return where.scheme == "https" and is_public(address)
-
-    async def _post(
-        self, where: Target, addresses: Sequence[str], headers: dict[str, str], body: bytes
-    ) -> Outcome:
-        """POST to the first address that takes the connection."""
-        if self._tls is None:  # reading all the authorities' certificates takes a while
-            self._tls = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False)
-        for address in addresses[:ADDRESSES_TRIED]:
-            try:
-                return _judged(await _status(where, address, headers, body, self._tls))
-            except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                continue
-            except httpx2.TransportError as error:
-                return Outcome("retry", f"the connection broke ({type(error).__name__})")
-        return Outcome("retry", f"{where.host} could not be reached")
-
-
-async def _status(
-    where: Target, address: str, headers: dict[str, str], body: bytes, tls: ssl.SSLContext
-) -> int:
-    """POST on a connection of its own, by the transport alone: nothing follows redirects, looks for proxies
-    in the environment, keeps cookies or logs the address. Of what is answered only the status is read."""
-    literal = f"[{address}]" if ":" in address else address
-    request = httpx2.Request(
-        "POST",
-        f"{where.scheme}://{literal}:{where.port}/",
-        headers={**headers, "host": where.authority, "connection": "close"},
-        content=body,
-        extensions={
-            "sni_hostname": where.host,  # and the name that the certificate must be for
-            "target": where.target.encode(),
-            "timeout": httpx2.Timeout(SECONDS, connect=CONNECT_SECONDS).as_dict(),
-        },
-    )
-    async with httpx2.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
-        response = await transport.handle_async_request(request)
-        await response.aclose()
-    return response.status_code
 
 
 def _judged(status: int) -> Outcome:

@@ -1,18 +1,21 @@
-"""Proofs that a person decided: checked by a provider, and by us for what they are bound to."""
+"""Proofs that a person decided: asked for, checked by a provider, and by us for what they are bound to."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from typing import Protocol, cast, runtime_checkable
 
 from pydantic_core import to_json
 
 from assent.clock import Clock, SystemClock
 from assent.errors import InlineRefused
 from assent.protocol import (
+    EvidenceBinding,
     EvidenceRequirement,
     VerificationEvidence,
     VerificationPolicy,
@@ -45,6 +48,46 @@ class VerificationProvider(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class BrowserChallenge:
+    """What the page asks a person for, as words and no markup: what the proof is called, and how to get it.
+
+    ``url`` leads to where the proof is made; it begins with ``https://``.
+    """
+
+    label: str
+    hint: str | None = None
+    url: str | None = None
+
+
+@runtime_checkable
+class BrowserProvider(VerificationProvider, Protocol):
+    """A provider whose proofs can be shown on the page: as a text that the person brings there.
+
+    `verify` gets it as the evidence's ``presentation``, with the case, the chosen action and the policy's
+    challenge as its binding; whether it was made for these is for the provider to say.
+    """
+
+    async def browser_challenge(
+        self, case: Case, requirement: EvidenceRequirement
+    ) -> BrowserChallenge | None:
+        """What to ask for; None if no such proof can be shown on the page."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The proofs that a page asks for, by the places under which it posts them.
+
+    ``options`` are the sets of places of which one is enough; there is none if the page cannot ask for enough.
+    Without ``required`` an answer counts without them too.
+    """
+
+    challenges: Mapping[int, BrowserChallenge]
+    options: tuple[tuple[int, ...], ...]
+    required: bool
+
+
 class Verifier:
     """Checks evidence against a case's policy: each proof bound to case and action, fresh, and used once."""
 
@@ -62,10 +105,8 @@ class Verifier:
         self, case: Case, mode: str, action: str, evidence: Sequence[VerificationEvidence]
     ) -> VerificationResult | None:
         """What was verified; None if the case asks for nothing here. Raises `InlineRefused` if it is not enough."""
-        if case.verification_policy is None:
-            return None
-        policy = VerificationPolicy.model_validate(case.verification_policy)
-        if mode not in policy.required_for and policy.mode != "optional":
+        policy = _policy(case, mode)
+        if policy is None:
             return None
         accepted: list[Accepted] = []
         for each in evidence if len(evidence) <= MOST_PROOFS else ():
@@ -81,6 +122,61 @@ class Verifier:
             verified_evidence=[verified for _, verified in accepted],
             missing_requirements=missing or None,
         )
+
+    async def asked(self, case: Case) -> Asked | None:
+        """What the page of a case asks for; None if nothing is to be shown there."""
+        policy = _policy(case, "browser_submit")
+        if policy is None:
+            return None
+        asking = self._on_the_page(policy)
+        made = await asyncio.gather(*(self._challenge(case, name, needed) for name, needed in asking))
+        challenges = {place: challenge for place, challenge in enumerate(made) if challenge is not None}
+        can = {place: asking[place] for place in challenges}
+        enough = tuple(islice(_enough(policy, can), MOST_PROOFS))
+        return Asked(challenges, enough, policy.mode != "optional")
+
+    def evidence(self, case: Case, action: str, proofs: Mapping[int, str]) -> list[VerificationEvidence]:
+        """What a person has entered on the page, by the place of its challenge, as evidence for an action."""
+        policy = _policy(case, "browser_submit")
+        if policy is None:
+            return []
+        challenge = policy.binding.challenge
+        bound = EvidenceBinding(case_id=case.case_id, action=action, challenge=challenge)
+        return [
+            VerificationEvidence(
+                proof_type=needed.proof_type,
+                provider=provider,
+                format=(needed.presentation_formats or ["provider_opaque"])[0],
+                presentation=proofs[place],
+                binding=bound,
+            )
+            for place, (provider, needed) in enumerate(self._on_the_page(policy))
+            if proofs.get(place)
+        ]
+
+    def _on_the_page(self, policy: VerificationPolicy) -> list[tuple[str, EvidenceRequirement]]:
+        """Each kind of proof that the policy has a use for and a provider can take there, with the provider."""
+        found: dict[tuple[str, str], EvidenceRequirement] = {}
+        for option in policy.requirements.any_of:
+            for needed in option.all_of:
+                for name, provider in sorted(self._providers.items()):
+                    if needed.provider in (None, name) and isinstance(provider, BrowserProvider):
+                        found.setdefault((name, needed.proof_type), needed)
+        return [(name, needed) for (name, _), needed in found.items()][:MOST_PROOFS]
+
+    async def _challenge(self, case: Case, name: str, needed: EvidenceRequirement) -> BrowserChallenge | None:
+        """What a provider wants to be asked; one that fails or takes too long asks for nothing."""
+        provider = cast(BrowserProvider, self._providers[name])
+        try:
+            async with asyncio.timeout(PROVIDER_SECONDS):
+                challenge = await provider.browser_challenge(case, needed)
+        except Exception as error:
+            logger.warning("the verification provider %r failed: %s", name, type(error).__name__)
+            return None
+        if challenge is not None and not (challenge.url or "https://").startswith("https://"):
+            logger.warning("the verification provider %r gave a URL that is not https", name)
+            return replace(challenge, url=None)
+        return challenge
 
     async def _verified(
         self, case: Case, policy: VerificationPolicy, action: str, evidence: VerificationEvidence
@@ -121,6 +217,30 @@ class Verifier:
                 "verified_at": iso(round(now * 1000)),
             }
         )
+
+
+def _policy(case: Case, mode: str) -> VerificationPolicy | None:
+    """What a case asks for where it is answered in this way; None if it is nothing."""
+    if case.verification_policy is None:
+        return None
+    policy = VerificationPolicy.model_validate(case.verification_policy)
+    return policy if mode in policy.required_for or policy.mode == "optional" else None
+
+
+def _enough(
+    policy: VerificationPolicy, can: Mapping[int, tuple[str, EvidenceRequirement]]
+) -> Iterator[tuple[int, ...]]:
+    """The sets of places that meet an option of the policy."""
+    for option in policy.requirements.any_of:
+        ways = [
+            [
+                place
+                for place, (name, shown) in can.items()
+                if shown.proof_type == needed.proof_type and needed.provider in (None, name)
+            ]
+            for needed in option.all_of
+        ]
+        yield from product(*ways)
 
 
 def _digest(evidence: VerificationEvidence) -> str:

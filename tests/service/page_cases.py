@@ -77,7 +77,7 @@ def agent_case(payload: HitlPayload, *, status: State = "opened", **facts: Any) 
 def approval(args: dict[str, Any] | None = None, *, tool_name: str = "send_email", **facts: Any) -> Case:
     """An agent that wants to run a tool."""
     given = EMAIL_ARGS if args is None else args
-    details = facts.pop("details", {"reason": "The customer asked for the invoice."})
+    details = facts.pop("details", {"reason": "More than 1,000 needs a second look."})
     payload = ApproveRequest(
         tool_name=tool_name,
         tool_call_id="call_1",

@@ -128,6 +128,14 @@ class Rig:
         await until(known)
         return case_id
 
+    async def told(self, case_id: str) -> int:
+        """How often `on_case` has heard of a case, once it has."""
+
+        async def heard() -> int:
+            return [case.case_id for case in self.heard].count(case_id)
+
+        return await until(heard)
+
     async def ended(self, case_id: str) -> Case:
         async def final() -> Case | None:
             case = await self.served.service.cases.get(case_id)
@@ -184,6 +192,7 @@ async def test_answering_the_case_settles_the_request(
     assert case.type == type
     assert case.request is not None
     assert case.request.payload == payload
+    assert await rig.told(case_id) == 1
     answered = await rig.say(case_id, action, data)
     assert answered.status_code == 200, answered.text
     settled = await rig.store.settled(thread_id, "q")
@@ -193,11 +202,7 @@ async def test_answering_the_case_settles_the_request(
     assert plain_answer(settled.answer) == answer
     late = await rig.say(case_id, action, data)
     assert late.status_code == 409
-
-    async def heard() -> int:
-        return [each.case_id for each in rig.heard].count(case_id)
-
-    assert await until(heard) == 1
+    assert await rig.told(case_id) == 1
 
 
 @table
@@ -270,6 +275,51 @@ async def test_edited_arguments_have_the_names_and_kinds_of_the_shown(rig: Rig) 
     stored = await rig.store.request("t", "q")
     assert stored is not None
     assert stored.status == "pending"
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "minLength": 3},
+        "amount": {"type": "integer", "minimum": 1},
+        "parts": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    },
+    "required": ["to", "amount"],
+    "additionalProperties": False,
+}
+
+
+async def test_edited_arguments_are_what_the_tools_schema_asks_for(rig: Rig) -> None:
+    args = {**ARGS, "parts": [{"n": 1}]}
+    payload = ApproveRequest(
+        tool_name="send", tool_call_id="q", args=args, digest=call_digest("send", args), args_schema=SCHEMA
+    )
+    case_id = await rig.ask(payload)
+    edits = {"to": "b", "amount": 0, "parts": [{"n": 1}, {"n": "x"}]}
+    refused = await rig.say(case_id, "edit", {"edits": edits})
+    assert refused.status_code == 422
+    assert refused.json()["faults"] == {
+        "data.edits.to": "must have at least 3 characters",
+        "data.edits.amount": "must be at least 1",
+        "data.edits.parts": "Inside, 1.n must be a whole number.",
+    }
+    stored = await rig.store.request("t", "q")
+    assert stored is not None
+    assert stored.status == "pending"
+    edits = {"to": "bob", "amount": 1, "parts": []}
+    assert (await rig.say(case_id, "edit", {"edits": edits})).status_code == 200
+
+
+async def test_a_retry_takes_what_the_tools_schema_asks_for(rig: Rig) -> None:
+    details: dict[str, Any] = {"tool_name": "send", "tool_call_id": "c", "args": ARGS, "attempt": 1}
+    payload = EscalateRequest(
+        prompt="Did it end?", choices=["retry", "skip"], details=details, args_schema=SCHEMA
+    )
+    case_id = await rig.ask(payload)
+    refused = await rig.say(case_id, "retry", {"modified_params": {"to": "bob", "amount": 0}})
+    assert refused.json()["faults"] == {"data.modified_params.amount": "must be at least 1"}
+    again = await rig.say(case_id, "retry", {"modified_params": {"to": "bob", "amount": 2}})
+    assert again.status_code == 200
 
 
 async def test_the_page_shows_the_call_and_the_api_does_not(rig: Rig) -> None:
@@ -348,8 +398,7 @@ async def test_a_request_that_cannot_be_shown_keeps_none_from_it(
     monkeypatch.setattr("assent.service.cases.adopted", broken)
     await asked(rig.store, "bad", HitlRequest(question_id="q", payload=APPROVE, created_at=1.0))
     for number in range(3):
-        await rig.ask(APPROVE, f"t{number}")
-    assert len(rig.heard) == 3
+        assert await rig.told(await rig.ask(APPROVE, f"t{number}")) == 1
     assert [r.message for r in caplog.records if "cannot become a case" in r.message] == [
         "request 'q' cannot become a case: KeyError"
     ]

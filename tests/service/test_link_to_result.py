@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import page_cases
 import pytest
 from page_browser import find_chromium
+from pydantic import Field
 from serving import Agent, Opened, Served, serving, until
 
 from assent import Agent as LiveAgent
@@ -50,6 +51,10 @@ async def visiting(window: dict[str, Any]) -> AsyncGenerator[Any]:
 
 async def press(page: Any, name: str) -> None:
     await page.get_by_role("button", name=name, exact=True).click()
+
+
+async def alert(page: Any) -> str:
+    return await page.get_by_role("alert").inner_text()
 
 
 async def settled(opened: Opened) -> dict[str, Any]:
@@ -132,7 +137,7 @@ paid: list[int] = []
 
 
 @tool(requires_approval=True)
-async def pay(cents: int, to: str = "Ada") -> str:
+async def pay(cents: Annotated[int, Field(ge=1, le=1000)], to: str = "Ada") -> str:
     """Pay somebody."""
     paid.append(cents)
     return f"paid {cents} to {to}"
@@ -153,6 +158,10 @@ async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
             await page.get_by_label("cents", exact=False).last.fill("a lot")
             await press(page, "See what changes")
             assert await page.get_by_role("alert").count() == 1  # refused: it is no number
+            await page.get_by_label("cents", exact=False).last.fill("5000")
+            await press(page, "See what changes")  # refused: the tool takes no more than 1,000
+            assert "cents: must be at most 1000" in " ".join((await alert(page)).split())
+            assert await page.get_by_label("cents", exact=False).last.input_value() == "5000"
             await page.get_by_label("cents", exact=False).last.fill("40")
             await press(page, "See what changes")
             assert paid == []

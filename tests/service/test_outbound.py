@@ -17,7 +17,7 @@ from receivers import certified, receiving
 from assent.errors import InvalidSecret
 from assent.hitl.testing import FakeClock
 from assent.protocol import verify_callback, verify_webhook
-from assent.service import outbound
+from assent.service import guarded, outbound
 from assent.service.callback_secrets import callback_secret
 from assent.service.outbound import CallbackSender, Outcome, next_attempt
 
@@ -54,7 +54,7 @@ async def send(sender: CallbackSender, url: str, body: bytes = BODY) -> Outcome:
 @pytest.fixture
 def loopback_counts_as_public(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here is on the internet; all else is as it would be there."""
-    monkeypatch.setattr(outbound, "is_public", lambda address: str(address) == "127.0.0.1")
+    monkeypatch.setattr(guarded, "is_public", lambda address: str(address) == "127.0.0.1")
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ async def test_each_callback_has_a_connection_of_its_own(tls: Tls) -> None:
 async def test_a_name_that_leads_inside_is_refused_and_nobody_is_connected_to(
     addresses: list[str], development: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbound, "_status", None)
+    monkeypatch.setattr(guarded, "_exchanged", None)
     sender = CallbackSender(development=development, resolve=Names(addresses))
     outcome = await send(sender, f"https://{NAME}/hook?token=secret")
     assert outcome.kind == "refused"

@@ -118,7 +118,7 @@ def test_each_type_has_its_buttons(name: str) -> None:
 def test_the_call_stands_first_and_whole() -> None:
     case = cases.approval()
     html = html_of(case)
-    assert html.index('class="act"') < html.index('class="words"') < html.index('class="decide"')
+    assert html.index('class="act"') < html.index('class="why"') < html.index('class="decide"')
     page = Page(html)
     (act,) = page.all("section", class_="act")
     assert "send_email" in act.text
@@ -127,9 +127,46 @@ def test_the_call_stands_first_and_whole() -> None:
     assert inside[3:5] == ["1250.5", "false"]
     assert case.digest is not None
     assert case.digest in html
+    (why,) = page.all("section", class_="why")
+    assert "Why you are asked" in why.text
+    assert "More than 1,000 needs a second look." in why.text
+    assert not page.all("section", class_="words")
+
+
+def test_whose_words_are_whose() -> None:
+    """The rules' are not the agent's, and what a program may have written is not said to be the model's."""
+    details = {
+        "reason": "It is night.",
+        "matched_rule_id": "night-shift",
+        "agent_path": ["desk", "helper"],
+        "principal": "bob",
+        "note": "The customer asked for it.",
+    }
+    page = page_of(cases.approval(details=details))
+    (why,), (words,) = page.all("section", class_="why"), page.all("section", class_="words")
+    for text in ("Why you are asked", "It is night.", "Rule", "night-shift", "desk / helper", "bob"):
+        assert text in why.text
+        assert text not in words.text
+    assert "From the agent’s side" in words.text
+    assert "The customer asked for it." in words.text
+    assert "The customer" not in why.text
+
+    def heading(case: Case) -> str:
+        (words,) = page_of(case).all("section", class_="words")
+        return words.text
+
+    assert "In the agent’s words" in heading(cases.agent_selection())
+    assert "In the asking service’s words" in heading(cases.selection())
+    for case in (cases.agent_confirmation(), cases.escalation()):
+        assert "From the agent’s side" in heading(case)
+        assert "Written by the agent, or by the program around it." in heading(case)
+
+
+def test_a_reason_that_is_no_text_stays_with_the_rest() -> None:
+    page = page_of(cases.approval(details={"reason": {"a": 1}, "agent_path": "x"}))
+    assert not page.all("section", class_="why")
     (words,) = page.all("section", class_="words")
-    assert "In the agent’s words" in words.text
-    assert "The customer asked for the invoice." in words.text
+    assert "agent_path" in words.text
 
 
 def test_what_a_request_is_comes_from_the_request_alone() -> None:

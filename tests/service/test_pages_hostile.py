@@ -54,6 +54,9 @@ def everywhere(text: str) -> dict[str, Case]:
     )
     return {
         "arguments": cases.approval({"arg": text, text: "named"}, tool_name=text, details={"why": text}),
+        "reasons": cases.approval(
+            details={"reason": text, "matched_rule_id": text, "agent_path": [text], "principal": text}
+        ),
         "service": cases.service_case("approval", {"fact": text, text: 1}, prompt=text, message=text),
         "form": cases.service_case("input", {"form": {"steps": [step, step]}}, prompt=text),
         "items": cases.service_case("selection", {"items": [{"id": text, "title": text, "more": text}]}),

@@ -17,6 +17,7 @@ _OURS = {
     "modified_params": "Changed parameters",
     "edits": "Your changes",
     "email_code": "Your code",
+    "proof": "Your proof",
 }
 
 

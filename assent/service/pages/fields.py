@@ -58,7 +58,9 @@ class Field:
     hidden: Html | None
     """The value with its hidden characters marked, where it has some."""
     kept: bool
-    """Whether a sensitive value is there already; it is never sent to the browser."""
+    """Whether a sensitive value was filled in already; it is never sent to the browser."""
+    unfilled: bool
+    """Whether a value was to stand here and could not be had."""
     when: str | None
     """The field's condition as JSON, for the script."""
     shown: bool
@@ -66,14 +68,22 @@ class Field:
 
 
 def page_fields(
-    case: Case, form: Form, step: int, values: Mapping[str, Any], faults: Mapping[str, str]
+    case: Case,
+    form: Form,
+    step: int,
+    values: Mapping[str, Any],
+    faults: Mapping[str, str],
+    prefills: Mapping[str, Any],
 ) -> list[Field]:
     """The fields of a step. Those that a condition on this step's own fields hides are there as not shown."""
-    visible = {field.key for field in visible_fields(form, values)}
+    standing = {**values, **{key: value for key, value in prefills.items() if value is not None}}
+    visible = {field.key for field in visible_fields(form, standing)}
     fields = fields_of_step(form, step)
     here = {field.key for field in fields}
     return [
-        _field(field, _question(case, field.key), values, faults.get(field.key), field.key in visible)
+        _field(
+            field, _question(case, field.key), values, prefills, faults.get(field.key), field.key in visible
+        )
         for field in fields
         if field.key in visible or (field.conditional is not None and field.conditional.field in here)
     ]
@@ -120,9 +130,16 @@ def spoken(field: FormField, value: Any) -> Any:
 
 
 def _field(
-    field: FormField, question: Question | None, values: Mapping[str, Any], fault: str | None, shown: bool
+    field: FormField,
+    question: Question | None,
+    values: Mapping[str, Any],
+    prefills: Mapping[str, Any],
+    fault: str | None,
+    shown: bool,
 ) -> Field:
-    value = None if field.sensitive else values.get(field.key)
+    value = prefills.get(field.key)
+    if value is None and not field.sensitive:
+        value = values.get(field.key)
     text = _text(value)
     label = field.label if question is None else question.prompt
     hint = None if field.hint in (None, label) else passage(field.hint or "")
@@ -136,8 +153,9 @@ def _field(
         hint=hint,
         placeholder=None if field.placeholder is None or hidden_in(field.placeholder) else field.placeholder,
         bounds=_bounds(field),
-        hidden=hidden_in(text),
+        hidden=None if field.sensitive else hidden_in(text),
         kept=field.sensitive and field.key in values,
+        unfilled=field.key in prefills and prefills[field.key] is None,
         when=None if field.conditional is None else json.dumps(field.conditional.wire()),
         shown=shown,
         fault=fault,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from assent.protocol import actions_of, redacted, sensitive_keys, visible_fields
+from assent.protocol import Form, FormField, actions_of, redacted, sensitive_keys, visible_fields
 from assent.requests import EscalateRequest
 from assent.service.case import Case
 from assent.service.mailboxes import masked_address
@@ -18,10 +18,12 @@ from assent.service.pages.faults import brief, listed, without_prefix
 from assent.service.pages.fields import defaults, fields_of_step, page_fields, spoken
 from assent.service.pages.moments import moment, time_left
 from assent.service.pages.passage import marked, passage
+from assent.service.pages.proofs import proof_fields
 from assent.service.pages.shown import Shown, shown, shown_all, text_of
-from assent.service.pages.subject import call_of, words_of
+from assent.service.pages.subject import call_of, why_of, words_of
 from assent.service.pages.templates import fill
-from assent.service.pages.wizard import step_at, step_with
+from assent.service.pages.wizard import Step, step_at, step_with
+from assent.service.verification import Asked
 
 Notice = Literal["saved", "more", "late", "code_sent", "code_entered", "too_many_codes", "code_not_sent"]
 
@@ -36,6 +38,9 @@ def render_case(
     step: int = 1,
     notice: Notice | None = None,
     email_code: str = "",
+    prefills: Mapping[str, Any] | None = None,
+    asked: Asked | None = None,
+    proofs: Mapping[int, str] | None = None,
     now: int,
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
@@ -45,6 +50,8 @@ def render_case(
     of a form from 1; of an edit, 2 is the page that shows what it changes. ``notice`` tells what became of the
     last click: the draft was ``saved``, ``more`` fields came up, the answer came too ``late``, or what became of
     a code that was to be sent by e-mail. ``email_code`` is one that was entered and not looked at yet.
+    ``prefills`` are the values of `fields_to_fill`, None for those that could not be had. ``asked`` are the
+    proofs that an answer needs, and ``proofs`` those that were entered, by place.
     """
     facts = _facts(case, base_path, now) | {"notice": notice}
     if case.is_final or now >= case.expires_at:
@@ -56,6 +63,8 @@ def render_case(
         "faults": keyed,
         "mailboxes": [marked(masked_address(address)) for address in case.verify_email or ()],
         "email_code": email_code,
+        "prefills": prefills or {},
+        "proofs": proof_fields(asked, proofs or {}),
     }
     page = {"approval": _decision, "escalation": _decision, "selection": _choice, "confirmation": _choice}
     return page.get(case.type, _input)(case, facts, step)
@@ -72,6 +81,7 @@ def _facts(case: Case, base_path: str, now: int) -> dict[str, Any]:
         "case": case,
         "from_agent": case.request is not None,
         "call": call_of(case),
+        "why": why_of(case),
         "words": words_of(case),
         "until": moment(case.expires_at),
         "asked": moment(case.created_at),
@@ -124,16 +134,46 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     faults: Mapping[str, str] = facts["faults"]
     if form is None:
         return fill("input.html", **facts, form=None, problems=listed(faults, {}))
-    number = step_with(form, faults, step)
-    again = bool(faults) or facts["notice"] is not None
-    cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
-    values = {key: value for key, value in defaults(form).items() if key not in cleared} | facts["values"]
-    here = step_at(form, values, number)
-    fields = page_fields(case, form, here.number, values, faults)
+    values, here = _standing(form, facts["values"], faults, step, again=_again(faults, facts["notice"]))
+    fields = page_fields(case, form, here.number, values, faults, facts["prefills"])
     places = {field.key: (f"f-{field.key}", brief(field.label)) for field in fields}
     facts |= {"form": form, "step": here, "fields": fields}
     facts["summary"] = _summary(case, values) if here.is_summary else []
     return fill("input.html", **facts, problems=listed(faults, places))
+
+
+def fields_to_fill(
+    case: Case,
+    *,
+    values: Mapping[str, Any] | None,
+    faults: Mapping[str, str] | None = None,
+    step: int = 1,
+    notice: Notice | None = None,
+    now: int,
+) -> list[FormField]:
+    """The fields with a ``default_ref`` that a page with these facts has, and that nobody has touched yet."""
+    form = case.form
+    if form is None or case.is_final or now >= case.expires_at or _again(faults, notice):
+        return []
+    given = (case.draft or {}) if values is None else values
+    _, here = _standing(form, given, {}, step, again=False)
+    shown = fields_of_step(form, here.number)
+    return [field for field in shown if field.default_ref is not None and field.key not in given]
+
+
+def _again(faults: Mapping[str, str] | None, notice: Notice | None) -> bool:
+    """Whether a step is shown once more, so that what is empty there was emptied."""
+    return bool(faults) or notice is not None
+
+
+def _standing(
+    form: Form, given: Mapping[str, Any], faults: Mapping[str, str], step: int, *, again: bool
+) -> tuple[dict[str, Any], Step]:
+    """What stands in the fields, and the step that is shown."""
+    number = step_with(form, faults, step)
+    cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
+    values = {key: value for key, value in defaults(form).items() if key not in cleared} | dict(given)
+    return values, step_at(form, values, number)
 
 
 def _summary(case: Case, values: Mapping[str, Any]) -> list[Shown]:

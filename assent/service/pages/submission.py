@@ -10,16 +10,19 @@ from pydantic_core import from_json
 
 from assent.protocol import actions_of, visible_fields
 from assent.requests import EscalateRequest
+from assent.service.answers import edit_faults
 from assent.service.case import Case
 from assent.service.pages.choices import choices_of
 from assent.service.pages.diff import differ
 from assent.service.pages.edits import Editable, editable_of, read_edits
 from assent.service.pages.fields import fields_of_step, read_field
 from assent.service.pages.wizard import step_after, step_before
+from assent.service.verification import MOST_PROOFS
 
 Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
 _LONGEST_CODE = 32
+_LONGEST_PROOF = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,17 @@ class Submission:
     email_code: str = field(default="", repr=False)
     send_code: int | None = None
     """The place of the address that a code is to be sent to; nothing else is meant then."""
+    proofs: dict[int, str] = field(default_factory=dict[int, str], repr=False)
+    """What was entered as proofs, by place."""
 
 
 def read_submission(case: Case, form_data: Posted) -> Submission:
     """Read the fields that the page of a case posted. What they say is checked when the case is answered."""
+    submission = _with_code(case, form_data)
+    return replace(submission, proofs=_proofs(form_data)) if case.verification_policy else submission
+
+
+def _with_code(case: Case, form_data: Posted) -> Submission:
     if not case.verify_email:
         return _read(case, form_data)
     wished = _first(form_data, "send_code")
@@ -57,6 +67,11 @@ def read_submission(case: Case, form_data: Posted) -> Submission:
         email_code=_first(form_data, "email_code").strip()[:_LONGEST_CODE],
         send_code=int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None,
     )
+
+
+def _proofs(posted: Posted) -> dict[int, str]:
+    entered = {place: _first(posted, f"proof.{place}").strip() for place in range(MOST_PROOFS)}
+    return {place: text for place, text in entered.items() if 0 < len(text) <= _LONGEST_PROOF}
 
 
 def _read(case: Case, form_data: Posted) -> Submission:
@@ -76,7 +91,7 @@ def _approval(case: Case, posted: Posted) -> Submission:
     action = _action(case, posted)
     editable = editable_of(case)
     if action == "edit" and editable is not None:
-        return _edited(editable, posted, data)
+        return _edited(case, editable, posted, data)
     faults = _chosen(action)
     if action == "edit" and not data:
         faults = {"feedback": "Say what should be different."}
@@ -88,7 +103,7 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     action = _action(case, posted)
     editable = editable_of(case)
     if action == "retry" and editable is not None and _first(posted, "intent"):
-        return _edited(editable, posted, data)
+        return _edited(case, editable, posted, data)
     faults = _chosen(action)
     params = _first(posted, "modified_params").strip()
     if params and action in ("retry", "") and editable is None:
@@ -100,13 +115,14 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     return Submission("answer", action, data, faults=faults)
 
 
-def _edited(editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission:
+def _edited(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission:
     """An edit goes through a page that shows what it changes; that page posts it as one JSON object."""
     intent = _first(posted, "intent")
     if intent not in ("answer", "revise"):
         values, faults = read_edits(editable, {name: texts[0] for name, texts in posted.items() if texts})
         if not faults and not differ(editable.values, values):
             faults[editable.key] = "Nothing is changed yet."
+        faults = faults or edit_faults(case, values)
         return Submission("preview", editable.action, {**data, editable.key: values}, 1, 2, faults)
     try:
         values: Any = from_json(_first(posted, editable.key), allow_inf_nan=False)
