@@ -18,9 +18,10 @@ from rigs import STORED, Rig, asked, open_rig
 
 from assent import Agent, tool
 from assent.errors import HitlInvalidAnswer
+from assent.fitting import fit_answer
 from assent.messages import ToolCall
 from assent.models import ScriptedModel
-from assent.requests import ApproveRequest, HitlRequest, fit_answer
+from assent.requests import ApproveRequest, HitlRequest
 from assent.schemas import MOST_BYTES, bare_schema, schema_faults
 
 

@@ -7,8 +7,9 @@ from pydantic import ValidationError, model_validator
 
 from assent.approvals import PendingApproval
 from assent.errors import InvalidMessage
+from assent.fitting import fit_answer
 from assent.messages import JsonObject, Message, Usage, Value
-from assent.requests import HitlRequest, RequestStatus, StoredRequest, fit_answer, plain_answer
+from assent.requests import HitlRequest, RequestStatus, StoredRequest, plain_answer
 
 _FOR_ANSWERS = {"payload": {"args_schema"}}
 """What a request that has its answer needs no more."""

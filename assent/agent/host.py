@@ -66,7 +66,7 @@ class Host:
     def recall(self, request: HitlRequest) -> StoredRequest | None:
         """How this very request was settled before, if its call is open still."""
         known = self.thread.requests.get(request.question_id)
-        if known is None or known.status == "pending" or not same_question(known.request, request):
+        if known is None or known.status == "pending" or not same_question(known.request, request.payload):
             return None
         return known
 

@@ -12,8 +12,9 @@ from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.fitting import fit_answer
 from assent.messages import JsonObject, Message, ToolResultMessage
-from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest, fit_answer
+from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest
 
 
 class Inbox:

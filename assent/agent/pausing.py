@@ -21,6 +21,7 @@ from assent.agent.tree import decided_approvals, open_subagents, pending_approva
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
+from assent.fitting import fit_answer
 from assent.ids import new_id
 from assent.messages import JsonObject
 from assent.permissions.decision import Decision
@@ -30,7 +31,6 @@ from assent.requests import (
     HitlPayload,
     HitlRequest,
     StoredRequest,
-    fit_answer,
     plain_answer,
 )
 

@@ -74,16 +74,17 @@ def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
 
 def _on_record(run: Run, payload: HitlPayload, question_id: str) -> Any:
     """The answer to this very question that is on record; if there is none, what to wait for."""
-    asked = HitlRequest(
-        question_id=question_id,
-        thread_id=run.thread.thread_id,
-        payload=payload,
-        created_at=run.clock.now(),
-    )
     known = run.thread.requests.get(question_id)
-    if known is None or not same_question(known.request, asked):
-        return Waiting(asked)
-    return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+    if known is not None and same_question(known.request, payload):
+        return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+    return Waiting(
+        HitlRequest(
+            question_id=question_id,
+            thread_id=run.thread.thread_id,
+            payload=payload,
+            created_at=run.clock.now(),
+        )
+    )
 
 
 def outcome_of(stored: StoredRequest) -> Any:

@@ -202,7 +202,7 @@ class Run:
         if self.journal is None:
             return None
         known = self.thread.requests.get(request.question_id)
-        if known is None or not same_question(known.request, request):
+        if known is None or not same_question(known.request, request.payload):
             await self.commit(opened=[request], release=release)
             known = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
             self.thread.requests[request.question_id] = known
@@ -290,4 +290,4 @@ def _synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResult
 
 
 def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:
-    return known is not None and known.status == "pending" and same_question(known.request, request)
+    return known is not None and known.status == "pending" and same_question(known.request, request.payload)

@@ -17,6 +17,7 @@ from assent.agent.turns import in_turn
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
+from assent.fitting import fit_answer
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
 from assent.messages import JsonObject, call_digest
@@ -34,7 +35,6 @@ from assent.requests import (
     HitlRequest,
     Question,
     StoredRequest,
-    fit_answer,
 )
 
 _SIGNALLED = "its signal was set"

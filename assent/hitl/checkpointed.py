@@ -90,7 +90,7 @@ class CheckpointedChannel(InMemoryChannel):
         if host is not None and (stored := await host.record(request)) is not None:
             return stored
         known = await self.checkpointer.request(thread_id, request.question_id)
-        if known is not None and same_question(known.request, request):
+        if known is not None and same_question(known.request, request.payload):
             return known
         await self.checkpointer.save_pending_request(thread_id, request)
         return self._opened(request)
@@ -149,7 +149,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
-            if kept is not None and kept.question_id == request.question_id and same_question(kept, request):
+            if kept is not None and kept.question_id == request.question_id and same_question(kept, request.payload):
                 self._kept.setdefault(request.question_id, self._opened(kept))
             stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:

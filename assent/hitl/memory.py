@@ -28,7 +28,7 @@ class InMemoryChannel(Channel):
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         recalled = None if host is None else host.recall(request)
         for known in (self._kept.get(request.question_id), recalled):
-            if known is not None and same_question(known.request, request):
+            if known is not None and same_question(known.request, request.payload):
                 return known
         opened = StoredRequest(request, request.thread_id or "", None, "pending")
         self._kept[request.question_id] = opened

@@ -22,7 +22,8 @@ from sqlalchemy import (
 )
 
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
-from assent.requests import fit_answer, plain_answer
+from assent.fitting import fit_answer
+from assent.requests import plain_answer
 from assent.store import tables
 from assent.store.rows import RequestRow, Settled, decode_request
 from assent.store.statement import WAKE, Statement, Transaction, param

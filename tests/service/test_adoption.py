@@ -19,6 +19,7 @@ from stores import CALL, asked, prompt, said
 from assent import Agent, tool
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.fitting import fit_answer
 from assent.hitl import CheckpointedChannel
 from assent.ids import new_id
 from assent.messages import AssistantMessage, ToolCall, call_digest
@@ -32,7 +33,6 @@ from assent.requests import (
     HitlRequest,
     Option,
     Question,
-    fit_answer,
     plain_answer,
 )
 from assent.service.adoption import adopted, case_id_of

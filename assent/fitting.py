@@ -1,0 +1,115 @@
+"""Whether an answer fits what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from assent.errors import HitlInvalidAnswer
+from assent.requests import (
+    Answer,
+    Answers,
+    ApproveAnswer,
+    ApproveRequest,
+    ArgsCheck,
+    AskRequest,
+    ConfirmRequest,
+    EscalateAnswer,
+    HitlRequest,
+    Question,
+)
+from assent.schemas import schema_faults
+
+_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
+
+
+def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
+    """The answer as its model, whether it came as that or as plain JSON.
+
+    Raises `HitlInvalidAnswer`, naming each fault, if it does not fit what was asked. ``check_args`` looks at
+    edited arguments, where the tool is known; else the request's own schema does, if it has one.
+    """
+    payload = request.payload
+    faults: list[str] = []
+    fitted: Answer | None = None
+    try:
+        if isinstance(payload, ConfirmRequest):
+            if isinstance(answer, bool):
+                return answer
+            faults = ["it takes true or false"]
+        elif isinstance(payload, ApproveRequest):
+            fitted = ApproveAnswer.model_validate(_anonymous(answer))
+            faults = _approve_faults(fitted, check_args or _by_schema(payload.args_schema))
+        elif isinstance(payload, AskRequest):
+            fitted = _ANSWERS.validate_python(answer, strict=True)
+            faults = _ask_faults(payload.questions, fitted)
+        else:
+            said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
+            fitted = EscalateAnswer.model_validate(said)
+            if fitted.action not in payload.choices:
+                faults = [f"action is one of {', '.join(payload.choices)}"]
+            elif fitted.modified_params is not None and (check := _by_schema(payload.args_schema)):
+                faults = list(check(fitted.modified_params))
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        ]
+    if faults or fitted is None:
+        raise HitlInvalidAnswer(request.question_id, faults)
+    return fitted
+
+
+def _anonymous(answer: Any) -> Any:
+    """An answer's fields, without who it says gave it. Models of the same shape, such as a subclass or
+    another version's, are read by their fields."""
+    plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
+    if not isinstance(plain, Mapping):
+        return plain
+    fields = cast("Mapping[str, Any]", plain)
+    return {name: value for name, value in fields.items() if name not in ("answered_by", "via")}
+
+
+def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list[str]:
+    if answer.decision == "edit":
+        if answer.edited_args is None:
+            return ["an edit needs edited_args"]
+        return list(check_args(answer.edited_args)) if check_args else []
+    return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
+
+
+def _by_schema(schema: Mapping[str, Any] | None) -> ArgsCheck | None:
+    if schema is None:
+        return None
+    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args)]
+
+
+def _ask_faults(questions: Sequence[Question], answers: Answers) -> list[str]:
+    known = {question.key: question for question in questions}
+    faults = [f"{key}: no such question" for key in answers if key not in known]
+    for key, question in known.items():
+        if key not in answers:
+            if question.required:
+                faults.append(f"{key}: an answer is required")
+        else:
+            faults += _question_faults(question, answers[key])
+    return faults
+
+
+def _question_faults(question: Question, answer: str | list[str]) -> list[str]:
+    key = question.key
+    if isinstance(answer, list) != question.multi_select:
+        return [f"{key}: {'a list' if question.multi_select else 'one value'} is expected"]
+    given = answer if isinstance(answer, list) else [answer]
+    if question.required and not any(given):
+        return [f"{key}: an answer is required"]
+    if len(set(given)) < len(given):
+        return [f"{key}: a choice is given twice"]
+    if not question.options or any(option.allow_input for option in question.options):
+        return []
+    offered = [option.value for option in question.options]
+    if not question.required:
+        offered.append("")
+    return [f"{key}: {value!r} is not one of {', '.join(offered)}" for value in given if value not in offered]
