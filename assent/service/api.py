@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Request
-from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from fastapi.security.base import SecurityBase
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from assent.errors import CaseNotFound, InlineRefused, InvalidReview
 from assent.protocol import HumanInputRequired, PollResponse, SubmissionAccepted, SubmitRequest
 from assent.protocol.submit import ErrorBody
+from assent.service.callers import ApiKey, ShownKey, own_case
 from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
 from assent.service.opening import POLL_SECONDS, accepted, open_review
@@ -47,31 +46,8 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-class Unauthorized(Exception):
-    """A request without a key, or with one that is not known."""
-
-
 The = Annotated[Service, Depends(service_of)]
 _submit_token = HTTPBearer(auto_error=False, scheme_name="SubmitToken", description="A case's submit token")
-
-
-class ApiKey(SecurityBase):
-    """Finds the id of whoever makes a request, and describes how they say who they are.
-
-    Both in one, and without dependencies of its own: each costs a poll as much as reading its case does.
-    """
-
-    def __init__(self) -> None:
-        self.model = HTTPBearerModel(description="A key of `assent keys create`")
-        self.scheme_name = "ApiKey"
-
-    async def __call__(self, request: Request) -> str:
-        """The id; raises `Unauthorized`."""
-        owner = await (await service_of(request)).owner_of(request)
-        if owner is None:
-            raise Unauthorized
-        request.state.key_id = owner
-        return owner
 
 
 Caller = Annotated[str, Depends(ApiKey())]
@@ -100,22 +76,22 @@ async def open_case(
     "/reviews/{case_id}/status",
     response_model=PollResponse,
     responses={304: {"description": "Nothing has changed"}, **_refusals(401, 404, 422, 429)},
+    dependencies=[Depends(ShownKey())],
     summary="How a case stands",
 )
 async def status(
     case_id: CaseId,
     request: Request,
-    key_id: Caller,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """How a case stands, at most 60 times a minute."""
     service = await service_of(request)
-    # By whoever asks, too: nobody can use up another's, or learn from it that there is such a case.
-    wait = service.rate.allow(f"{key_id} {case_id}")
+    case, polled = await own_case(service, request, case_id)
+    # Only now: nobody can use up another's, or learn from it that there is such a case.
+    wait = await service.rate.poll(case_id, polled)
     if wait is not None:
         headers = {"Retry-After": str(wait)}
         return problem(429, "rate_limited", "This case is asked about too often.", headers)
-    case = await service.cases.get(case_id, key_id)
     etag = f'"{case.version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Retry-After": str(POLL_SECONDS)}
     known = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
@@ -139,7 +115,7 @@ async def follow(
     """What happens to a case, as server-sent events, from the first or from the one last seen."""
     await service.cases.get(case_id, key_id)
     after = int(last_event_id) if re.fullmatch("[0-9]{1,18}", last_event_id or "") else 0
-    stream = event_stream(service.cases, case_id, after)
+    stream = event_stream(service.cases, case_id, after, key_id=key_id)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, 200, headers, "text/event-stream")
 
@@ -163,7 +139,7 @@ async def respond(case_id: CaseId, submission: Submission, service: The, token: 
     except CaseNotFound:
         headers = {"WWW-Authenticate": "Bearer"}
         return problem(401, "invalid_token", "This token opens no such case.", headers)
-    wait = service.rate.allow(f"submit {case_id}")
+    wait = await service.rate.submission(case_id)
     if wait is not None:
         return problem(429, "rate_limited", "This case is answered too often.", {"Retry-After": str(wait)})
     action, data = submission.action, submission.data

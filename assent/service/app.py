@@ -25,9 +25,11 @@ from assent.service import api, browser, wellknown
 from assent.service.background import Background, OnCase
 from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.callbacks import CallbackWorker
+from assent.service.callers import Unauthorized
 from assent.service.cases import Cases
 from assent.service.context import Authenticate, Service
 from assent.service.email_codes import EmailCodes
+from assent.service.guarded import Guard
 from assent.service.identity import Identify
 from assent.service.keys import Keys
 from assent.service.limits import BodyLimit
@@ -36,6 +38,7 @@ from assent.service.mail import SMTP_VARIABLE, Mailer
 from assent.service.metrics import Metrics, RequestCount
 from assent.service.outbound import CallbackSender
 from assent.service.pages import load_pages
+from assent.service.prefills import Prefills
 from assent.service.problems import of_error, problem, unauthorized
 from assent.service.rate import CaseRate
 from assent.service.verification import VerificationProvider, Verifier
@@ -64,8 +67,9 @@ def create_app(
     ``checkpointer_or_url`` is an open checkpointer, or the address of a database that is opened with the
     application. ``base_url`` is where people and agents reach it, with the path it is mounted at. ``secret``
     (or ``ASSENT_SECRET``) signs callbacks; without it none are accepted. ``signing_key`` signs results.
-    ``verification`` are the providers that look at proofs, by name. ``on_case`` hears, in the process that has
-    made it, of every case that a request of an agent has become. ``authenticate`` tells who calls, in place of
+    ``verification`` are the providers that look at proofs, by name. ``on_case`` hears of
+    every case that a request of an agent has become and that is still open: once, in one of the processes that
+    have it, or once more if that process dies while it tells. ``authenticate`` tells who calls, in place of
     API keys: from a request to an id of up to 255 characters, or None for nobody. ``identify`` tells who
     answers on the page, from a login of the host's: from the browser's request to their ``name`` and ``email``,
     or None if they are nobody it knows; if it raises, the answer is refused. ``smtp_url`` (or
@@ -95,13 +99,16 @@ def create_app(
             cases = Cases(
                 checkpointer, clock=clock, signing_key=signing_key, base_url=base_url, on_end=metrics.ended
             )
+            rate = CaseRate(cases.store, clock)
             sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
+            guard = await stack.enter_async_context(Guard(development=development))
             await asyncio.to_thread(_read_files)
             app.state.service = Service(
                 cases=cases,
                 keys=Keys(checkpointer.engine, clock=clock),
-                rate=CaseRate(),
+                rate=rate,
                 verifier=Verifier(verification or {}, cases.store.spend, clock),
+                prefills=Prefills(guard),
                 base_url=base_url.rstrip("/"),
                 name=name,
                 takes_callbacks=secret is not None,
@@ -113,7 +120,8 @@ def create_app(
                 email_codes=None if mailer is None else EmailCodes(cases, mailer, urlsplit(base_url).netloc),
             )
             stack.callback(delattr, app.state, "service")
-            background = Background(cases, CallbackWorker(cases, sender, secret), metrics, on_case)
+            callbacks = CallbackWorker(cases, sender, secret)
+            background = Background(cases, callbacks, rate, metrics, on_case)
             background.start()
             stack.push_async_callback(background.stop)
             yield
@@ -133,7 +141,7 @@ def create_app(
     app.mount("/static", browser.static_files(), "static")
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(StoreError, _refused)
-    app.add_exception_handler(api.Unauthorized, _unauthorized)
+    app.add_exception_handler(Unauthorized, _unauthorized)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_middleware(cast(Any, BodyLimit))

@@ -1,16 +1,19 @@
-"""What the service does by itself: expire, remind, follow agents' requests, call back, hear of other processes."""
+"""What the service does by itself: expire, remind, follow agents' requests and tell of them, call
+back, hear of other processes."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from assent.errors import StoreError
 from assent.service.callbacks import CallbackWorker
 from assent.service.case import Case
 from assent.service.cases import Cases
 from assent.service.metrics import COUNTING_SECONDS, Metrics
+from assent.service.rate import CaseRate
 
 logger = logging.getLogger("assent.service")
 SWEEP_SECONDS = 0.5
@@ -25,23 +28,32 @@ class Background:
     """The tasks of one process; any number of processes may run them on one database."""
 
     def __init__(
-        self, cases: Cases, callbacks: CallbackWorker, metrics: Metrics, on_case: OnCase | None = None
+        self,
+        cases: Cases,
+        callbacks: CallbackWorker,
+        rate: CaseRate,
+        metrics: Metrics,
+        on_case: OnCase | None = None,
     ) -> None:
         self._cases = cases
         self._callbacks = callbacks
+        self._rate = rate
         self._metrics = metrics
         self._on_case = on_case
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin."""
-        works = (
+        works = [
             (self._sweep, SWEEP_SECONDS),
             (self._adopt, SWEEP_SECONDS),
             (self._call_back, SWEEP_SECONDS),
+            (self._rate.catch_up, SWEEP_SECONDS),
             (self._hear, HINT_SECONDS),
             (self._count, COUNTING_SECONDS),
-        )
+        ]
+        if self._on_case is not None:
+            works.append((partial(self._tell, self._on_case), HINT_SECONDS))
         self._tasks = [asyncio.create_task(_forever(work, pause)) for work, pause in works]
 
     async def stop(self) -> None:
@@ -56,19 +68,19 @@ class Background:
         return await self._cases.sweep()
 
     async def _adopt(self) -> bool:
-        adopted = await self._cases.adopt()
-        for case in adopted:
-            await self._tell(case)
-        return bool(adopted)
+        return bool(await self._cases.adopt())
 
-    async def _tell(self, case: Case) -> None:
+    async def _tell(self, on_case: OnCase) -> bool:
         """Let the host hear of a case; where it fails, the other cases are told all the same."""
-        if self._on_case is None:
-            return
+        taken = await self._cases.take_untold()
+        if taken is None:
+            return False
         try:
-            await self._on_case(case)
+            await on_case(taken.case)
         except Exception:
-            logger.exception("on_case failed for %s", case.case_id)
+            logger.exception("on_case failed for %s", taken.case.case_id)
+        await self._cases.told(taken)
+        return True
 
     async def _call_back(self) -> bool:
         return await self._callbacks.work()

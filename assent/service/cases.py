@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("assent.service")
 _PAGE = 100
+TELL_MILLISECONDS = 60_000
+"""How long a process has to tell of a case; if it dies, another does after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,14 @@ class Respondent:
     context: JsonObject | None = None
     known_by: str | None = None
     """How their name was found out, for the audit trail: ``"login"`` or ``"email_code"``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """A case of which somebody is being told, and its row as it was taken."""
+
+    case: Case
+    row: CaseRow
 
 
 class Cases:
@@ -159,11 +169,20 @@ class Cases:
     async def _adopt(self, row: RequestRow) -> Case | None:
         rounds = await self.store.rounds(row.thread_id) if row.kind == "approve" else []
         case = adopted(row, rounds)
-        new = row_of(case, fresh_write_id(), question_id=row.question_id, round=row.round)
-        new = new._replace(idempotency=case.case_id)  # whoever comes second finds the first one's
+        new = row_of(
+            case,
+            fresh_write_id(),
+            question_id=row.question_id,
+            round=row.round,
+            idempotency=case.case_id,  # whoever comes second finds the first one's
+            tell_at=self.now(),
+        )
         previous = None if case.previous_case_id is None else (case.previous_case_id, None)
         audit = (entry(row.created_at, "agent", "created", case),)
-        made = await finish(self.store.create(NewCase(new, (), audit, previous)))
+        try:
+            made = await finish(self.store.create(NewCase(new, (), audit, previous)))
+        except HitlNoPendingRequest:
+            return None  # it has gone with its thread
         if case.previous_case_id is not None:
             self.followers.wake(case.previous_case_id)
         return case if made.write_id == new.write_id else None
@@ -174,6 +193,16 @@ class Cases:
         if key not in self._left:
             self._left.add(key)
             logger.error("request %r cannot become a case: %s", row.question_id, type(error).__name__)
+
+    async def take_untold(self) -> Untold | None:
+        """A case of an agent's of which nobody has been told; to be `told` before another process takes it."""
+        now = self.now()
+        shown = await finish(self.store.take_untold(now, now + TELL_MILLISECONDS))
+        return None if shown is None else Untold(case_of(*shown), shown[0])
+
+    async def told(self, untold: Untold) -> None:
+        """Somebody has been told."""
+        await finish(self.store.told(untold.row))
 
     async def issue(self, case_id: str, scope: TokenScope = "review") -> str:
         """A new token that opens a case, besides those that do already. Raises `CaseNotFound`."""
@@ -203,6 +232,14 @@ class Cases:
     async def events(self, case_id: str, after: int) -> list[tuple[int, str, str]]:
         """What happened to a case after one of its events: seq, event, data."""
         return await self.store.events(case_id, after)
+
+    async def events_for(
+        self, case_id: str, after: int, key_id: str | None
+    ) -> list[tuple[int, str, str]] | None:
+        """The same for a key; None if that has been revoked."""
+        if key_id is None:
+            return await self.store.events(case_id, after)
+        return await self.store.events_for(case_id, after, key_id)
 
     # What happens to them.
 

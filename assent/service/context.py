@@ -12,7 +12,8 @@ from assent.protocol import SigningKey
 from assent.service.cases import Cases
 from assent.service.email_codes import EmailCodes
 from assent.service.identity import Identify
-from assent.service.keys import Keys
+from assent.service.keys import Keys, hashed_key
+from assent.service.prefills import Prefills
 from assent.service.rate import CaseRate
 from assent.service.verification import Verifier
 
@@ -28,6 +29,7 @@ class Service:
     keys: Keys
     rate: CaseRate
     verifier: Verifier
+    prefills: Prefills
     base_url: str
     name: str = "Assent"
     takes_callbacks: bool = False
@@ -45,9 +47,14 @@ class Service:
         """The id of whoever makes a request, by their API key unless the host has its own way."""
         if self.authenticate is not None:
             return await self.authenticate(request)
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        known = await self.keys.find(key.strip()) if scheme.lower() == "bearer" else None
+        key_hash = self.key_hash_in(request)
+        known = None if key_hash is None else await self.keys.find_hashed(key_hash)
         return None if known is None else known.key_id
+
+    def key_hash_in(self, request: Request) -> str | None:
+        """What the API key hashes to that a request shows; None if it shows none."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        return hashed_key(key.strip()) if scheme.lower() == "bearer" else None
 
     @property
     def base_path(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections import OrderedDict
 from functools import partial
 from typing import NamedTuple
 
@@ -18,9 +17,6 @@ from assent.store.finish import finish
 from assent.store.keys import KeyRow
 from assent.store.rows import decode_text, encode_text, fresh_write_id
 
-CACHE_SECONDS = 1.0
-"""For so long a process may still take a key that another has revoked."""
-CACHE_KEYS = 1000
 NAME_LENGTH = 200
 _KEY = re.compile(r"assent_[A-Za-z0-9_-]{43}")
 
@@ -50,7 +46,6 @@ class Keys:
     def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
         self._engine = engine
         self._clock = clock or SystemClock()
-        self._known: OrderedDict[str, tuple[float, ApiKey]] = OrderedDict()
 
     async def issue(self, name: str, *, by: str) -> IssuedKey:
         """Make a key for an agent; ``by`` is whoever does it, for the audit trail."""
@@ -68,13 +63,11 @@ class Keys:
         """End a key for good; False if there is none, or it is revoked already."""
         now, write_id = self._now(), fresh_write_id()
         entry = Entry("key.revoked", key_id, by, now)
-        gone = await finish(
+        return await finish(
             self._engine.write(
                 partial(keys.revoke, key_id, now, write_id, [entry]), partial(keys.revoked, key_id, write_id)
             )
         )
-        self._known.clear()
-        return gone
 
     async def listing(self) -> list[ApiKey]:
         """All keys, oldest first, revoked ones too."""
@@ -82,24 +75,24 @@ class Keys:
 
     async def find(self, text: str) -> ApiKey | None:
         """The key with this text; None if there is none, or it is revoked."""
-        if _KEY.fullmatch(text) is None:
-            return None
-        key_hash, now = hash_token(text), self._clock.now()
-        until, known = self._known.get(key_hash, (0.0, None))
-        if now < until <= now + CACHE_SECONDS:  # a clock that was set back makes nothing last longer
-            return known
+        key_hash = hashed_key(text)
+        return None if key_hash is None else await self.find_hashed(key_hash)
+
+    async def find_hashed(self, key_hash: str) -> ApiKey | None:
+        """The key that hashes to this; None if there is none, or it is revoked.
+
+        It is looked for every time: once a key is revoked, no process takes it any more.
+        """
         row = await self._engine.read(partial(keys.by_hash, key_hash))
-        self._known.pop(key_hash, None)
-        if row is None or row.revoked_at is not None:
-            return None
-        found = _api_key(row)
-        self._known[key_hash] = (now + CACHE_SECONDS, found)
-        if len(self._known) > CACHE_KEYS:
-            self._known.popitem(last=False)
-        return found
+        return None if row is None or row.revoked_at is not None else _api_key(row)
 
     def _now(self) -> int:
         return round(self._clock.now() * 1000)
+
+
+def hashed_key(text: str) -> str | None:
+    """What a key hashes to; None for a text that cannot be one."""
+    return None if _KEY.fullmatch(text) is None else hash_token(text)
 
 
 def _encoded(name: str) -> str:

@@ -77,6 +77,7 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         fingerprint=columns.get("fingerprint"),
         awaits_effect=0,
         write_id=write_id,
+        tell_at=columns.get("tell_at"),
     )
 
 

@@ -12,14 +12,25 @@ _FINAL = ("review.completed", "review.expired", "review.cancelled")
 
 
 async def event_stream(
-    cases: Cases, case_id: str, after: int, *, heartbeat: float = HEARTBEAT_SECONDS
+    cases: Cases,
+    case_id: str,
+    after: int,
+    *,
+    key_id: str | None = None,
+    heartbeat: float = HEARTBEAT_SECONDS,
 ) -> AsyncIterator[bytes]:
-    """Server-sent events behind ``after``, each once and in order; it ends after the last one there can be."""
+    """Server-sent events behind ``after``, each once and in order; it ends after the last one there can be.
+
+    With ``key_id`` it ends before the next one if that key has been revoked.
+    """
     yield b"retry: 3000\n\n"
     with cases.followers.follow(case_id) as changed:
         while True:
             changed.clear()
-            for seq, event, data in await cases.events(case_id, after):
+            told = await cases.events_for(case_id, after, key_id)
+            if told is None:
+                return
+            for seq, event, data in told:
                 after = seq
                 yield f"id: {seq}\nevent: {event}\ndata: {data}\n\n".encode()
                 if event in _FINAL:

@@ -37,6 +37,8 @@ class CaseRow(NamedTuple):
     awaits_effect: int
     """Whether a call that a person let run is not yet known to have ended."""
     write_id: int
+    tell_at: int | None = None
+    """When somebody is to be told of it who has not been; None for one of which nobody is, or all are."""
 
 
 class Event(NamedTuple):

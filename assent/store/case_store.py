@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from assent.store import callbacks, cases, email_codes, executed
+from assent.store import callbacks, cases, email_codes, executed, keys, polls, telling
 from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, NewCase
 from assent.store.email_codes import CodeRow
@@ -50,6 +50,32 @@ class CaseStore:
         """Let more tokens open a case."""
         return self._engine.write(partial(cases.add_tokens, case_id, tokens, entries))
 
+    def asked_by_key(self, case_id: str, key_hash: str) -> Job[polls.Asked | None]:
+        """What whoever shows a key finds under a case's id; None if the key is not good."""
+        return self._engine.read(partial(polls.by_key, case_id, key_hash))
+
+    def asked_by_owner(self, case_id: str, owner: str) -> Job[polls.Asked]:
+        """What an owner finds under a case's id."""
+        return self._engine.read(partial(polls.by_owner, case_id, owner))
+
+    def count(
+        self,
+        case_id: str,
+        kind: str,
+        kept: Sequence[int],
+        now: int,
+        limit: polls.Limit,
+        *,
+        one_more: bool = True,
+    ) -> Job[int | None]:
+        """Count that a case is asked for; or after how many milliseconds it may be."""
+        counting = partial(polls.count, case_id, kind, kept, now, limit, one_more=one_more)
+        return self._engine.write(counting)
+
+    def busy(self, since: int, kind: str) -> Job[list[str]]:
+        """Cases that were often asked for since then."""
+        return self._engine.read(partial(polls.busy, since, kind))
+
     def of_request(self, thread_id: str, question_id: str, round: int) -> Job[CaseRow | None]:
         """The case that shows a request."""
         return self._engine.read(partial(cases.of_request, thread_id, question_id, round))
@@ -67,7 +93,7 @@ class CaseStore:
         return self._engine.read(cases.open_count)
 
     def settled_elsewhere(self, limit: int) -> Job[list[str]]:
-        """Open cases whose requests are settled."""
+        """Open cases whose requests are settled, or gone."""
         return self._engine.read(partial(cases.settled_elsewhere, limit))
 
     def due(self, now: int, limit: int) -> Job[list[str]]:
@@ -81,6 +107,10 @@ class CaseStore:
     def events(self, case_id: str, after: int) -> Job[list[tuple[int, str, str]]]:
         """What happened to a case after one of its events."""
         return self._engine.read(partial(cases.events, case_id, after))
+
+    def events_for(self, case_id: str, after: int, key_id: str) -> Job[list[tuple[int, str, str]] | None]:
+        """The same for a key; None if it is revoked."""
+        return self._engine.read(partial(_events_for, case_id, after, key_id))
 
     def recent(self, since: int) -> Job[list[tuple[str, int]]]:
         """Which cases had events since then."""
@@ -114,6 +144,14 @@ class CaseStore:
         """Note that a case's call has run to its end; False if that was noted before."""
         return self._engine.write(partial(executed.note, case_id, entry_of))
 
+    def take_untold(self, now: int, until: int) -> Job[Shown | None]:
+        """Take a case of which nobody has been told."""
+        return self._engine.write(partial(telling.take, now, until))
+
+    def told(self, row: CaseRow) -> Job[bool]:
+        """Note that somebody was told of a case."""
+        return self._engine.write(partial(telling.told, row))
+
     def take_callbacks(self, now: int, until: int, limit: int) -> Job[list[CallbackRow]]:
         """Take callbacks that are due."""
         return self._engine.write(partial(callbacks.take, now, until, limit, fresh_write_id()))
@@ -131,3 +169,8 @@ def _shown(case_id: str) -> Transaction[Shown | None]:
 def _shown_with_tokens(case_id: str, scope: str) -> Transaction[tuple[Shown | None, list[str]]]:
     row, hashes = yield from cases.with_tokens(case_id, scope)
     return (None if row is None else (row, (yield from cases.request_of(row)))), hashes
+
+
+def _events_for(case_id: str, after: int, key_id: str) -> Transaction[list[tuple[int, str, str]] | None]:
+    found = yield from cases.events(case_id, after)
+    return None if (yield from keys.is_revoked(key_id)) else found

@@ -1,4 +1,5 @@
-"""The tables of the service: cases, their tokens, events and e-mail codes, and callbacks still to be made.
+"""The tables of the service: cases, their tokens, events and e-mail codes, how often they were asked for, and
+callbacks still to be made.
 
 Conventions as in `tables`. A case that an agent's request has become names that request; its outcome is the
 request's.
@@ -35,6 +36,10 @@ cases = Table(
     Column("fingerprint", String(64)),
     Column("awaits_effect", Integer, nullable=False),
     Column("write_id", BigInteger, nullable=False),
+    Column("tell_at", BigInteger),
+    Column(
+        "withdrawn", Integer, nullable=False, server_default=text("0")
+    ),  # its request went with its thread
     **MYSQL,
 )
 _OPEN = text("is_open = 1")
@@ -62,6 +67,22 @@ Index(
     cases.c.ended_at,
     sqlite_where=_AWAITS,
     postgresql_where=_AWAITS,
+)
+_UNTOLD = text("is_open = 1 AND tell_at IS NOT NULL")
+Index(
+    "assent_cases_untold",
+    cases.c.is_open,
+    cases.c.tell_at,
+    sqlite_where=_UNTOLD,
+    postgresql_where=_UNTOLD,
+)
+_WITHDRAWN = text("is_open = 1 AND withdrawn = 1")
+Index(
+    "assent_cases_withdrawn",
+    cases.c.withdrawn,
+    cases.c.is_open,
+    sqlite_where=_WITHDRAWN,
+    postgresql_where=_WITHDRAWN,
 )
 
 case_tokens = Table(
@@ -100,6 +121,18 @@ callbacks = Table(
     **MYSQL,
 )
 Index("assent_callbacks_due", callbacks.c.due_at)
+
+polls = Table(
+    "assent_polls",
+    metadata,
+    Column("case_id", ID, primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("times", BODY, nullable=False),
+    Column("busy", Integer, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    **MYSQL,
+)
+Index("assent_polls_busy", polls.c.busy, polls.c.at)
 
 spent = Table(
     "assent_spent",

@@ -12,20 +12,26 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Integer as IntegerType
-from sqlalchemy import and_, delete, func, insert, literal_column, or_, select, update
+from sqlalchemy import and_, delete, func, insert, literal_column, select, update
 
-from assent.errors import CaseNotFound, HitlStaleAnswer, IdempotencyConflict, InvalidReview
+from assent.errors import (
+    CaseNotFound,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    IdempotencyConflict,
+    InvalidReview,
+)
 from assent.store import audit, requests
 from assent.store.audit import Entry
 from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, token_params
-from assent.store.case_tables import callbacks, case_events, case_tokens, cases, email_codes, spent
+from assent.store.case_tables import callbacks, case_events, case_tokens, cases, email_codes, polls, spent
 from assent.store.rows import RequestRow
 from assent.store.statement import Statement, Transaction, param
 from assent.store.tables import requests as request_table
 
 _C, _T, _E, _Q = cases.c, case_tokens.c, case_events.c, request_table.c
 _THIS = _C.case_id == param("case_id")
-_ONE = literal_column("1", IntegerType)
+_ONE, _ZERO = literal_column("1", IntegerType), literal_column("0", IntegerType)
 COLUMNS = tuple(_C[name] for name in CaseRow._fields)
 _BIG = _C.created_at.type
 
@@ -88,27 +94,29 @@ TO_REMIND = Statement(
 )
 _LINK = and_(_C.thread_id == _Q.thread_id, _C.question_id == _Q.question_id, _C.round == _Q.round)
 _PENDING = literal_column("'pending'", _Q.status.type)
+# Each of these finds what is to be done in an index that holds nothing else, however much is open.
 UNADOPTED = Statement(
     select(*requests.COLUMNS)
-    .select_from(request_table.outerjoin(cases, _LINK))
-    .where(_Q.status == _PENDING, _C.case_id.is_(None))
-    .order_by(_Q.status, _Q.created_at)
+    .where(_Q.status == _PENDING, _Q.shown == _ZERO)
+    .order_by(_Q.shown, _Q.status, _Q.created_at)
     .limit(param("limit", _BIG))
 )
-SETTLED_ELSEWHERE = Statement(
-    select(_C.case_id)
-    .select_from(cases.outerjoin(request_table, _LINK))
-    # A request that is gone went with its thread.
-    .where(_C.is_open == _ONE, _C.thread_id.is_not(None), or_(_Q.status.is_(None), _Q.status != _PENDING))
+OUTLIVED = Statement(
+    select(_Q.thread_id, _Q.question_id, _Q.round)
+    .where(_Q.shown == _ONE, _Q.settled_at.is_not(None))
     .limit(param("limit", _BIG))
 )
-REQUEST = Statement(
-    select(*requests.COLUMNS).where(
-        _Q.thread_id == param("thread_id"),
-        _Q.question_id == param("question_id"),
-        _Q.round == param("round"),
-    )
+WITHDRAWN = Statement(
+    select(_C.case_id).where(_C.is_open == _ONE, _C.withdrawn == _ONE).limit(param("limit", _BIG))
 )
+_SHOWN_HERE = and_(
+    _Q.thread_id == param("thread_id"),
+    _Q.question_id == param("question_id"),
+    _Q.round == param("round"),
+)
+SHOW = Statement(update(request_table).where(_SHOWN_HERE).values(shown=_ONE))
+HIDE = Statement(update(request_table).where(_SHOWN_HERE).values(shown=_ZERO))
+REQUEST = Statement(select(*requests.COLUMNS).where(_SHOWN_HERE))
 ROUNDS = Statement(
     select(*COLUMNS, *requests.COLUMNS)
     .select_from(cases.join(request_table, _LINK))
@@ -116,15 +124,13 @@ ROUNDS = Statement(
 )
 OPEN_COUNT = Statement(select(func.count()).where(_C.is_open == _ONE))
 ENDED = Statement(
-    select(_C.case_id)
-    .where(_C.is_open == literal_column("0", IntegerType), _C.ended_at < param("before"))
-    .limit(param("limit", _BIG))
+    select(_C.case_id).where(_C.is_open == _ZERO, _C.ended_at < param("before")).limit(param("limit", _BIG))
 )
 SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
 SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
-    for table in (case_tokens, case_events, callbacks, email_codes, cases)
+    for table in (case_tokens, case_events, callbacks, email_codes, polls, cases)
 )
 
 
@@ -137,15 +143,29 @@ def create(new: NewCase) -> Transaction[CaseRow]:
             found = CaseRow(*known[0])
             if found.fingerprint != row.fingerprint:
                 raise IdempotencyConflict
+            yield from _shown(found)
             again = () if new.delivered is None else (replace(new.delivered, subject=found.case_id),)
             yield from add_tokens(found.case_id, new.tokens, again)
             return found
     if new.previous is not None:
         yield from _follow(*new.previous, row.case_id, row.write_id)
     yield INSERT, row._asdict()  # a race for the id, or the key, ends in a unique violation, and is run again
+    yield from _shown(row)
     delivered = () if new.delivered is None else (new.delivered,)
     yield from add_tokens(row.case_id, new.tokens, (*new.audit, *delivered))
     return row
+
+
+def _shown(row: CaseRow) -> Transaction[None]:
+    """Mark the request that a case shows, where it shows one; raises if it has gone with its thread."""
+    if row.thread_id is not None and not (yield SHOW, row._asdict()):
+        raise HitlNoPendingRequest(row.thread_id, row.question_id or "")
+
+
+def _hidden(row: CaseRow) -> Transaction[None]:
+    """Let the request that a case showed be shown no longer."""
+    if row.thread_id is not None:
+        yield HIDE, row._asdict()
 
 
 def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> Transaction[None]:
@@ -200,6 +220,8 @@ def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction
         raise CaseNotFound(case_id)
     decided = decide(row, (yield from request_of(row)))
     if decided is None:
+        if not row.is_open:
+            yield from _hidden(row)
         return row
     if decided.settles is not None:
         settled = yield from requests.settle(decided.settles)
@@ -207,6 +229,8 @@ def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction
             raise HitlStaleAnswer(settled.question_id, "superseded")  # what the case shows is asked no longer
     changed = decided.row._replace(version=row.version + 1, write_id=write_id)
     yield UPDATE, {**changed._asdict(), "seen": row.version}
+    if not changed.is_open:
+        yield from _hidden(row)
     if decided.event is not None:
         yield EVENT, {"case_id": case_id, "seq": changed.version, "at": now, **decided.event._asdict()}
     if decided.callback is not None:
@@ -241,8 +265,13 @@ def unadopted(limit: int) -> Transaction[list[RequestRow]]:
 
 
 def settled_elsewhere(limit: int) -> Transaction[list[str]]:
-    """Open cases whose requests are settled."""
-    return [case_id for (case_id,) in (yield SETTLED_ELSEWHERE, {"limit": limit})]
+    """Cases that are open, or were not long ago, and whose requests are settled or went with their threads."""
+    found = [case_id for (case_id,) in (yield WITHDRAWN, {"limit": limit})]
+    for key in (yield OUTLIVED, {"limit": limit}):
+        row = yield from of_request(*key)
+        if row is not None:
+            found.append(row.case_id)
+    return found
 
 
 def rounds(thread_id: str) -> Transaction[list[tuple[CaseRow, RequestRow]]]:

@@ -32,6 +32,7 @@ INSERT = Statement(
     insert(service_tables.keys).values({name: param(name) for name in KeyRow._fields}).inline()
 )
 BY_HASH = Statement(select(*COLUMNS).where(_K.key_hash == param("key_hash")))
+REVOKED_AT = Statement(select(_K.revoked_at).where(_THIS))
 LOCKED = Statement(select(*COLUMNS).where(_THIS).with_for_update())
 REVOKE = Statement(
     update(service_tables.keys)
@@ -72,6 +73,12 @@ def by_hash(key_hash: str) -> Transaction[KeyRow | None]:
     """The key that hashes to this, revoked or not."""
     rows = yield BY_HASH, {"key_hash": key_hash}
     return KeyRow(*rows[0]) if rows else None
+
+
+def is_revoked(key_id: str) -> Transaction[bool]:
+    """Whether there is such a key and it is revoked."""
+    rows = yield REVOKED_AT, {"key_id": key_id}
+    return bool(rows) and rows[0][0] is not None
 
 
 def listing() -> Transaction[list[KeyRow]]:

@@ -19,7 +19,7 @@ from assent.store.tables import VERSION_TABLE
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """The history, oldest first; the last is what this version works with."""
 
 _ONE_AT_A_TIME = Lock()

@@ -94,11 +94,14 @@ requests = Table(
     Column("via", ID),
     Column("settled_at", BigInteger),
     Column("write_id", BigInteger),
+    Column("shown", Integer, nullable=False, server_default=text("0")),  # whether an open case shows it
     **MYSQL,
 )
 
 OPEN = text("status = 'pending'")
 DUE = text("status = 'pending' AND expires_at IS NOT NULL")
+UNSHOWN = text("status = 'pending' AND shown = 0")
+OUTLIVED = text("shown = 1 AND settled_at IS NOT NULL")
 
 # The status comes first because MySQL has no partial indexes; elsewhere only what is pending is in them.
 Index(
@@ -116,6 +119,22 @@ Index(
     requests.c.expires_at,
     sqlite_where=DUE,
     postgresql_where=DUE,
+)
+# What the service has still to do is all that these two hold, however many requests are open.
+Index(
+    "assent_requests_unshown",
+    requests.c.shown,
+    requests.c.status,
+    requests.c.created_at,
+    sqlite_where=UNSHOWN,
+    postgresql_where=UNSHOWN,
+)
+Index(
+    "assent_requests_outlived",
+    requests.c.shown,
+    requests.c.settled_at,
+    sqlite_where=OUTLIVED,
+    postgresql_where=OUTLIVED,
 )
 
 effects = Table(

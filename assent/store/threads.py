@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_column, or_, select, update
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
-from assent.store import effects, requests, state, tables
+from assent.store import case_tables, effects, requests, state, tables
 from assent.store.rows import RENEWED_AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
 
@@ -99,6 +99,12 @@ COPY = Statement(
 )
 _ALL = (tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
 DELETE = tuple(Statement(delete(table).where(table.c.thread_id == param("thread_id"))) for table in _ALL)
+_C = case_tables.cases.c
+WITHDRAW = Statement(
+    update(case_tables.cases)
+    .where(_C.thread_id == param("thread_id"), _C.is_open == literal_column("1", Integer))
+    .values(withdrawn=literal_column("1", Integer))
+)
 
 _HELD = and_(
     _T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(RENEWED_AT_ONCE)])
@@ -231,6 +237,8 @@ def remove(thread_id: str, now: int) -> Transaction[None]:
         yield WAKE, {**key, "question_id": question_id}
     for statement in DELETE:
         yield statement, key
+    # Last: whoever made a case of a request meanwhile is done by now, or finds the request gone.
+    yield WITHDRAW, key
 
 
 def renew(owner: str, thread_ids: Sequence[str], lease_until: int) -> Transaction[list[str]]:

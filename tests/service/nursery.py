@@ -18,8 +18,10 @@ from typing import Any, Self
 import uvicorn
 from serving import SECRET
 
-from assent.service import background, callbacks
+from assent.service import background, callbacks, cases
 from assent.service.app import create_app
+from assent.service.background import OnCase
+from assent.service.case import Case
 from assent.service.outbound import CallbackSender
 from assent.store.case_store import CaseStore
 
@@ -43,11 +45,22 @@ class Nursery:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
-    def start(self, url: str, port: int, *, crash: str | None = None, log: str | None = None) -> int:
-        """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes."""
+    def start(
+        self,
+        url: str,
+        port: int,
+        *,
+        crash: str | None = None,
+        log: str | None = None,
+        told: str | None = None,
+    ) -> int:
+        """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes.
+
+        ``told`` gets the ids of the cases that `on_case` hears of.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        job = {"url": url, "port": port, "crash": crash, "log": log}
+        job = {"url": url, "port": port, "crash": crash, "log": log, "told": told}
         print(json.dumps(job), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
@@ -102,16 +115,23 @@ class Points:
 
         return watched
 
+    def taking(self, what: str, take: Callable[..., Any]) -> Callable[..., Any]:
+        """A method that takes something up, again and again; its points are those at which there is something."""
+
+        def watched(store: CaseStore, *args: Any) -> Any:
+            job = take(store, *args)
+            job.add_done_callback(lambda done: done.result() and self.reached(f"after:{self.next(what)}"))
+            return job
+
+        return watched
+
     def watch(self) -> None:
         """Watch the store's writes and the callbacks of this process."""
-        for what in ("create", "change", "callback_done"):
+        for what in ("create", "change", "callback_done", "told"):
             setattr(CaseStore, what, self.around(what, getattr(CaseStore, what)))
-        take, send = CaseStore.take_callbacks, CallbackSender.send
-
-        def taking(store: CaseStore, *args: Any) -> Any:
-            job = take(store, *args)
-            job.add_done_callback(lambda done: done.result() and self.reached(f"after:{self.next('take')}"))
-            return job
+        for what, name in (("take", "take_callbacks"), ("untold", "take_untold")):
+            setattr(CaseStore, name, self.taking(what, getattr(CaseStore, name)))
+        send = CallbackSender.send
 
         async def sending(sender: CallbackSender, *args: Any, **named: Any) -> Any:
             name = self.next("send")
@@ -119,18 +139,27 @@ class Points:
             self.reached(f"after:{name}")
             return outcome
 
-        CaseStore.take_callbacks = taking  # type: ignore[method-assign]
         CallbackSender.send = sending  # type: ignore[method-assign]
 
 
 def serve(job: dict[str, Any]) -> None:
     """Be a server until killed."""
     background.SWEEP_SECONDS = background.HINT_SECONDS = 0.05
-    callbacks.TAKEN_MILLISECONDS = 400
+    callbacks.TAKEN_MILLISECONDS = cases.TELL_MILLISECONDS = 400
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
-    app = create_app(job["url"], base_url=base_url, secret=SECRET, development=True)
+    on_case = None if job["told"] is None else _noting(job["told"])
+    app = create_app(job["url"], base_url=base_url, secret=SECRET, development=True, on_case=on_case)
     uvicorn.run(app, host="127.0.0.1", port=job["port"], log_level="critical", access_log=False)
+
+
+def _noting(path: str) -> OnCase:
+    file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    async def on_case(case: Case) -> None:
+        os.write(file, f"{case.case_id}\n".encode())
+
+    return on_case
 
 
 def main() -> None:

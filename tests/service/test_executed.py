@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from assent.service import executed
 from assent.service.audit import export, verify
 from assent.service.cases import Cases, Respondent
 from assent.service.embedding import review_link
-from assent.store.case_rows import NewCase
+from assent.store.case_rows import CaseRow
+from assent.store.cases import INSERT
+from assent.store.statement import Transaction
 
 pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)
@@ -151,10 +154,14 @@ async def test_a_call_that_was_asked_about_again_ran_by_the_last_answer(
     row = await cases.store.of_request("t", "c-t", 1)
     assert row is not None
     later = row._replace(case_id="later", round=2, idempotency=None, awaits_effect=0, write_id=7)
-    await cases.store.create(NewCase(later, ()))
+    await checkpointer.engine.write(partial(_inserted, later))
     await agent.resume()
     await cases.sweep()
     assert await acts(checkpointer, case.case_id, "case.executed") == []
+
+
+def _inserted(row: CaseRow) -> Transaction[None]:
+    yield INSERT, row._asdict()
 
 
 @each_store

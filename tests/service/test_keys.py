@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 from lost_commits import break_once
-from stores import SERVERS, Database
+from stores import SERVERS, SHARED, Database
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.errors import StoreError
 from assent.hitl.testing import FakeClock
-from assent.service import keys as keys_module
 from assent.service.audit import export, verify
 from assent.service.keys import Keys
 
@@ -74,6 +73,18 @@ async def test_one_of_many_who_revoke_a_key_does(checkpointer: SqlCheckpointer) 
     assert len(await acts(checkpointer)) == 2
 
 
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_revoked_key_ends_at_once_in_every_process(database: Database) -> None:
+    async with database.checkpointer() as one, database.checkpointer() as other:
+        here, there = Keys(one.engine), Keys(other.engine)
+        key_id, text = await here.issue("a", by="cli")
+        for keys in (here, there, here, there):
+            assert await found(keys, text) == key_id
+        await here.revoke(key_id, by="cli")
+        for keys in (there, here):
+            assert await found(keys, text) is None
+
+
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("database", SERVERS, indirect=True)
 async def test_a_connection_lost_during_commit_makes_and_ends_one_key(
@@ -95,7 +106,7 @@ async def test_a_key_needs_a_proper_name(checkpointer: SqlCheckpointer, name: st
     assert await acts(checkpointer) == []
 
 
-# The text of a key, and how long it is believed.
+# The text of a key.
 
 
 @pytest.fixture
@@ -115,42 +126,15 @@ async def test_the_text_is_nowhere_but_in_what_was_returned(store: SqlCheckpoint
     connection.close()
 
 
-async def test_another_process_takes_a_revoked_key_for_a_second_at_most(store: SqlCheckpointer) -> None:
-    clock = FakeClock()
-    here, there = Keys(store.engine, clock=clock), Keys(store.engine, clock=clock)
-    key_id, text = await here.issue("a", by="cli")
-    assert await found(there, text) == key_id
-    await here.revoke(key_id, by="cli")
-    assert await found(here, text) is None
-    await clock.advance(0.9)
-    assert await found(there, text) == key_id
-    await clock.advance(0.2)
-    assert await found(there, text) is None
-
-
-async def test_a_clock_that_is_set_back_makes_no_key_last(store: SqlCheckpointer) -> None:
-    clock = FakeClock()
-    here, there = Keys(store.engine, clock=clock), Keys(store.engine, clock=clock)
-    key_id, text = await here.issue("a", by="cli")
-    assert await found(there, text) == key_id
-    await here.revoke(key_id, by="cli")
-    clock._now -= 3600
-    assert await found(there, text) is None
-
-
-async def test_the_cache_saves_reads_and_stays_small(
+async def test_what_has_not_the_shape_of_a_key_is_not_looked_for(
     store: SqlCheckpointer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys_module, "CACHE_KEYS", 2)
-    keys, reads = Keys(store.engine, clock=FakeClock()), []
-    texts = [(await keys.issue(str(n), by="cli")).text for n in range(3)]
+    keys, reads = Keys(store.engine), []
+    text = (await keys.issue("a", by="cli")).text
     read = store.engine.read
     monkeypatch.setattr(store.engine, "read", lambda work: (reads.append(work), read(work))[1])
-    for text in (texts[0], texts[0], texts[1], texts[2], texts[2]):
-        assert await found(keys, text) is not None
-    assert (len(reads), len(keys._known)) == (3, 2)
-    assert await found(keys, texts[0]) is not None
-    assert len(reads) == 4
-    for text in ("", "assent_", "assent_short", "x" * 50, "assent_" + "é" * 43, texts[0] + "x", "\ud800"):
-        assert await found(keys, text) is None
-    assert len(reads) == 4  # what has not the shape of a key is not looked for
+    assert await found(keys, text) is not None
+    assert len(reads) == 1
+    for wrong in ("", "assent_", "assent_short", "x" * 50, "assent_" + "é" * 43, text + "x", "\ud800"):
+        assert await found(keys, wrong) is None
+    assert len(reads) == 1

@@ -2,7 +2,8 @@
 
 One life of a case is played by a client that insists: it is opened, reminded of, visited, drafted, answered and
 called back. It is lived through once to learn the points that a server passes, then once for each point with a
-server that is killed there (SIGKILL) and another one started after it.
+server that is killed there (SIGKILL) and another one started after it. On SQLite these are all points; on the
+database servers, those around the commits of opening, answering and calling back.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import json
 import os
 import re
 import signal
-import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,19 +23,33 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from nursery import Nursery, free_port, is_alive
+from own_databases import OwnDatabases
 from receivers import Receiver, receiving
-from serving import BROWSER, SECRET, events, fits
+from serving import BROWSER, SECRET, events, fits, until
+from sqlalchemy import select
+from stores import SERVERS, Fresh, approval, asked
 
 from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.sql import SqlCheckpointer
 from assent.protocol import Callback, HumanInputRequired, PollResponse, verify_callback
 from assent.protocol.signatures import SIGNATURE_HEADER
+from assent.service.adoption import case_id_of
 from assent.service.audit import export, verify
 from assent.service.callback_secrets import callback_secret
 from assent.service.cases import Cases
 from assent.service.keys import Keys
+from assent.store.case_tables import callbacks
+from assent.store.statement import Statement, Transaction
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
 AT_ONCE = 4
+AT_COMMITS = (
+    "during:create:1",
+    "during:change:4",
+    "after:change:4",
+    "after:send:1",
+    "during:callback_done:1",
+)
 FIELDS = [{"key": "name", "label": "Name", "type": "text"}, {"key": "note", "label": "Note", "type": "text"}]
 T = TypeVar("T")
 
@@ -46,13 +60,24 @@ def nursery() -> Iterator[Nursery]:
         yield running
 
 
+@pytest.fixture
+def databases(
+    request: pytest.FixtureRequest, tmp_path: Path, fresh_databases: Fresh
+) -> Iterator[OwnDatabases]:
+    """Databases of a test's own; one on a server that cannot be reached is skipped, or fails in CI."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and callspec.params["store"] in SERVERS:
+        fresh_databases.address(callspec.params["store"])
+    with OwnDatabases(tmp_path) as own:
+        yield own
+
+
 class Life:
     """A case's life, whatever happens to the server."""
 
-    def __init__(self, nursery: Nursery, folder: Path, crash: str | None) -> None:
-        folder.mkdir()
-        self.url = f"sqlite:///{folder}/cases.db"
-        self.log = folder / "points"
+    def __init__(self, nursery: Nursery, url: str, log: Path, crash: str | None) -> None:
+        self.url = url
+        self.log = log
         self.port = free_port()
         self._nursery = nursery
         self._crash = crash
@@ -60,23 +85,23 @@ class Life:
         self.crashes = 0
 
     async def live(self) -> None:
-        async with checkpointer_from_url(self.url) as store:
-            key = await Keys(store.engine).issue("agent", by="test")
-        self.key_id, self.headers = key.key_id, {"Authorization": f"Bearer {key.text}"}
         async with (
+            checkpointer_from_url(self.url) as store,
             receiving() as receiver,
             httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=10) as http,
         ):
+            key = await Keys(store.engine).issue("agent", by="test")
+            self.key_id, self.headers = key.key_id, {"Authorization": f"Bearer {key.text}"}
             self.http = http
             self._start(self._crash)
             try:
-                await self._live(receiver)
+                await self._live(receiver, store)
             finally:
                 with suppress(ProcessLookupError):
                     os.kill(self._pid, signal.SIGKILL)
             self.called = list(receiver.requests)
 
-    async def _live(self, receiver: Receiver) -> None:
+    async def _live(self, receiver: Receiver, store: SqlCheckpointer) -> None:
         soon = datetime.now(UTC) + timedelta(milliseconds=100)
         body = {
             "type": "input",
@@ -107,15 +132,9 @@ class Life:
         answer = {"action": "submit", "data": {"name": "Ada"}}
         self.answers = [await self._insist(lambda: self.http.post(respond, json=answer), (200, 409))]
         async with asyncio.timeout(60):
-            while not self._is_noted() or self.crashes < bool(self._crash):
+            while await store.engine.read(_still_due) or self.crashes < bool(self._crash):
                 self._revive()
                 await asyncio.sleep(0.02)
-
-    def _is_noted(self) -> bool:
-        """Whether the callback is stored as made; a server that was killed while it noted that may have."""
-        with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as database:
-            rows = database.execute("SELECT count(*) FROM assent_callbacks WHERE due_at IS NULL")
-            return rows.fetchone() == (1,)
 
     async def _reminded(self) -> None:
         while True:
@@ -174,8 +193,30 @@ class Life:
             assert fits(Callback, json.loads(raw))["event"] == "review.completed"
 
 
-async def test_a_server_may_die_at_any_point(nursery: Nursery, tmp_path: Path) -> None:
-    whole = Life(nursery, tmp_path / "whole", None)
+def _still_due() -> Transaction[bool]:
+    """Whether a callback is not yet stored as made; a server that was killed while it noted that may have."""
+    rows = yield Statement(select(callbacks.c.due_at)), {}
+    return [due_at for (due_at,) in rows] != [None]
+
+
+async def killed(nursery: Nursery, url: str, log: Path, point: str) -> None:
+    """A life with a server that dies at this point."""
+    life = Life(nursery, url, log, point)
+    try:
+        await life.live()
+    except TimeoutError:
+        raise AssertionError(f"{point} was not reached: {life.log.read_text().split()}") from None
+    await life.check()
+    assert life.crashes == 1, point
+    # Whoever dies between calling and noting it calls again, and so does one that is slower than its
+    # claim lasts, which is short here; `check` sees that it is the same call by its id.
+    assert life.called, point
+
+
+async def test_a_server_may_die_at_any_point(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path
+) -> None:
+    whole = Life(nursery, await databases.new("sqlite"), tmp_path / "whole.log", None)
     await whole.live()
     await whole.check()
     assert whole.called
@@ -185,24 +226,75 @@ async def test_a_server_may_die_at_any_point(nursery: Nursery, tmp_path: Path) -
     for what in ("create:1", "change:1", "change:2", "change:3", "change:4", "callback_done:1"):
         assert {f"{moment}:{what}" for moment in ("before", "during", "after")} <= set(points)
     assert {"after:take:1", "after:send:1"} <= set(points)
+    assert set(AT_COMMITS) <= set(points)
+    await _each_killed(nursery, databases, tmp_path, "sqlite", list(dict.fromkeys(points)))
+
+
+@pytest.mark.parametrize("store", SERVERS)
+async def test_a_server_may_die_at_its_commits(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str
+) -> None:
+    await _each_killed(nursery, databases, tmp_path, store, AT_COMMITS)
+
+
+async def _each_killed(
+    nursery: Nursery, databases: OwnDatabases, folder: Path, store: str, points: Sequence[str]
+) -> None:
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def killed(number: int, point: str) -> None:
+    async def one(number: int, point: str) -> None:
         async with limit:
-            life = Life(nursery, tmp_path / f"life-{number}", point)
-            try:
-                await life.live()
-            except TimeoutError:
-                raise AssertionError(f"{point} was not reached: {life.log.read_text().split()}") from None
-            await life.check()
-            assert life.crashes == 1, point
-            # Whoever dies between calling and noting it calls again, and so does one that is slower than its
-            # claim lasts, which is short here; `check` sees that it is the same call by its id.
-            assert life.called, point
+            await killed(nursery, await databases.new(store), folder / f"{number}.log", point)
 
     async with asyncio.TaskGroup() as group:
-        for number, point in enumerate(dict.fromkeys(points)):
-            group.create_task(killed(number, point))
+        for number, point in enumerate(points):
+            group.create_task(one(number, point))
+
+
+# What a host is told of an agent's request: once, or once more if the server dies while it tells.
+TOLD = {
+    "after:create:1": (1,),
+    "after:untold:1": (1,),
+    "before:told:1": (2,),
+    "during:told:1": (1, 2),
+    "after:told:1": (1,),
+}
+
+
+@pytest.mark.parametrize(
+    ("store", "point"),
+    [
+        *(("sqlite", point) for point in TOLD),
+        # On the servers, where something would be lost, and where it is repeated.
+        *((store, point) for store in SERVERS for point in ("after:create:1", "before:told:1")),
+    ],
+)
+async def test_a_host_hears_of_a_request_whenever_its_server_dies(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str, point: str
+) -> None:
+    url, port, told = await databases.new(store), free_port(), tmp_path / "told"
+    told.touch()
+    case_id = case_id_of("t", "call-1", 1)
+    async with checkpointer_from_url(url) as opened:
+        cases = Cases(opened)
+        await asked(opened, "t", approval())
+        first = nursery.start(url, port, crash=point, told=str(told))
+
+        async def is_dead() -> bool:
+            return not is_alive(first)
+
+        await until(is_dead)
+        pid = nursery.start(url, port, told=str(told))
+
+        async def is_told() -> bool:
+            shown = await cases.store.get(case_id)
+            return bool(told.read_text()) and shown is not None and shown[0].tell_at is None
+
+        try:
+            await until(is_told)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        assert told.read_text().split() in [[case_id] * times for times in TOLD[point]]
 
 
 async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_path: Path) -> None:

@@ -125,3 +125,23 @@ def _async(check: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
         return check()
 
     return checked
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_revoked_key_hears_of_nothing_more(database: Database) -> None:
+    """The stream was open before, and in another process than the one that revokes the key."""
+    async with (
+        database.checkpointer() as one,
+        database.checkpointer() as other,
+        serving(one) as first,
+        serving(other) as second,
+    ):
+        agent = await first.agent()
+        case = await agent.open()
+        stream = events(first.http, case.hitl["events_url"], agent.headers)
+        await case.visit()
+        assert (await asyncio.wait_for(anext(stream), 20)).event == "review.opened"
+        assert await second.service.keys.revoke(agent.key_id, by="test")
+        assert (await case.say("approve")).status_code == 200
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(stream), 20)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
+import re
+import sqlite3
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from mail_server import Mailbox, mailbox
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -21,7 +25,11 @@ from receivers import receiving
 from serving import BROWSER, BUTTON, SECRET, Served, events, serving, until
 from stores import approval, asked
 
+from assent import Agent, tool
 from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.messages import ToolCall
+from assent.models import ScriptedModel
 from assent.protocol import issue_token, token_matches
 from assent.service.adoption import case_id_of
 from assent.service.callback_secrets import callback_secret
@@ -187,33 +195,60 @@ async def test_nothing_secret_is_in_the_database_the_logs_or_the_traces(
     spans, reader = telemetry
     async with (
         checkpointer_from_url(f"sqlite:///{tmp_path}/cases.db") as store,
-        serving(store) as served,
+        mailbox() as box,
+        serving(store, smtp_url=box.url) as served,
         receiving() as receiver,
     ):
         await _a_full_run(served, store, receiver)
+        await _codes_by_mail(served, box)
+        await _a_traced_agent(served, store)
         agent = await served.agent("last")
         secrets = [*served.tokens, callback_secret(SECRET, agent.key_id), SECRET]
         told = reader.get_metrics_data().to_json()
     assert len(secrets) >= 15
+    assert len(box.codes) == 3
     kept = _bytes_in(tmp_path)
     printed = capfd.readouterr()
     written = {
         "database": kept.decode("latin-1"),
+        "rows": _rows_in(tmp_path / "cases.db"),
         "logs": logs.getvalue(),
         "output": printed.out + printed.err,
         "spans": "".join(span.to_json() for span in spans.get_finished_spans()),
         "metrics": told,
     }
     assert "/v1/reviews" in written["logs"]
+    assert "case.code_sent" in written["rows"]
+    assert "traced" in written["spans"]
     for where, text in written.items():
         for secret in secrets:
             assert secret not in text, where
             assert secret.removeprefix("agt_") not in text, where
+        for code in box.codes:
+            assert not _has_code(text, code), where
     for where in ("logs", "output", "spans", "metrics"):
         assert SENSITIVE not in written[where]
         assert "review_" not in written["metrics"]
     for name in ("assent.service.requests", "assent.service.open_cases", "assent.service.time_to_answer"):
         assert f'"{name}"' in told
+
+
+def test_a_code_is_found_where_it_stands_alone() -> None:
+    for text in ("123456", '{"code": "123456"}', "email_code=123456&x", "('123456',)"):
+        assert _has_code(text, "123456")
+    for text in ("0.123456", "1234567", "a123456b"):  # times and hashes, by chance
+        assert not _has_code(text, "123456")
+
+
+def _has_code(text: str, code: str) -> bool:
+    """Whether a code stands in a text by itself: as part of a number or a hash it would by chance."""
+    return re.search(rf"(?<![0-9A-Za-z.]){code}(?![0-9A-Za-z])", text) is not None
+
+
+def _rows_in(database: Path) -> str:
+    """All that is stored, each value apart from the others."""
+    with closing(sqlite3.connect(database)) as connection:
+        return "\n".join(connection.iterdump())
 
 
 def _bytes_in(folder: Path) -> bytes:
@@ -259,3 +294,42 @@ async def _a_full_run(served: Served, store: Any, receiver: Any) -> None:
         return bool(receiver.requests)
 
     await until(called)
+
+
+async def _codes_by_mail(served: Served, box: Mailbox) -> None:
+    """Codes that are sent, used rightly, used wrongly, and never used."""
+    agent = await served.agent()
+    first, second = [await agent.open(verify_email="ann@example.com") for _ in range(2)]
+    for case in (first, second, second):
+        assert (await case.form(send_code="0")).status_code == 200
+    assert (await second.form(action="approve", email_code=box.codes[0])).status_code == 403
+    assert (await second.say("approve")).status_code == 403
+    assert (await first.form(action="approve", email_code=box.codes[0])).status_code == 303
+    assert (await first.form(action="approve", email_code=box.codes[0])).status_code == 409
+    answer = {"action": "approve", "email_code": box.codes[2]}
+    path = f"/review/{second.case_id}/respond?token={second.token}"
+    assert (await served.http.post(path, json=answer)).status_code == 200
+
+
+async def _a_traced_agent(served: Served, store: SqlCheckpointer) -> None:
+    """An agent that asks, is answered on the page, and goes on: all of it in spans."""
+
+    @tool(requires_approval=True)
+    def pay(iban: str) -> str:
+        """Pay."""
+        return "Paid."
+
+    model = ScriptedModel([ToolCall("c", "pay", {"iban": SENSITIVE}), "Done."])
+    agent = Agent(model=model, tools=[pay], checkpointer=store, thread_id="traced")
+    assert (await agent.prompt("Go.")).status == "paused"
+    case_id = case_id_of("traced", "c", 1)
+
+    async def adopted() -> bool:
+        return await served.service.cases.store.get(case_id) is not None
+
+    await until(adopted)
+    link = await review_link(served.app, case_id)
+    served.tokens.append(link.partition("token=")[2])
+    answer = await served.http.post(link.replace("?", "/respond?"), json={"action": "approve", "data": {}})
+    assert answer.status_code == 200
+    assert (await agent.resume()).text == "Done."
