@@ -1,1 +1,52 @@
-"""The agent's side of HITL Protocol: when a service answers 202 and asks for a person."""
+"""The agent's side of HITL Protocol: when a service answers 202 and asks for a person.
+
+The public names, loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assent.client.callback import CallbackReceiver
+    from assent.client.client import HitlClient
+    from assent.client.outcome import ReviewOutcome
+    from assent.client.skill import Skill, SkillHitl, read_skill, write_skill
+    from assent.client.sync import HitlClientSync, request
+
+_HOMES = {
+    "CallbackReceiver": "callback",
+    "HitlClient": "client",
+    "HitlClientSync": "sync",
+    "ReviewOutcome": "outcome",
+    "Skill": "skill",
+    "SkillHitl": "skill",
+    "read_skill": "skill",
+    "request": "sync",
+    "write_skill": "skill",
+}
+
+__all__ = [
+    "CallbackReceiver",
+    "HitlClient",
+    "HitlClientSync",
+    "ReviewOutcome",
+    "Skill",
+    "SkillHitl",
+    "read_skill",
+    "request",
+    "write_skill",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'assent.client' has no attribute {name!r}")
+    value = getattr(import_module(f"assent.client.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pydantic import JsonValue
+
 from assent.messages import JsonObject
 from assent.protocol import RespondedBy, SubmissionContext
 
@@ -20,7 +22,7 @@ class ReviewOutcome:
     """The person's; the declared default of a case that expired; ``cancelled`` of one that was cancelled."""
     case_id: str
     """The last round's."""
-    data: JsonObject = field(default_factory=dict[str, object], repr=False)
+    data: JsonObject = field(default_factory=dict[str, JsonValue], repr=False)
     rounds: int = 1
     """How many cases it took, from the first to the last."""
     responded_by: RespondedBy | None = None
@@ -28,6 +30,14 @@ class ReviewOutcome:
     default_action: str | None = None
     reason: str | None = None
     """Why it was cancelled, where the service says."""
+    next_case_id: str | None = None
+    """The round that follows, where the service names one that it does not show us, or not yet.
+
+    After an ``edit`` that is the round which you begin with what you have revised.
+    """
+
+    sensitive: frozenset[str] = frozenset()
+    """The keys of ``data`` whose values must not be logged, traced or shown to a model."""
 
     @property
     def expired(self) -> bool:

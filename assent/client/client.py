@@ -1,0 +1,245 @@
+"""The client: it sends requests, and where a service asks for a person, it brings the person's answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from assent.checkpointer.base import CheckpointKeeper
+from assent.client import discovery, submit
+from assent.client.answers import HttpAnswer, read_answer
+from assent.client.callback import CallbackReceiver
+from assent.client.caller import Caller
+from assent.client.connections import Connections
+from assent.client.desk import Desk
+from assent.client.keyed import Keyed, Sending, may_repeat, request_digest
+from assent.client.offer import Offer, read_offer
+from assent.client.outcome import ReviewOutcome
+from assent.client.pace import USUAL, Pace
+from assent.client.review import see_through
+from assent.client.telling import Teller
+from assent.client.waits import Waits
+from assent.clock import Clock, SystemClock
+from assent.delivery.base import Deliver, Press, PressAnswer
+from assent.errors import ReviewError
+from assent.messages import JsonObject
+from assent.protocol import Discovery, SubmittedBy, VerificationEvidence
+
+_LAST_WORDS = 10.0
+"""How long a client that is closed still tells people how their reviews ended."""
+_NOBODY = "Nobody waits for this here any more."
+
+T = TypeVar("T")
+
+
+class HitlClient:
+    """Calls services, and waits for a person where one of them answers 202 and asks for one.
+
+    ``http`` is an HTTP client to be used as it is, without one the client has its own. ``deliver`` brings links
+    to the person: one delivery or several, each an object with ``send`` or a plain async function of the
+    notice. ``auth`` is as in httpx2. A ``callback`` receiver is named in every JSON request. With a ``store``,
+    any open checkpointer, a request with a ``key`` is sent once and its wait outlives the process.
+
+    Polls come every ``poll_interval`` seconds, 30 to 300; ``min_poll_interval`` allows shorter ones. The agent
+    calls the service that answered and the ``allowed_hosts``, nobody else. ``progress`` is whether the person
+    hears that the page was opened and how far a form is.
+    """
+
+    def __init__(
+        self,
+        http: httpx2.AsyncClient | None = None,
+        *,
+        deliver: Deliver | Sequence[Deliver],
+        auth: Any = None,
+        callback: CallbackReceiver | None = None,
+        store: CheckpointKeeper | None = None,
+        poll_interval: float | None = None,
+        min_poll_interval: float = USUAL,
+        allowed_hosts: Collection[str] = (),
+        progress: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._auth: Any = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
+        self._desk = Desk(
+            connections=Connections(http),
+            teller=Teller(deliver, clock),
+            clock=clock,
+            pace=Pace.chosen(poll_interval, min_poll_interval),
+            allowed_hosts=frozenset(allowed_hosts),
+            progress=progress,
+            callback=callback,
+        )
+        self._keyed = None if store is None else Keyed(self._desk, Waits(store, clock=clock))
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._desk.connections)
+            await self._desk.teller.listen(self._pressed, stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._desk.teller.finish(_LAST_WORDS)
+        await self._stack.aclose()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Any,
+    ) -> httpx2.Response | ReviewOutcome:
+        """Send a request: its response, or how the review ended that the service answered with.
+
+        ``options`` are those of httpx2 (``json``, ``headers``, ``params``, ...). With a ``key`` and a store, a
+        request that was sent under that key before is not sent again: its wait goes on, wherever it began. If
+        it is not known whether the request got through, it is repeated only if its method may be repeated, or
+        if an ``idempotency_key`` is given, which is sent as ``Idempotency-Key``; else `RequestInDoubt` is
+        raised.
+
+        Raises httpx2's errors for the request itself, `InvalidOffer` for a 202 that cannot be used, and the
+        other `ReviewError`s.
+        """
+        sending = self._sending(method, url, idempotency_key, options)
+        if key is not None:
+            return await self.keyed.request(key, sending)
+        response, offer = await sending.send()
+        return response if offer is None else await self._outcome(offer, sending.caller)
+
+    async def begin(
+        self,
+        method: str,
+        url: str,
+        *,
+        key: str,
+        thread_id: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Any,
+    ) -> httpx2.Response | ReviewOutcome | None:
+        """As `request` with a key, but None as soon as a person is asked, instead of waiting for them.
+
+        The wait is in the store then, and belongs to ``thread_id``; see `assent.client.http_tool`.
+        """
+        sending = self._sending(method, url, idempotency_key, options)
+        return await self.keyed.begin(key, sending, thread_id=thread_id)
+
+    async def handle(self, response: T, *, key: str | None = None) -> T | ReviewOutcome:
+        """The same for a response that you have got yourself: the response, or how the review ended.
+
+        It is one of httpx2, httpx, requests or aiohttp, or anything with ``status_code`` or ``status``,
+        ``url``, and ``json()``, async or not. Polls are authenticated with the client's ``auth``; without one,
+        with the ``Authorization`` and ``X-...`` headers of ``response.request``, where there is one. With a
+        ``key`` and a store the wait outlives the process.
+        """
+        answer = await read_answer(response)
+        offer = self._offer(answer)
+        if offer is None:
+            return response
+        auth_given = self._auth is not httpx2.USE_CLIENT_DEFAULT
+        caller = answer.caller.with_auth(self._auth) if auth_given else answer.caller
+        if key is None:
+            return await self._outcome(offer, caller)
+        return await self.keyed.handled(key, offer, caller)
+
+    async def resume_wait(self, key: str) -> ReviewOutcome | ReviewError | None:
+        """Go on with one stored wait: how it ended, or what went wrong; None if nothing was sent after all."""
+        return (await self.keyed.go_on(key, Caller(auth=self._auth)))[1]
+
+    async def resume_waits(self) -> AsyncIterator[tuple[str, ReviewOutcome | ReviewError]]:
+        """Go on with every wait in the store that has a key: key and outcome, or what went wrong, as they end.
+
+        They are authenticated with the client's ``auth``, or by its ``http``. Waits of agents' tools are not
+        among them: they go on with their threads.
+        """
+        async for key, outcome in self.keyed.resume(Caller(auth=self._auth)):
+            yield key, outcome
+
+    async def submit(
+        self,
+        case: str,
+        action: str,
+        *,
+        submitted_via: str,
+        submitted_by: SubmittedBy | Mapping[str, Any],
+        data: JsonObject | None = None,
+        evidence: Sequence[VerificationEvidence] | None = None,
+    ) -> PressAnswer:
+        """Answer a case, by its id, for a person who has just pressed a button; never for oneself.
+
+        The case is one that this client waits for just now. See `assent.client.submit`.
+        """
+        live = self._desk.live.get(case)
+        if live is None:
+            return PressAnswer("closed", _NOBODY)
+        answer = await submit.submit(
+            self._desk.connections.calls,
+            live.state.offer.hitl,
+            action,
+            submitted_via=submitted_via,
+            submitted_by=submitted_by,
+            data=data,
+            evidence=evidence,
+        )
+        if answer.kind in ("done", "closed"):
+            live.hint()
+        return answer
+
+    async def discover(self, base_url: str) -> Discovery:
+        """What a service says about itself at ``/.well-known/hitl.json``. Raises `DiscoveryFailed`."""
+        return await discovery.discover(self._desk.connections.calls, base_url)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether there is a store."""
+        return self._keyed is not None
+
+    @property
+    def keyed(self) -> Keyed:
+        """What is done with the store's waits. Raises ``ValueError`` for a client without a store."""
+        if self._keyed is None:
+            raise ValueError("a key needs a store: HitlClient(store=...)")
+        return self._keyed
+
+    def _sending(
+        self, method: str, url: str, idempotency_key: str | None, options: dict[str, Any]
+    ) -> Sending:
+        headers = httpx2.Headers(options.pop("headers", None))
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        auth = options.pop("auth", self._auth)
+        caller = Caller.of(headers)
+        if auth is not httpx2.USE_CLIENT_DEFAULT:
+            caller = caller.with_auth(auth)
+
+        async def send() -> tuple[httpx2.Response, Offer | None]:
+            body, callback = options.get("json"), self._desk.callback
+            with_callback = {} if body is None or callback is None else {"json": callback.added_to(body, url)}
+            response = await self._desk.connections.calls.request(
+                method, url, headers=headers, auth=auth, **{**options, **with_callback}
+            )
+            return response, self._offer(await read_answer(response))
+
+        repeatable = idempotency_key is not None or may_repeat(method)
+        return Sending(send, caller, request_digest(method, url, options), repeatable)
+
+    def _offer(self, answer: HttpAnswer) -> Offer | None:
+        return read_offer(answer.status, answer.url, answer.body, allowed_hosts=self._desk.allowed_hosts)
+
+    async def _outcome(self, offer: Offer, caller: Caller) -> ReviewOutcome:
+        _, outcome = await see_through(self._desk, self._desk.rounds.begin(offer), caller)
+        return outcome
+
+    async def _pressed(self, press: Press) -> PressAnswer:
+        by = {"platform": press.platform, "platform_user_id": press.platform_user_id}
+        if press.display_name is not None:
+            by["display_name"] = press.display_name
+        return await self.submit(
+            press.case_id, press.action, submitted_via=press.submitted_via, submitted_by=by
+        )

@@ -1,0 +1,219 @@
+"""The client for scripts that have no event loop: it runs one in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Self, TypeVar, cast
+
+import httpx2
+
+from assent.checkpointer.connect import checkpointer_from_url
+from assent.client.client import HitlClient
+from assent.client.outcome import ReviewOutcome
+from assent.delivery.base import Deliver, Notice, PressAnswer
+from assent.messages import JsonObject
+from assent.protocol import Discovery, SubmittedBy, VerificationEvidence
+
+T = TypeVar("T")
+_LOOK_UP = 0.5
+"""How often a thread that waits looks for Ctrl-C, on systems that do not wake it."""
+
+_LAST_WORDS = 10.0
+_CLOSED = "the client was closed meanwhile"
+
+PlainDeliver = Deliver | Callable[[Notice], object]
+"""As for `HitlClient`, or a function that is not async, such as ``print``; it is called in a thread."""
+
+
+class HitlClientSync:
+    """`HitlClient` without ``await``, for scripts: ``with HitlClientSync(deliver=print) as client: ...``.
+
+    It takes what `HitlClient` takes by keyword, but for ``http``. ``store`` is the URL of a database, such as
+    ``sqlite:///waits.db``. Any thread may call it, several at once, except one that runs an event loop, which
+    would stand still meanwhile: there it raises ``RuntimeError``. Ctrl-C stops the call that the main thread
+    waits in; with a store and a key, the same call goes on with the wait later.
+    """
+
+    def __init__(
+        self, *, deliver: PlainDeliver | Sequence[PlainDeliver], store: str | None = None, **options: Any
+    ) -> None:
+        given = cast("Sequence[PlainDeliver]", deliver) if isinstance(deliver, Sequence) else [deliver]
+        self._options: dict[str, Any] = {"deliver": [_as_async(each) for each in given], **options}
+        self._store = store
+        self._doing: set[asyncio.Task[Any]] = set()
+        self._thread: threading.Thread | None = None
+        self._opened: concurrent.futures.Future[tuple[HitlClient, asyncio.AbstractEventLoop]]
+        self._close: Callable[[], None] = _nothing
+
+    def __enter__(self) -> Self:
+        _check_no_loop()
+        self._opened = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run, name="assent-client", daemon=True)
+        self._thread.start()
+        try:
+            self._opened.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close()
+        if self._thread is not None:
+            self._thread.join()
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        key: str | None = None,
+        idempotency_key: str | None = None,
+        **options: Any,
+    ) -> httpx2.Response | ReviewOutcome:
+        """Send a request: its response, or how the review ended; see `HitlClient.request`."""
+        return self._wait(
+            lambda client: client.request(method, url, key=key, idempotency_key=idempotency_key, **options)
+        )
+
+    def handle(self, response: T, *, key: str | None = None) -> T | ReviewOutcome:
+        """The same for a response that you have got yourself; see `HitlClient.handle`."""
+        return self._wait(lambda client: client.handle(response, key=key))
+
+    def submit(
+        self,
+        case: str,
+        action: str,
+        *,
+        submitted_via: str,
+        submitted_by: SubmittedBy | Mapping[str, Any],
+        data: JsonObject | None = None,
+        evidence: Sequence[VerificationEvidence] | None = None,
+    ) -> PressAnswer:
+        """Answer a case that another thread waits for, after a person's press; see `HitlClient.submit`."""
+        return self._wait(
+            lambda client: client.submit(
+                case,
+                action,
+                submitted_via=submitted_via,
+                submitted_by=submitted_by,
+                data=data,
+                evidence=evidence,
+            )
+        )
+
+    def discover(self, base_url: str) -> Discovery:
+        """What a service says about itself; see `HitlClient.discover`."""
+        return self._wait(lambda client: client.discover(base_url))
+
+    # The thread with the event loop.
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:
+            if not self._opened.done():
+                self._opened.set_exception(error)
+
+    async def _main(self) -> None:
+        closing, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            store = None
+            if self._store is not None:
+                store = await stack.enter_async_context(checkpointer_from_url(self._store))
+            client = await stack.enter_async_context(HitlClient(store=store, **self._options))
+            self._close = lambda: _call_if_open(loop, closing.set)
+            self._opened.set_result((client, loop))
+            await closing.wait()
+            await _stop(self._doing)
+
+    def _wait(self, work: Callable[[HitlClient], Awaitable[T]]) -> T:
+        """Let the loop do something, and wait for it. A KeyboardInterrupt stops it there first."""
+        _check_no_loop()
+        if self._thread is None or not self._thread.is_alive():
+            raise RuntimeError("this client is not open; use it in a with statement")
+        client, loop = self._opened.result()
+        doing: list[asyncio.Task[Any]] = []
+
+        async def do() -> T:
+            doing.append(cast("asyncio.Task[Any]", asyncio.current_task()))
+            self._doing.add(doing[0])
+            try:
+                return await work(client)
+            finally:
+                self._doing.discard(doing[0])
+
+        done = asyncio.run_coroutine_threadsafe(do(), loop)
+        try:
+            while not concurrent.futures.wait([done], timeout=_LOOK_UP).done:
+                if not self._thread.is_alive():
+                    raise RuntimeError(_CLOSED)
+            return done.result()
+        except concurrent.futures.CancelledError:
+            raise RuntimeError(_CLOSED) from None
+        except KeyboardInterrupt:
+            _call_if_open(loop, lambda: [task.cancel() for task in doing])
+            concurrent.futures.wait([done], timeout=_LAST_WORDS)  # so that a stored wait is given back
+            raise
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    deliver: PlainDeliver | Sequence[PlainDeliver],
+    auth: Any = None,
+    **options: Any,
+) -> httpx2.Response | ReviewOutcome:
+    """Send one request from a script, and wait for a person where the service asks for one.
+
+    ``deliver`` and ``auth`` are as in `HitlClient`; ``deliver=print`` writes the link to the terminal. The other
+    options are those of httpx2. For more requests than one, use `HitlClientSync`.
+    """
+    with HitlClientSync(deliver=deliver, auth=auth) as client:
+        return client.request(method, url, **options)
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("this thread runs an event loop, which would stand still; use HitlClient and await it")
+
+
+def _as_async(deliver: PlainDeliver) -> Deliver:
+    """A function that is not async, as one that is."""
+    if hasattr(deliver, "send") or inspect.iscoroutinefunction(deliver):
+        return cast("Deliver", deliver)
+    function = cast("Callable[[Notice], object]", deliver)
+
+    async def call(notice: Notice) -> None:
+        returned = await asyncio.to_thread(function, notice)
+        if inspect.isawaitable(returned):
+            await cast("Awaitable[object]", returned)
+
+    call.__name__ = getattr(function, "__name__", "function")
+    return call
+
+
+def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+async def _stop(tasks: set[asyncio.Task[Any]]) -> None:
+    """Stop what other threads still wait for."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def _nothing() -> None:
+    """There is nothing to close yet."""
