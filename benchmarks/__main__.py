@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import report
 
-ALL = ("core", "durable", "policy", "service")
+ALL = ("core", "durable", "policy", "service", "client")
 
 
 def main(names: list[str]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import sqlite3
 import statistics
 import sys
@@ -24,6 +23,7 @@ from assent.service.opening import open_review
 from assent.service.review import ReviewRequest
 from assent.store import sqlite_engine
 from benchmarks.measure import Figure, interleaved
+from benchmarks.open_files import allow_many
 
 POLLERS, POLLS = 8, 400
 STREAMS, ANSWERS = 2_000, 60
@@ -33,8 +33,7 @@ BEFORE = 500
 
 
 def figures() -> Iterator[Figure]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))
+    allow_many()
     with tempfile.TemporaryDirectory() as folder:
         yield asyncio.run(polls(Path(folder)))
         yield asyncio.run(streams(Path(folder)))
@@ -134,14 +133,19 @@ async def follow(served: Server, number: int) -> Connection:
     return connection
 
 
-async def answered(served: Server, number: int, stream: Connection, person: Connection) -> float:
-    """Seconds from sending an answer to hearing of it."""
+async def approve(served: Server, number: int, person: Connection) -> None:
+    """A person says yes to a case."""
     case_id, token = served.cases[number]
     body = '{"action":"approve","data":{}}'
     head = f"POST /review/{case_id}/respond?token={token} HTTP/1.1\r\nHost: a\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    await person.ask((head + body).encode())
+
+
+async def answered(served: Server, number: int, stream: Connection, person: Connection) -> float:
+    """Seconds from sending an answer to hearing of it."""
     begin = time.perf_counter()
-    answering = asyncio.create_task(person.ask((head + body).encode()))
+    answering = asyncio.create_task(approve(served, number, person))
     await stream.reader.readuntil(b"event: review.completed")
     taken = time.perf_counter() - begin
     await answering

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import socket
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pydantic_core import to_json
 
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.protocol import hash_token, issue_token
+from assent.service import rate
 from assent.service.app import create_app
 from assent.service.case import Case
 from assent.service.keys import Keys
@@ -29,7 +29,9 @@ from assent.store import cases
 from assent.store.case_rows import CaseRow, token_params
 from assent.store.rows import fresh_write_id
 from assent.store.statement import Transaction
+from benchmarks.open_files import allow_many
 
+rate.KEPT = rate.LIMIT.most  # a case is polled here as often in seconds as an agent does in minutes
 NOW = 1_900_000_000_000
 """Cases are open until long after any benchmark."""
 BATCH = 5_000
@@ -82,8 +84,7 @@ async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[t
 
 
 async def main(database: str, count: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))
+    allow_many()
     async with SQLiteCheckpointer(database) as store:
         key = await Keys(store.engine).issue("bench", by="bench")
         opened = await populate(store, key.key_id, count)

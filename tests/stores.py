@@ -36,7 +36,17 @@ SHARED = STORES[1:]
 SERVERS = STORES[2:]
 TABLES = (
     *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions"),
-    *("cases", "case_tokens", "case_events", "callbacks", "email_codes", "polls", "keys", "audit", "audit_head"),
+    *(
+        "cases",
+        "case_tokens",
+        "case_events",
+        "callbacks",
+        "email_codes",
+        "polls",
+        "keys",
+        "audit",
+        "audit_head",
+    ),
 )
 DEFAULTS = {
     "postgres": "postgresql://postgres@127.0.0.1:5432/test",

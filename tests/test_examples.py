@@ -82,12 +82,13 @@ TYPED = {
 
 
 def test_no_example_is_forgotten() -> None:
-    """The demo has tests of its own, in test_demo.py."""
+    """The demo has tests of its own, in test_demo.py, and what meets a 202 in client/test_client_guides.py."""
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTED)
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {
         "checkpoint_bot",
         "cross_process",
         "demo",
+        "meets_a_202",
     }
 
 

@@ -149,7 +149,11 @@ class CheckpointedChannel(InMemoryChannel):
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
-            if kept is not None and kept.question_id == request.question_id and same_question(kept, request.payload):
+            if (
+                kept is not None
+                and kept.question_id == request.question_id
+                and same_question(kept, request.payload)
+            ):
                 self._kept.setdefault(request.question_id, self._opened(kept))
             stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:

@@ -1,0 +1,181 @@
+"""The client: what a thousand waits at once take, and how soon after an answer its outcome is there."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from assent.client import HitlClient
+from assent.clock import Clock, SystemClock
+from assent.delivery.base import Notice
+from benchmarks.measure import Figure
+from benchmarks.open_files import allow_many
+from benchmarks.service import Server, answered, approve, follow, server
+
+WAITS, ANSWERS, WARM_UP = 1_000, 60, 10
+SPEED = 5.0
+"""How fast the clock runs where waits poll: the service asks for 30 seconds between two polls."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        for way in (by_events, by_polls):  # each in a process that has not used memory before
+            with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+                yield from apart.submit(measured, way, Path(folder)).result()
+
+
+def measured(way: Callable[[Path], Coroutine[Any, Any, list[Figure]]], folder: Path) -> list[Figure]:
+    allow_many()
+    return asyncio.run(way(folder))
+
+
+class QuickClock:
+    """A clock that runs `SPEED` times as fast as the computer's."""
+
+    def __init__(self) -> None:
+        self._begin = time.time()
+
+    def now(self) -> float:
+        return self._begin + (time.time() - self._begin) * SPEED
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / SPEED)
+
+
+async def nobody(notice: Notice) -> None:
+    """Takes a notice: the benchmark plays the person, and knows the links."""
+
+
+def asked(served: Server, number: int, *, follows: bool) -> httpx2.Response:
+    """The 202 that has opened a case, as whoever called got it."""
+    base, (case_id, token) = f"http://127.0.0.1:{served.port}", served.cases[number]
+    hitl = {
+        "spec_version": "0.8",
+        "case_id": case_id,
+        "review_url": f"{base}/review/{case_id}?token={token}",
+        "poll_url": f"{base}/v1/reviews/{case_id}/status",
+        "type": "approval",
+        "prompt": f"May order {number} be shipped to the new address?",
+        "created_at": "2030-03-17T17:46:40Z",
+        "expires_at": "2030-03-18T17:46:40Z",
+        **({"events_url": f"{base}/v1/reviews/{case_id}/events"} if follows else {}),
+    }
+    body = {"status": "human_input_required", "hitl": hitl}
+    request = httpx2.Request("POST", f"{base}/v1/reviews", headers={"Authorization": f"Bearer {served.key}"})
+    return httpx2.Response(202, json=body, request=request)
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@asynccontextmanager
+async def waiting(
+    served: Server, clock: Clock, *, follows: bool
+) -> AsyncGenerator[tuple[list[asyncio.Task[Any]], float]]:
+    """A client with its waits, under way, and the bytes that each takes."""
+    async with HitlClient(deliver=nobody, clock=clock) as client:
+        await client.request("GET", f"http://127.0.0.1:{served.port}/healthz")  # what is loaded but once
+        before, open_before = resident(), descriptors()
+        waits = [
+            asyncio.create_task(client.handle(asked(served, number, follows=follows)))
+            for number in range(WAITS)
+        ]
+        try:
+            while follows and descriptors() < open_before + WAITS:  # noqa: ASYNC110  (they are the client's)
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(35 / SPEED)  # until each has polled, and the machine is at rest
+            yield waits, (resident() - before) / WAITS
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def timed(answering: Coroutine[Any, Any, None], outcome: asyncio.Task[Any]) -> float:
+    """Seconds from sending an answer to its outcome."""
+    begin = time.perf_counter()
+    sent = asyncio.create_task(answering)
+    action = await outcome
+    taken = time.perf_counter() - begin
+    assert getattr(action, "action", action) == "approve", action
+    await sent
+    return taken
+
+
+async def by_events(folder: Path) -> list[Figure]:
+    """Waits that follow; one of them, and a bare stream beside it, is answered in turns."""
+    async with (
+        server(folder / "events.db", WAITS + ANSWERS + WARM_UP) as served,
+        waiting(served, SystemClock(), follows=True) as (waits, each),
+    ):
+        person = await served.connect()
+        ours: list[float] = []
+        bare: list[float] = []
+        for number in range(ANSWERS + WARM_UP):
+            ours.append(await timed(approve(served, number, person), waits[number]))
+            stream = await follow(served, WAITS + number)
+            bare.append(await answered(served, WAITS + number, stream, person))
+    mine, theirs = statistics.median(ours[WARM_UP:]), statistics.median(bare[WARM_UP:])
+    note = f"{mine * 1e3:.1f} ms against {theirs * 1e3:.1f} ms"
+    return [
+        Figure(f"memory of a wait by events, of {WAITS:,}", each / 1024, 80, unit="KB"),
+        Figure("answer to outcome by events / a bare stream", mine / theirs, 2, note=note),
+    ]
+
+
+async def bare_poller(served: Server, number: int) -> str:
+    """Asks as often as the service allows; returns what was decided."""
+    while True:
+        connection = await served.connect()  # one that is kept is closed before it is used again
+        told = json.loads(await connection.ask(served.status(number)))
+        if told["status"] == "completed":
+            return told["result"]["action"]
+        await asyncio.sleep(30 / SPEED)
+
+
+async def by_polls(folder: Path) -> list[Figure]:
+    """Waits that poll, and bare pollers at the same pace; as many of each are answered, over some rounds of polls."""
+    async with (
+        server(folder / "polls.db", WAITS + ANSWERS) as served,
+        waiting(served, QuickClock(), follows=False) as (waits, each),
+    ):
+        pause = 2 * 30 / SPEED / ANSWERS
+        pollers: list[asyncio.Task[str]] = []
+        for number in range(WAITS, WAITS + ANSWERS):
+            pollers.append(asyncio.create_task(bare_poller(served, number)))
+            await asyncio.sleep(pause)
+        ours: list[asyncio.Task[float]] = []
+        bare: list[asyncio.Task[float]] = []
+        for number, poller in enumerate(pollers):
+            people = await served.connect(), await served.connect()
+            ours.append(asyncio.create_task(timed(approve(served, number, people[0]), waits[number])))
+            bare.append(asyncio.create_task(timed(approve(served, WAITS + number, people[1]), poller)))
+            await asyncio.sleep(pause)
+        mine = statistics.mean([await taken for taken in ours])
+        theirs = statistics.mean([await taken for taken in bare])
+    note = f"{mine:.2f} s against {theirs:.2f} s, at {SPEED:g} times the pace"
+    return [
+        Figure(f"memory of a wait by polls, of {WAITS:,}", each / 1024, 40, unit="KB"),
+        Figure("answer to outcome by polls / a bare poller", mine / theirs, 2, note=note),
+    ]
