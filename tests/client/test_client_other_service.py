@@ -40,6 +40,7 @@ class Rig:
     client: HitlClient
     clock: QuickClock
     told: list[Notice] = field(default_factory=list[Notice])
+    news: asyncio.Queue[Notice] = field(default_factory=asyncio.Queue[Notice])
 
     def ask(self, **json: Any) -> asyncio.Task[Any]:
         """Order something, and wait for what comes of it."""
@@ -67,17 +68,18 @@ class Rig:
 async def rig(service: type[OtherService] = OtherService, **options: Any) -> AsyncGenerator[Rig]:
     """A client and a service of the given kind; ``options`` are the client's."""
     clock = QuickClock()
-    told: list[Notice] = []
 
     async def tell(notice: Notice) -> None:
-        told.append(notice)
+        at.told.append(notice)
+        at.news.put_nowait(notice)
 
     async with (
         listening(service(clock.now)) as served,
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=0.3) as http,
         HitlClient(http, deliver=tell, clock=clock, **options) as client,
     ):
-        yield Rig(served, client, clock, told)
+        at = Rig(served, client, clock)
+        yield at
 
 
 def is_the_truth(outcome: Any, case: OtherCase) -> None:
@@ -542,12 +544,14 @@ async def test_rounds_of_a_strange_service_are_followed() -> None:
         first = await at.service.case()
         following = at.service.open(previous_case_id=first.case_id)
         at.service.decide(first, "edit", {"feedback": "shorter"}, next_case_id=following.case_id)
-        await at.service.until(lambda: following.is_known)
+        assert (await at.news.get()).round == 1
+        second = await at.news.get()
+        assert (second.case_id, second.round) == (following.case_id, 2)
+        assert "Round 2" in second.text
         at.approve(following)
         outcome = await asking
         is_the_truth(outcome, following)
         assert outcome.rounds == 2
-        assert any("2" in notice.body and notice.case_id == following.case_id for notice in at.told)
 
 
 # Reminders.
