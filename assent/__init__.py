@@ -5,8 +5,9 @@ The public names, loaded when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from assent.lazy import exports
 
 if TYPE_CHECKING:
     from assent.agent.agent import Agent
@@ -81,14 +82,4 @@ __all__ = [
     "tool",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'assent' has no attribute {name!r}")
-    value = getattr(import_module(f"assent.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(globals(), _HOMES)
