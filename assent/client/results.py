@@ -8,7 +8,7 @@ from assent.client.offer import Offer
 from assent.client.outcome import OutcomeStatus, ReviewOutcome
 from assent.client.wait_state import WaitState
 from assent.errors import InvalidOutcome, ReviewContradiction
-from assent.protocol import DefaultAction, PollResponse, sensitive_keys, visible_fields
+from assent.protocol import ACTIONS, DefaultAction, PollResponse, sensitive_keys, visible_fields
 from assent.protocol.values import is_empty
 
 _DEFAULTS: tuple[str, ...] = get_args(DefaultAction)
@@ -17,7 +17,7 @@ _DEFAULTS: tuple[str, ...] = get_args(DefaultAction)
 def outcome_of(state: WaitState, answer: PollResponse) -> ReviewOutcome:
     """The outcome of a case that has ended.
 
-    Raises `InvalidOutcome` if what the form requires is missing, and `ReviewContradiction` for a case that
+    Raises `InvalidOutcome` if the action was not on offer or what the form requires is missing, and `ReviewContradiction` for a case that
     expired with another default than its service declared.
     """
     status, form = cast("OutcomeStatus", answer.status), state.offer.hitl.form
@@ -26,6 +26,7 @@ def outcome_of(state: WaitState, answer: PollResponse) -> ReviewOutcome:
     action = default or "cancelled"
     if status == "completed" and answer.result is not None:
         action, data = answer.result.action, answer.result.data or {}
+        _check_action(state.offer, action)
         _check_form(state.offer, action, data)
     return ReviewOutcome(
         status,
@@ -51,6 +52,14 @@ def default_of(offer: Offer, answer: PollResponse) -> str:
             offer.case_id, f"its default was {declared}, and now that it expired the service says {said}"
         )
     return said or declared or "skip"
+
+
+def _check_action(offer: Offer, action: str) -> None:
+    """What nobody could choose was not chosen. Escalations, and types of a service's own, may offer more."""
+    offered = ACTIONS.get(offer.hitl.type)
+    if offered is not None and offer.hitl.type != "escalation" and action not in offered:
+        fault = f"is none of {', '.join(offered)}, which is all that a case of this type offers"
+        raise InvalidOutcome(offer.case_id, {"result.action": fault})
 
 
 def _check_form(offer: Offer, action: str, data: dict[str, Any]) -> None:

@@ -142,11 +142,11 @@ FORM = {
 }
 
 
-async def ended(data: Any, form: dict[str, Any] = FORM, type: str = "input") -> Any:
+async def ended(data: Any, form: dict[str, Any] = FORM, type: str = "input", action: str = "submit") -> Any:
     """How a case ends whose service says that this was filled in."""
     async with scripted() as server, HitlClient(deliver=Person(), **QUICK) as client:
         server.script["/orders"] = [Said(202, server.offer(type=type, context={"form": form}))]
-        result = {"action": "submit"} if data is None else {"action": "submit", "data": data}
+        result = {"action": action} if data is None else {"action": action, "data": data}
         done = {"status": "completed", "case_id": "review_1", "completed_at": "2026-01-01T00:00:00Z"}
         server.script["/reviews/review_1/status"] = [Said(200, {**done, "result": result})]
         return await client.request("POST", f"{server.url}/orders", json={})
@@ -174,6 +174,21 @@ async def test_required_keys_that_are_missing_are_named(data: Any, missing: set[
         await ended(data)
     assert set(caught.value.faults) == {f"result.data.{key}" for key in missing}
     assert "4111" not in f"{caught.value!r}{caught.value}"
+
+
+@pytest.mark.parametrize(
+    ("type", "action"), [("input", "approve"), ("approval", "launch"), ("confirmation", "Confirm")]
+)
+async def test_what_nobody_could_choose_is_no_outcome(type: str, action: str) -> None:
+    with pytest.raises(InvalidOutcome) as caught:
+        await ended({}, form={"fields": [field("note")]}, type=type, action=action)
+    assert list(caught.value.faults) == ["result.action"]
+
+
+@pytest.mark.parametrize("type", ["escalation", "x-passport"])
+async def test_a_service_may_offer_more_where_the_type_leaves_it_open(type: str) -> None:
+    outcome = await ended({}, form={"fields": [field("note")]}, type=type, action="call_support")
+    assert outcome.action == "call_support"
 
 
 async def test_sensitive_values_are_in_no_repr_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
