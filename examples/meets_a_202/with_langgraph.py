@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -50,7 +50,7 @@ async def main() -> None:
         graph.add_edge(START, "think")
         graph.add_conditional_edges("think", tools_condition)
         graph.add_edge("tools", "think")
-        result = await graph.compile().ainvoke({"messages": [("user", "Refund order A-1042.")]})
+        result = await graph.compile().ainvoke({"messages": [HumanMessage("Refund order A-1042.")]})
     print(f"tool: {result['messages'][-2].content}")
     print(f"agent: {result['messages'][-1].content}")
 
