@@ -17,8 +17,8 @@ _DEFAULTS: tuple[str, ...] = get_args(DefaultAction)
 def outcome_of(state: WaitState, answer: PollResponse) -> ReviewOutcome:
     """The outcome of a case that has ended.
 
-    Raises `InvalidOutcome` if the action was not on offer or what the form requires is missing, and `ReviewContradiction` for a case that
-    expired with another default than its service declared.
+    Raises `InvalidOutcome` if the action was not on offer or what the form requires is missing, and
+    `ReviewContradiction` for a case that expired with another default than its service declared.
     """
     status, form = cast("OutcomeStatus", answer.status), state.offer.hitl.form
     default = default_of(state.offer, answer) if status == "expired" else None
