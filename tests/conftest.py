@@ -21,6 +21,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     servers.begin(session)
 
 
+LONGEST = (
+    "test_crashes.py",
+    "test_restarts.py",
+    "test_checkpointer_restarts.py",
+    "test_service_crashes.py",
+    "test_races.py",
+    "test_run_checkpoint_races.py",
+    "test_client_durable.py",
+    "test_client_http_tool.py",
+    "test_link_to_result.py",
+    "test_delivery_terminal.py",
+    "test_cli_answer.py",
+    "test_fuzz.py",
+)
+"""Files that take longest come first, so that no process is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         crash_table.hand_over(session.config.workeroutput)

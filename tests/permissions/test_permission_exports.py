@@ -26,6 +26,7 @@ def test_exports_are_complete_and_type_checkers_see_them() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("assent."):
             home = (node.module or "").removeprefix("assent.permissions.")
             seen |= {alias.name: home for alias in node.names}
+    assert seen.pop("exports") == "assent.lazy"
     assert seen == permissions._HOMES
     assert sorted(permissions.__all__) == permissions.__all__ == list(permissions._HOMES)
     assert set(permissions.__all__) <= set(dir(permissions))
