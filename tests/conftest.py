@@ -22,18 +22,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 LONGEST = (
+    "test_pages_browser.py",
     "test_crashes.py",
-    "test_restarts.py",
-    "test_checkpointer_restarts.py",
-    "test_service_crashes.py",
+    "test_demo.py",
     "test_races.py",
-    "test_run_checkpoint_races.py",
+    "test_service_crashes.py",
+    "test_checkpointer_opening.py",
+    "test_restarts.py",
+    "test_client_other_service.py",
     "test_client_durable.py",
-    "test_client_http_tool.py",
-    "test_link_to_result.py",
-    "test_delivery_terminal.py",
-    "test_cli_answer.py",
-    "test_fuzz.py",
+    "test_agent_trees.py",
+    "test_email_codes.py",
 )
 """Files that take longest come first, so that no process is left with one of them at the end."""
 
