@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,33 +33,35 @@ from assent.messages import (
 from assent.models import ModelRequest
 from assent.store import sqlite_engine
 from assent.store.postgres_engine import _DIALECT, PostgresSession
-from benchmarks.measure import Figure, interleaved
+from benchmarks.measure import Figure, interleaved, no_collection
 
 Sent = tuple[str, tuple[Any, ...], bool]
 KILOBYTE = "x" * 1024
 THREADS = 64
 LONG, SHORT = 10_000, 10
+FLUSH_SECONDS = 0.001
 
 
 def figures() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         yield from asyncio.run(sqlite_cycles(Path(folder)))
+        yield from asyncio.run(cycles_on_a_slower_disk(Path(folder)))
         yield from asyncio.run(long_threads(Path(folder)))
         yield from asyncio.run(stored_bytes(Path(folder)))
     yield from asyncio.run(postgres_cycles())
 
 
+CALL = AssistantMessage((ToolCall("call-1", "charge", {"amount": 5}),), stop_reason="tool_use")
+DONE = AssistantMessage((TextPart("done"),))
+
+
 class CallThenDone:
-    """A model without latency: one call of ``charge``, then a word."""
+    """A model that takes no time: one call of ``charge``, then a word."""
 
     name = "call-then-done"
 
     async def stream(self, request: ModelRequest) -> Any:
-        if isinstance(request.messages[-1], UserMessage):
-            call = ToolCall(secrets.token_hex(8), "charge", {"amount": 5})
-            yield AssistantMessage((call,), stop_reason="tool_use")
-        else:
-            yield AssistantMessage((TextPart("done"),))
+        yield CALL if request.messages[-1].role == "user" else DONE
 
 
 @tool(requires_approval=True)
@@ -82,6 +85,22 @@ async def cycle(store: Any, thread_id: str | None = None) -> Agent:
 
 
 # SQLite.
+
+
+async def cycles_on_a_slower_disk(folder: Path) -> list[Figure]:
+    """The same where a flush takes a millisecond more, as on most disks that keep what they acknowledge."""
+    (folder / "slow").mkdir()
+    with mock.patch.object(sqlite3, "connect", _Slow):
+        figures = await sqlite_cycles(folder / "slow")
+    return [replace(figure, name=f"{figure.name}, 1 ms a flush") for figure in figures]
+
+
+class _Slow(sqlite3.Connection):
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        cursor = super().execute(sql, parameters)
+        if sql == "COMMIT":
+            time.sleep(FLUSH_SECONDS)
+        return cursor
 
 
 async def sqlite_cycles(folder: Path) -> list[Figure]:
@@ -158,15 +177,16 @@ async def _throughput(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]
     """Cycles a second: one after another, and many at once."""
     serial: list[float] = []
     together: list[float] = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        for _ in range(THREADS):
-            await work()
-        serial.append(THREADS / (time.perf_counter() - begin))
-        begin = time.perf_counter()
-        for _ in range(4):
-            await asyncio.gather(*(work() for _ in range(THREADS)))
-        together.append(4 * THREADS / (time.perf_counter() - begin))
+    with no_collection():
+        for _ in range(5):
+            begin = time.perf_counter()
+            for _ in range(THREADS):
+                await work()
+            serial.append(THREADS / (time.perf_counter() - begin))
+            begin = time.perf_counter()
+            for _ in range(4):
+                await asyncio.gather(*(work() for _ in range(THREADS)))
+            together.append(4 * THREADS / (time.perf_counter() - begin))
     return statistics.median(serial), statistics.median(together)
 
 

@@ -7,6 +7,7 @@ import gc
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -47,9 +48,7 @@ async def interleaved(*works: Callable[[], Awaitable[object]], rounds: int, per_
     for work in works:
         for _ in range(per_round):
             await work()
-    gc.collect()
-    gc.disable()
-    try:
+    with no_collection():
         for _ in range(rounds):
             for work, taken in zip(works, times, strict=True):
                 begin = time.perf_counter()
@@ -57,6 +56,15 @@ async def interleaved(*works: Callable[[], Awaitable[object]], rounds: int, per_
                     await work()
                 taken.append((time.perf_counter() - begin) / per_round)
             await asyncio.sleep(0)
+    return [statistics.median(taken) for taken in times]
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector, which comes when it likes, out of what is measured."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
-    return [statistics.median(taken) for taken in times]

@@ -1,0 +1,219 @@
+"""The same approve cycle by Assent and by its peers, in one run: pause, a person approves, resume.
+
+Each ``benchmarks/peer_*.py`` is one peer, used as its users would; its functions yield one or more `Ways`. The
+fastest way of all peers is what Assent is held against.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+from assent import Agent, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
+from assent.checkpointer.postgres import PostgresCheckpointer
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.messages import AssistantMessage, TextPart, ToolCall
+from assent.models import ModelRequest
+from benchmarks.measure import Figure, interleaved
+
+Work = Callable[[], Awaitable[object]]
+Ways = dict[str, Work]
+"""One approve cycle, checked by itself, under the name of each way to do it."""
+
+KILOBYTE = "x" * 1024
+AT_ONCE = 64
+TURNS = 1000
+WITH_A_STORE = ("agno", "langgraph")
+"""The peers that ship a store which keeps a paused run."""
+PEERS = (*WITH_A_STORE, "openai_agents", "pydantic_ai")
+_MODULES = (
+    "agents",
+    "agno",
+    "langchain",
+    "langgraph.checkpoint.postgres",
+    "langgraph.checkpoint.sqlite",
+    "pydantic_ai",
+)
+
+
+def installed() -> bool:
+    """Whether all peers are there; nothing of them is imported for it."""
+    try:
+        return all(find_spec(name) for name in _MODULES)
+    except ModuleNotFoundError:  # not even the package that it would be in
+        return False
+
+
+def figures() -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        yield asyncio.run(in_memory())
+        yield from asyncio.run(on_sqlite(folder))
+        yield asyncio.run(on_postgres())
+        yield asyncio.run(after_many_turns(folder))
+
+
+async def in_memory() -> Figure:
+    async with AsyncExitStack() as stack:
+        peers = await _entered(stack, PEERS, "in_memory")
+        ours, theirs = await _measured(cycle_in_memory, peers, rounds=25, per_round=10)
+    return _figure("in memory: the fastest peer's approve cycle / ours", ours, theirs, 5)
+
+
+async def on_sqlite(folder: Path) -> list[Figure]:
+    async with AsyncExitStack() as stack:
+        peers = await _entered(stack, WITH_A_STORE, "sqlite", folder)
+        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "assent.db"))
+
+        async def assent() -> None:
+            await cycle(store, secrets.token_hex(8))
+
+        alone = await _measured(assent, peers, rounds=15, per_round=4)
+        many = {name: _at_once(work) for name, work in peers.items()}
+        together = await _measured(_at_once(assent), many, rounds=5, per_round=1)
+    return [
+        _figure("SQLite: the fastest peer's approve cycle / ours", *alone, 4),
+        _figure(f"SQLite, {AT_ONCE} at once: our throughput / the best peer's", *together, 20, of=AT_ONCE),
+    ]
+
+
+async def on_postgres() -> Figure:
+    async with AsyncExitStack() as stack:
+        dsn = await stack.enter_async_context(_database())
+        peers = await _entered(stack, WITH_A_STORE, "postgres", dsn)
+        store = await stack.enter_async_context(PostgresCheckpointer(dsn))
+
+        async def assent() -> None:
+            await cycle(store, secrets.token_hex(8))
+
+        ours, theirs = await _measured(assent, peers, rounds=15, per_round=5)
+    return _figure("PostgreSQL: the fastest peer's approve cycle / ours", ours, theirs, 2.5)
+
+
+async def after_many_turns(folder: Path) -> Figure:
+    """One more turn on a thread with a thousand; the model is shown all of them."""
+    async with AsyncExitStack() as stack:
+        peers = await _entered(stack, WITH_A_STORE, "after_turns", folder, TURNS)
+        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "assent-long.db"))
+        await live(store, "long", TURNS)
+        ours, theirs = await _measured(lambda: cycle(store, "long"), peers, rounds=7, per_round=1)
+    return _figure(f"SQLite, {TURNS:,} turns: the fastest peer's cycle / ours", ours, theirs, 4)
+
+
+# Assent's side.
+
+
+class Model:
+    """A model that takes no time: one call of ``charge``, then a word."""
+
+    name = "call-then-done"
+
+    async def stream(self, request: ModelRequest) -> Any:
+        if request.messages[-1].role == "user":
+            call = ToolCall(secrets.token_hex(8), "charge", {"amount": 5})
+            yield AssistantMessage((call,), stop_reason="tool_use")
+        else:
+            yield AssistantMessage((TextPart("done"),))
+
+
+@tool(requires_approval=True)
+async def charge(amount: int) -> str:
+    """Charge a card."""
+    return KILOBYTE
+
+
+SPEC = AgentSpec("bench", Model(), [charge])
+
+
+async def cycle_in_memory() -> None:
+    """The pause is a value, as it is with the peers; no store is written, and nobody waits meanwhile."""
+    paused = await run_agent(SPEC, "go")
+    responses = [ApprovalResponse(id=each.id, decision="approve") for each in paused.pending_approvals]
+    result = await run_agent_resume(SPEC, paused.checkpoint, responses)
+    assert (result.text, result.messages[-2].text) == ("done", KILOBYTE)
+
+
+async def cycle(store: Any, thread_id: str) -> None:
+    """A prompt that pauses, the stored answer of a person, and a fresh agent that goes on."""
+    paused = await Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id).prompt("go")
+    call = paused.messages[-1].tool_calls[0]
+    await store.settle(thread_id, call.id, {"decision": "approve"}, by="ann", via="bench")
+    result = await Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id).resume()
+    assert (result.text, result.messages[-2].text) == ("done", KILOBYTE)
+
+
+async def live(store: Any, thread_id: str, turns: int) -> None:
+    """That many cycles by one agent that stays; a fresh one for each would load all that was said before."""
+    agent = Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id)
+    for _ in range(turns):
+        call = (await agent.prompt("go")).messages[-1].tool_calls[0]
+        await store.settle(thread_id, call.id, {"decision": "approve"}, by="ann", via="bench")
+        assert (await agent.resume()).text == "done"
+
+
+# Side by side.
+
+
+async def _entered(stack: AsyncExitStack, names: tuple[str, ...], place: str, *args: Any) -> Ways:
+    """All ways of these peers to do the cycle in that place."""
+    ways: Ways = {}
+    for name in names:
+        peer = importlib.import_module(f"benchmarks.peer_{name}")
+        opened: AbstractAsyncContextManager[Ways] = getattr(peer, place)(*args)
+        ways |= await stack.enter_async_context(opened)
+    return ways
+
+
+def _at_once(work: Work) -> Work:
+    async def run() -> None:
+        await asyncio.gather(*(work() for _ in range(AT_ONCE)))
+
+    return run
+
+
+async def _measured(
+    assent: Work, peers: Ways, *, rounds: int, per_round: int
+) -> tuple[float, dict[str, float]]:
+    """Our seconds, and those of each way of the peers, the fastest first."""
+    ours, *theirs = await interleaved(assent, *peers.values(), rounds=rounds, per_round=per_round)
+    times = zip(peers, theirs, strict=True)
+    return ours, dict(sorted(times, key=lambda pair: pair[1]))
+
+
+def _figure(name: str, ours: float, theirs: dict[str, float], budget: float, *, of: int = 0) -> Figure:
+    """How many times as fast as the first of theirs; ``of``: the times are for so many cycles at once."""
+
+    def shown(seconds: float) -> str:
+        return f"{of / seconds:,.0f}/s" if of else f"{seconds * 1e3:.2f} ms"
+
+    (fastest, time), *rest = theirs.items()
+    others = "; ".join(f"{way} {shown(seconds)}" for way, seconds in rest)
+    note = f"{shown(ours)} against {shown(time)} by {fastest} ({others})"
+    return Figure(name, time / ours, budget, at_least=True, note=note)
+
+
+@asynccontextmanager
+async def _database() -> AsyncIterator[str]:
+    """The address of a new PostgreSQL database, dropped in the end."""
+    server = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
+    name = f"assent_peers_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(server)
+    try:
+        await connection.execute(f"CREATE DATABASE {name}")
+        try:
+            yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+        finally:
+            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    finally:
+        await connection.close()
