@@ -10,6 +10,7 @@ from assent.protocol import Form, actions_of, clean_form_data
 from assent.requests import ApproveRequest, EscalateRequest
 from assent.schemas import schema_faults
 from assent.service.case import Case
+from assent.service.items import item_id
 
 _TEXT = 100_000
 
@@ -96,8 +97,7 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     elif len(set(chosen)) < len(chosen):
         faults["data.selected"] = "has a choice twice"
     elif isinstance(items, list):
-        known = [cast("Mapping[str, Any]", it) for it in cast("list[Any]", items) if isinstance(it, Mapping)]
-        offered = {str(item.get("id")) for item in known}
+        offered = {item_id(item) for item in cast("list[Any]", items)} - {None}
         strange = [each for each in chosen if each not in offered]
         if strange and offered:
             faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
@@ -110,7 +110,15 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
 
 def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     form = case.form
-    return data if form is None else _clean_form(form, data)
+    if form is not None:
+        return _clean_form(form, data)
+    if all(_is_blank(value) for value in data.values()):
+        raise InvalidReview({"data.response": "Write your answer."})
+    return data
+
+
+def _is_blank(value: Any) -> bool:
+    return value in (None, [], {}) or (isinstance(value, str) and not value.strip())
 
 
 def _clean_form(form: Form, data: Mapping[str, Any], through_step: int | None = None) -> dict[str, Any]:

@@ -11,10 +11,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from starlette.exceptions import HTTPException
+from assent.service import needs_service
+
+with needs_service():
+    from fastapi import FastAPI, Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import Response
+    from starlette.exceptions import HTTPException
+
+    from assent.service.context import Authenticate, Service
 
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
@@ -27,7 +32,6 @@ from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.callbacks import CallbackWorker
 from assent.service.callers import Unauthorized
 from assent.service.cases import Cases
-from assent.service.context import Authenticate, Service
 from assent.service.email_codes import EmailCodes
 from assent.service.guarded import Guard
 from assent.service.identity import Identify
@@ -39,11 +43,11 @@ from assent.service.metrics import Metrics, RequestCount
 from assent.service.outbound import CallbackSender
 from assent.service.pages import load_pages
 from assent.service.prefills import Prefills
-from assent.service.problems import of_error, problem, unauthorized
+from assent.service.problems import of_error_to, problem, unauthorized
 from assent.service.rate import CaseRate
 from assent.service.verification import VerificationProvider, Verifier
 
-_REACHED = re.compile(r"https://[^/?#]+(/|$)|http://(localhost|127\.0\.0\.1)(:[0-9]+)?(/|$)")
+_REACHED = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
 
 
 def create_app(
@@ -80,11 +84,13 @@ def create_app(
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
         callback_secret(secret, "")  # says so now if it is too short
-    if not _REACHED.match(base_url):
+    if not _REACHED.fullmatch(base_url):
         raise ServiceError(
             "base_url is where people reach the service, as in https://a.example (http only on localhost or "
-            f"127.0.0.1, as the protocol has it), not {base_url!r}"
+            f"127.0.0.1, as the protocol has it; without ? and #), not {base_url!r}"
         )
+    if isinstance(checkpointer_or_url, str):
+        checkpointer_from_url(checkpointer_or_url)  # says so now if it is no database's
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics = Metrics()
@@ -157,7 +163,7 @@ def _read_files() -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return of_error(cast("ServiceError | StoreError", error))
+    return of_error_to(request, cast("ServiceError | StoreError", error))
 
 
 async def _unauthorized(request: Request, error: Exception) -> Response:

@@ -20,6 +20,10 @@ SWEEP_SECONDS = 0.5
 HINT_SECONDS = 0.2
 HINT_OVERLAP = 5_000
 """Milliseconds that are looked at again: clocks differ, and commits come late."""
+LONGEST_PAUSE = 5.0
+"""Seconds between two tries at most, while they fail."""
+LONGEST_SILENCE = 300.0
+"""Seconds between two warnings at most, while the store is away."""
 
 OnCase = Callable[[Case], Awaitable[None]]
 
@@ -54,7 +58,8 @@ class Background:
         ]
         if self._on_case is not None:
             works.append((partial(self._tell, self._on_case), HINT_SECONDS))
-        self._tasks = [asyncio.create_task(_forever(work, pause)) for work, pause in works]
+        outage = Outage(asyncio.get_running_loop().time)
+        self._tasks = [asyncio.create_task(_forever(work, pause, outage)) for work, pause in works]
 
     async def stop(self) -> None:
         """Stop where it stands; what is under way is finished by whoever comes next."""
@@ -98,16 +103,54 @@ class Background:
         return False
 
 
-async def _forever(work: Callable[[], Awaitable[bool]], pause: float) -> None:
-    """Work again and again, at once if there may be more; the longer it takes, the longer the pause."""
+class Outage:
+    """What is logged while the store is away: that it is, at growing intervals that it still is, and its return."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failing: set[object] = set()
+        self._silence = 1.0
+        self._quiet_until = 0.0
+
+    def failed(self, task: object, error: StoreError) -> None:
+        """A task could not reach the store."""
+        begins = not self._failing
+        self._failing.add(task)
+        if begins:
+            self._silence = 1.0
+        elif self._now() < self._quiet_until:
+            return
+        logger.warning("%s: will try again", error)
+        self._quiet_until = self._now() + self._silence
+        self._silence = min(2 * self._silence, LONGEST_SILENCE)
+
+    def worked(self, task: object) -> None:
+        """A task did what it had to do. It is over when every task that failed has done so."""
+        if task in self._failing:
+            self._failing.remove(task)
+            if not self._failing:
+                logger.warning("the store can be reached again")
+
+
+async def _forever(work: Callable[[], Awaitable[bool]], pause: float, outage: Outage) -> None:
+    """Work again and again, at once if there may be more.
+
+    The longer it takes, and the more often it has failed, the longer the pause.
+    """
     loop = asyncio.get_running_loop()
+    failures = 0
     while True:
         begin, more = loop.time(), False
         try:
             more = await work()
+            outage.worked(work)
+            failures = 0
         except StoreError as error:
-            logger.warning("%s: will try again", error)
+            outage.failed(work, error)
+            failures += 1
         except Exception:
             logger.exception("a task of the service failed; it will try again")
+            failures += 1
         if not more:
-            await asyncio.sleep(max(pause, 4 * (loop.time() - begin)))
+            growing = min(pause * 2 ** min(failures, 10), max(pause, LONGEST_PAUSE))
+            await asyncio.sleep(max(growing, 4 * (loop.time() - begin)))

@@ -21,13 +21,18 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
 from pydantic import ValidationError
-from starlette.requests import Request
-from starlette.responses import Response
+
+from assent.service import needs_service
+
+with needs_service():
+    from fastapi import FastAPI
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from assent.service.context import Service
 
 from assent.errors import InvalidReview, ServiceError
-from assent.service.context import Service
 from assent.service.opening import accepted, open_review
 from assent.service.problems import of_error, unauthorized
 from assent.service.review import ReviewRequest

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse
 from assent.errors import InvalidCallbackUrl, InvalidReview
 from assent.service.addresses import check_callback_url
 from assent.service.context import Service
+from assent.service.items import item_faults
 from assent.service.review import ReviewRequest
 from assent.service.wire import hitl_object
 
@@ -32,6 +33,8 @@ async def open_review(
     if review.addresses is not None and service.email_codes is None:
         said = "this service sends no e-mail, so it cannot ask for a code; set ASSENT_SMTP_URL"
         raise InvalidReview({"verify_email": said})
+    if faults := item_faults(review.type, review.context):
+        raise InvalidReview(faults)
     issued = await service.cases.create(owner, review, idempotency_key)
     return {
         "status": "human_input_required",

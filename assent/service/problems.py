@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from assent.errors import (
     CaseClosed,
@@ -19,6 +20,9 @@ from assent.errors import (
     ServiceError,
     StoreError,
 )
+from assent.service.pages import PAGE_HEADERS, render_unavailable
+
+_AWAY = {"Retry-After": "5"}
 
 
 def problem(
@@ -54,6 +58,14 @@ def of_error(error: ServiceError | StoreError) -> Response:
         case InlineRefused() | EmailCodeRefused():
             return problem(403, error.code, said, case_id=error.case_id)
         case StoreError():
-            return problem(503, "unavailable", "The store cannot be reached just now.", {"Retry-After": "5"})
+            return problem(503, "unavailable", "The store cannot be reached just now.", _AWAY)
         case _:
             return problem(400, "refused", said)
+
+
+def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:
+    """The refusal that an error stands for: a page for a browser if the store is away, else the body."""
+    if isinstance(error, StoreError) and "text/html" in request.headers.get("accept", "").lower():
+        html = render_unavailable(request.app.state.service.base_path, sent=request.method == "POST")
+        return HTMLResponse(html, 503, {**PAGE_HEADERS, **_AWAY})
+    return of_error(error)

@@ -67,8 +67,8 @@ async def test_time_to_answer_is_measured_once_for_each_case(
         agent = await served.agent()
         answered, expiring = await agent.open("x-secret-project"), await agent.open(timeout="10m")
         clock.turn(90)
-        assert (await answered.say("submit", {})).status_code == 200
-        assert (await answered.say("submit", {})).status_code == 409
+        assert (await answered.say("submit", {"notes": "fine"})).status_code == 200
+        assert (await answered.say("submit", {"notes": "fine"})).status_code == 409
         clock.turn(600)
 
         async def expired() -> bool:

@@ -274,8 +274,7 @@ def test_the_keyboard_reaches_everything_in_reading_order(browser: Any, desk: De
     for _ in range(4):
         visit.page.keyboard.press("Tab")
         reached.append(visit.page.evaluate("document.activeElement.innerText || document.activeElement.id"))
-    assert reached == ["feedback", "Approve", "Reject", "Change it first"]
-    visit.page.keyboard.press("Shift+Tab")
+    assert reached == ["Change it first", "feedback", "Approve", "Reject"]
     visit.page.keyboard.press("Enter")
     assert visit.heading() == "Rejected"
     visit.context.close()

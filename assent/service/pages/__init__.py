@@ -2,7 +2,13 @@
 
 from assent.service.pages.fields import read_field
 from assent.service.pages.headers import PAGE_HEADERS
-from assent.service.pages.render import Notice, fields_to_fill, render_case, render_unknown
+from assent.service.pages.render import (
+    Notice,
+    fields_to_fill,
+    render_case,
+    render_unavailable,
+    render_unknown,
+)
 from assent.service.pages.submission import Intent, Submission, read_submission
 from assent.service.pages.templates import STATIC, load_pages
 
@@ -17,5 +23,6 @@ __all__ = [
     "read_field",
     "read_submission",
     "render_case",
+    "render_unavailable",
     "render_unknown",
 ]

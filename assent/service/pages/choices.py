@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from assent.service.case import Case
+from assent.service.items import LISTS, id_key, item_id
 from assent.service.pages.passage import Passage, passage
 from assent.service.pages.shown import Shown, shown_all
 
-_LISTS = {"selection": "items", "confirmation": "items_to_confirm"}
 _TITLES = ("title", "label", "name")
 
 
@@ -24,8 +24,8 @@ class Choice:
 
 
 def choices_of(case: Case) -> list[Choice]:
-    """The items on offer, in order; none where the context has none that can be told apart by ``id``."""
-    given: Any = case.context.get(_LISTS.get(case.type, ""))
+    """The items on offer, in order; none where the context has none that can be told apart."""
+    given: Any = case.context.get(LISTS.get(case.type, ""))
     items = [_choice(item) for item in cast("list[Any]", given)] if isinstance(given, list) else []
     choices = [item for item in items if item is not None]
     distinct = len({choice.id for choice in choices}) == len(items)
@@ -43,13 +43,17 @@ def needs_one(case: Case) -> bool:
 
 
 def _choice(item: Any) -> Choice | None:
+    id_ = item_id(item)
+    if id_ is None:
+        return None
     if not isinstance(item, Mapping):
-        return None
+        return Choice(id_, passage(id_), [])
     fields = cast("Mapping[str, Any]", item)
-    id_ = fields.get("id")
-    if not isinstance(id_, str | int) or isinstance(id_, bool):
-        return None
     named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
-    title = str(id_) if named is None else fields[named]
-    rest = {name: value for name, value in fields.items() if name not in ("id", named) and value is not None}
-    return Choice(str(id_), passage(title), shown_all(rest))
+    title = id_ if named is None else fields[named]
+    rest = {
+        name: value
+        for name, value in fields.items()
+        if name not in (id_key(fields), named) and value is not None
+    }
+    return Choice(id_, passage(title), shown_all(rest))

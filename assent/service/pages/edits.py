@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
+from urllib.parse import quote_plus
 
 from pydantic_core import from_json
 
@@ -20,6 +21,9 @@ Control = Literal["text", "lines", "number", "boolean", "json", "fixed"]
 
 _LONGEST = 50_000
 """A browser takes many seconds to lay out a field with more; such a value stays as it is."""
+_MOST_FIELDS = 1_000
+_MOST_POSTED = 1_500_000
+"""Every decision posts the fields, so all of them have to fit into what the service takes; the rest stays."""
 
 
 class Unread(str):
@@ -65,12 +69,18 @@ def editable_of(case: Case) -> Editable | None:
 
 def edit_fields(editable: Editable, values: Mapping[str, Any], faults: Mapping[str, str]) -> list[EditField]:
     """The fields, filled with ``values`` where there are some, else with what is there now."""
-    return [
-        _field(
-            f"arg.{place}", name, original, values.get(name, original), faults.get(f"{editable.key}.{name}")
-        )
-        for place, (name, original) in enumerate(editable.values.items())
-    ]
+    fields: list[EditField] = []
+    room = _MOST_POSTED
+    for place, (name, original) in enumerate(editable.values.items()):
+        was, control = _text(original, original), _control(original)
+        posted = len(quote_plus(was)) if len(was) <= _LONGEST else room + 1
+        if posted > room or place >= _MOST_FIELDS:
+            text, control = "", "fixed"
+        else:
+            text, room = _text(original, values.get(name, original)), room - posted
+        fault = faults.get(f"{editable.key}.{name}")
+        fields.append(EditField(f"arg.{place}", name, passage(name), kind_of(original), control, text, fault))
+    return fields
 
 
 def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObject, dict[str, str]]:
@@ -88,13 +98,6 @@ def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObjec
             values[name] = Unread(text)
             faults[f"{editable.key}.{name}"] = str(error)
     return values, faults
-
-
-def _field(place: str, name: str, original: Any, value: Any, fault: str | None) -> EditField:
-    text, control = _text(original, value), _control(original)
-    if len(text) > _LONGEST:
-        text, control = "", "fixed"
-    return EditField(place, name, passage(name), kind_of(original), control, text, fault)
 
 
 def _control(original: Any) -> Control:

@@ -12,7 +12,7 @@ from assent.requests import EscalateRequest
 from assent.service.case import Case
 from assent.service.mailboxes import masked_address
 from assent.service.pages.choices import choices_of, needs_one, takes_one
-from assent.service.pages.diff import Change, changes
+from assent.service.pages.diff import Change, changes, differ
 from assent.service.pages.edits import Editable, edit_fields, editable_of
 from assent.service.pages.faults import brief, listed, without_prefix
 from assent.service.pages.fields import defaults, fields_of_step, page_fields, spoken
@@ -75,6 +75,14 @@ def render_unknown(base_path: str = "") -> str:
     return fill("unknown.html", base_path=base_path)
 
 
+def render_unavailable(base_path: str = "", *, sent: bool = False) -> str:
+    """The page for whoever comes while the store is away; ``sent`` if they came with an answer.
+
+    Of an answer nobody knows then whether it was kept: the connection may have been lost on the way back.
+    """
+    return fill("unavailable.html", base_path=base_path, sent=sent)
+
+
 def _facts(case: Case, base_path: str, now: int) -> dict[str, Any]:
     return {
         "base_path": base_path,
@@ -107,7 +115,8 @@ def _decision(case: Case, facts: dict[str, Any], step: int) -> str:
         return fill("preview.html", **facts, problems=[])
     fields = edit_fields(editable, cast("Mapping[str, Any]", edited or {}), faults)
     places = {f"{editable.key}.{field.key}": (field.name, brief(field.label)) for field in fields}
-    facts |= {"edit_fields": fields, "editing": edited is not None}
+    is_changed = isinstance(edited, Mapping) and differ(editable.values, cast("Mapping[str, Any]", edited))
+    facts |= {"edit_fields": fields, "editing": edited is not None, "is_changed": is_changed}
     return fill(f"{case.type}.html", **facts, problems=listed(faults, places))
 
 

@@ -23,6 +23,10 @@ Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
 _LONGEST_CODE = 32
 _LONGEST_PROOF = 20_000
+_UNCHANGED = "Nothing is changed yet."
+_IN_BETWEEN = "You have begun to change something, so nothing is decided yet."
+_WITHOUT_EDITS = ("reject", "skip", "abort")
+"""Decisions after which the call does not run, so that it does not matter what was changed in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Submission:
     """What the person wants, and what they filled in.
 
     - ``answer``: settle the case with ``action`` and ``data``, which has the shape of the protocol's result.
-    - ``preview``: show what the edits change; ``revise``: go on editing.
+    - ``preview``: show what the edits change; ``revise``: go on editing. ``pressed`` in the data is the decision
+      that was meant for the call as it was, though the fields were changed.
     - ``next``, ``back``: go to another step; ``draft``: come back later. All three keep ``data`` as the draft.
     - ``more``: the answers brought up fields that the page did not have; show the step again.
 
@@ -62,11 +67,15 @@ def _with_code(case: Case, form_data: Posted) -> Submission:
     wished = _first(form_data, "send_code")
     # Of an edit, the page that shows it has what is to be kept.
     submission = _read(case, {"intent": ["answer"], **form_data} if wished else form_data)
-    return replace(
-        submission,
-        email_code=_first(form_data, "email_code").strip()[:_LONGEST_CODE],
-        send_code=int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None,
-    )
+    email_code = _first(form_data, "email_code").strip()[:_LONGEST_CODE]
+    send_code = int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None
+    if submission.intent == "preview" and email_code and _UNCHANGED in submission.faults.values():
+        send_code = (
+            0  # the Enter key presses a form's first button, which shows the changes if there are fields
+        )
+    elif send_code is not None and "pressed" in form_data:
+        submission.data["pressed"] = _action(case, form_data, "pressed")
+    return replace(submission, email_code=email_code, send_code=send_code)
 
 
 def _proofs(posted: Posted) -> dict[int, str]:
@@ -90,8 +99,9 @@ def _approval(case: Case, posted: Posted) -> Submission:
     data = _texts(posted, "feedback")
     action = _action(case, posted)
     editable = editable_of(case)
-    if action == "edit" and editable is not None:
-        return _edited(case, editable, posted, data)
+    edited = None if editable is None else _edited(case, editable, posted, data)
+    if edited is not None:
+        return edited
     faults = _chosen(action)
     if action == "edit" and not data:
         faults = {"feedback": "Say what should be different."}
@@ -102,8 +112,9 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     data = _texts(posted, "reason")
     action = _action(case, posted)
     editable = editable_of(case)
-    if action == "retry" and editable is not None and _first(posted, "intent"):
-        return _edited(case, editable, posted, data)
+    edited = None if editable is None else _edited(case, editable, posted, data)
+    if edited is not None:
+        return edited
     faults = _chosen(action)
     params = _first(posted, "modified_params").strip()
     if params and action in ("retry", "") and editable is None:
@@ -115,15 +126,38 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     return Submission("answer", action, data, faults=faults)
 
 
-def _edited(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission:
-    """An edit goes through a page that shows what it changes; that page posts it as one JSON object."""
+def _edited(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission | None:
+    """What comes of the fields with the arguments; None if the decision has nothing to do with them.
+
+    An edit goes through a page that shows what it changes; that page posts it as one JSON object. So does a
+    decision for the call as it was that comes with changed fields: nobody can tell which of the two is meant.
+    """
+    action, intent = _action(case, posted), _first(posted, "intent")
+    if action == editable.action and intent in ("answer", "revise", "original"):
+        return _previewed(case, editable, posted, data)
+    values, faults = read_edits(editable, {name: texts[0] for name, texts in posted.items() if texts})
+    changed = bool(faults) or differ(editable.values, values)
+    wanted = intent == "preview" or action == editable.action == "edit"
+    if not wanted and (not changed or action in _WITHOUT_EDITS):
+        return None
+    kept = {**data, editable.key: values}
+    if not wanted and not action:
+        return Submission("answer", "", kept, faults=faults | _chosen(action))
+    if not changed:
+        return Submission("preview", editable.action, kept, faults={editable.key: _UNCHANGED})
+    faults = faults or edit_faults(case, values)
+    if not wanted:
+        kept["pressed"] = action
+        faults = faults and {editable.key: _IN_BETWEEN, **faults}
+    return Submission("preview", editable.action, kept, 1, 2, faults)
+
+
+def _previewed(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]) -> Submission:
+    """What was pressed on the page that shows the changes."""
     intent = _first(posted, "intent")
-    if intent not in ("answer", "revise"):
-        values, faults = read_edits(editable, {name: texts[0] for name, texts in posted.items() if texts})
-        if not faults and not differ(editable.values, values):
-            faults[editable.key] = "Nothing is changed yet."
-        faults = faults or edit_faults(case, values)
-        return Submission("preview", editable.action, {**data, editable.key: values}, 1, 2, faults)
+    if intent == "original":
+        action = _action(case, posted, "pressed")
+        return Submission("answer", action, data, faults=_chosen(action))
     try:
         values: Any = from_json(_first(posted, editable.key), allow_inf_nan=False)
     except ValueError:
@@ -138,9 +172,8 @@ def _edited(case: Case, editable: Editable, posted: Posted, data: dict[str, Any]
 
 
 def _selection(case: Case, posted: Posted) -> Submission:
-    return Submission(
-        "answer", "select", {"selected": _picked(case, posted, "selected"), **_texts(posted, "note")}
-    )
+    note = _texts(posted, "note") if case.request is None else {}  # an agent's question has no place for one
+    return Submission("answer", "select", {"selected": _picked(case, posted, "selected"), **note})
 
 
 def _confirmation(case: Case, posted: Posted) -> Submission:
@@ -194,9 +227,9 @@ def _input(case: Case, posted: Posted) -> Submission:
     return Submission("answer", "submit", data, step, step)
 
 
-def _action(case: Case, posted: Posted) -> str:
+def _action(case: Case, posted: Posted, name: str = "action") -> str:
     """The pressed button's action, if the case has it. Agents may name choices of their own in an escalation."""
-    action = _first(posted, "action")
+    action = _first(posted, name)
     payload = None if case.request is None else case.request.payload
     allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
     return action if action in allowed else ""

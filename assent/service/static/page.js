@@ -1,4 +1,4 @@
-// The pages work without this. With it, times are in the reader's zone, and fields that depend on others come and go at once.
+// The pages work without this. With it, times are in the reader's zone, fields that depend on others come and go at once, and a button says that there are changes.
 "use strict";
 
 const clock = new Intl.DateTimeFormat(undefined, {
@@ -50,6 +50,26 @@ for (const form of document.forms) {
   if (!form.querySelector("[data-when]")) continue;
   form.addEventListener("input", () => reveal(form));
   window.addEventListener("pageshow", () => reveal(form));
+}
+
+// Changed arguments and a decision for the call as it was: the server asks which is meant. This only says so before.
+function isChanged(field) {
+  if (!field.name.startsWith("arg.")) return false;
+  return field.type === "radio" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+}
+
+function relabel(form) {
+  const changed = "edited" in form.dataset || Array.from(form.elements).some(isChanged);
+  for (const button of form.querySelectorAll("[data-changed]")) {
+    button.dataset.plain ??= button.textContent;
+    button.textContent = changed ? button.dataset.changed : button.dataset.plain;
+  }
+}
+
+for (const form of document.forms) {
+  if (!form.querySelector("details.change")) continue;
+  form.addEventListener("input", () => relabel(form));
+  window.addEventListener("pageshow", () => relabel(form));
 }
 
 document.getElementById("problems")?.focus();
