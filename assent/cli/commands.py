@@ -13,6 +13,7 @@ from assent.cli.doctor_command import doctor
 from assent.cli.key_commands import keys
 from assent.cli.pending_commands import pending, show
 from assent.cli.wait_command import wait
+from assent.errors import ServiceError
 
 
 @click.group(
@@ -51,25 +52,25 @@ def serve(host: str, port: int, base_url: str | None, development: bool) -> None
 
     Logs are lines of JSON on standard error.
     """
-    import uvicorn
-
+    from assent.cli.listening import check_free, listen
     from assent.service.app import create_app
     from assent.service.logging import configure_logging
 
-    shown = f"[{host}]" if ":" in host else host
-    app = create_app(database_url(), base_url=base_url or f"http://{shown}:{port}", development=development)
+    if not base_url and host not in ("localhost", "127.0.0.1"):
+        raise click.UsageError(
+            f"--host {host} needs --base-url, the address at which people reach the service, "
+            "as in https://reviews.example.com"
+        )
+    try:
+        app = create_app(
+            database_url(), base_url=base_url or f"http://{host}:{port}", development=development
+        )
+    except ServiceError as error:
+        raise click.ClickException(str(error).replace("base_url", "--base-url", 1)) from None
     on_database(_reached)  # what is wrong with it is said in a sentence, not by the server
+    check_free(host, port)  # so is this
     configure_logging()
-    # The server's own access log would show whole addresses, tokens and all.
-    uvicorn.run(
-        app,
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
+    listen(app, host, port)
 
 
 async def _reached(checkpointer: SqlCheckpointer) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 import click
 
 from assent.checkpointer.connect import checkpointer_from_url
-from assent.cli.database import database_url
+from assent.cli.database import database_url, given_url
 from assent.cli.exact import now_milliseconds
 from assent.cli.findings import (
     BASE_URL_VARIABLE,
@@ -49,7 +49,7 @@ def examine(*, as_json: bool) -> bool:
 
 async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
     """What only the database and the service can tell."""
-    findings = await database_findings(database_url())
+    findings = await database_findings(given_url())
     base_url = os.environ.get(BASE_URL_VARIABLE)
     if base_url and all(finding.state == "ok" for finding in known if finding.name == BASE_URL_VARIABLE):
         findings.append(await service_finding(base_url))

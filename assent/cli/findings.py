@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
 from collections.abc import Iterator, Mapping
@@ -9,15 +10,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import metadata
 from itertools import chain
+from pathlib import Path
 from typing import Literal
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from assent import __version__
-from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.extras import needs
-from assent.cli.database import DEFAULT_URL, URL_VARIABLE
+from assent.cli.database import DEFAULT_URL, URL_VARIABLE, checked_url
 from assent.cli.exact import span
 from assent.delivery.choosing import VARIABLES, delivery_named
 from assent.errors import AssentError, InvalidSecret, ServiceError, StoreError
@@ -114,9 +115,9 @@ def _database(environ: Mapping[str, str]) -> Finding:
     if not url:
         return Finding("configured", URL_VARIABLE, "note", f"is not set: {DEFAULT_URL} in this folder")
     try:
-        checkpointer_from_url(url)
+        checked_url(url)
     except StoreError as error:
-        return Finding("configured", URL_VARIABLE, "wrong", str(error))
+        return Finding("configured", URL_VARIABLE, "wrong", str(error).removeprefix(f"{URL_VARIABLE} "))
     return Finding("configured", URL_VARIABLE, "ok", "is set")
 
 
@@ -138,8 +139,11 @@ def _base_url(base_url: str | None) -> Finding:
         return Finding("configured", BASE_URL_VARIABLE, "note", detail)
     try:
         TypeAdapter(ServiceUrl).validate_python(base_url)
+        has_more = "?" in base_url or "#" in base_url
     except ValidationError:
-        detail = "must be an https address (http only on localhost or 127.0.0.1)"
+        has_more = True
+    if has_more:
+        detail = "must be an https address (http only on localhost or 127.0.0.1), without ? and #"
         return Finding("configured", BASE_URL_VARIABLE, "wrong", detail)
     return Finding("configured", BASE_URL_VARIABLE, "ok", "is set")
 
@@ -171,7 +175,11 @@ async def database_findings(url: str) -> list[Finding]:
     kind = url.partition("://")[0].partition("+")[0].lower()
     extra = {"sqlite": "sqlite", "mysql": "mysql", "mariadb": "mysql"}.get(kind, "postgres")
     try:
-        checkpointer_from_url(url)
+        checked_url(url)
+        if extra == "sqlite" and (missing := await asyncio.to_thread(_missing_folder, url)):
+            return [
+                Finding("reachable", "database", "wrong", f"the folder {missing} does not exist: make it")
+            ]
         with needs("this database", extra):
             found = await look(url)
         current = found.version is not None and is_current(found.version)
@@ -189,6 +197,12 @@ async def database_findings(url: str) -> list[Finding]:
     if found.ahead is not None:
         findings.append(_clock(found.ahead))
     return findings
+
+
+def _missing_folder(url: str) -> str | None:
+    """The folder that an SQLite file would be in, if there is none: no command makes it."""
+    folder = Path(url.partition("://")[2].removeprefix("/")).parent
+    return None if folder.is_dir() else str(folder)
 
 
 def _clock(ahead: int) -> Finding:
