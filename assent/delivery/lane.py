@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from assent.clock import Clock
 from assent.delivery.first import first_of
+from assent.delivery.patience import pause_after
 from assent.errors import DeliveryError
 
 logger = logging.getLogger("assent.delivery")
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_LONGEST_PAUSE = 60.0
 _T = TypeVar("_T")
 
 
@@ -53,7 +53,8 @@ class Lane(Generic[_T]):
             if self.error.permanent or tries == self._tries:
                 logger.warning("%s did not get through: %s (tries: %d)", self._what, self.error, tries)
                 return
-            await first_of(self._over.wait(), self._clock.sleep(_pause(tries, self.error)))
+            pause = pause_after(tries, self.error, longest=_LONGEST_PAUSE)
+            await first_of(self._over.wait(), self._clock.sleep(pause))
             if self._over.is_set():
                 return
 
@@ -61,9 +62,3 @@ class Lane(Generic[_T]):
 def _known(delivery: str, error: Exception) -> DeliveryError:
     """Only our own errors are known to hold no secret; of others the kind must do."""
     return error if isinstance(error, DeliveryError) else DeliveryError(delivery, type(error).__name__)
-
-
-def _pause(tries: int, error: DeliveryError) -> float:
-    longest = min(_FIRST_PAUSE * 2 ** min(tries, 16), _LONGEST_PAUSE)
-    pause = random.uniform(longest / 2, longest)  # noqa: S311
-    return pause if error.retry_after is None else max(error.retry_after, pause)
