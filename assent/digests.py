@@ -49,7 +49,7 @@ def _in_order(value: Any) -> Any:
     if kind is str or kind is bool or value is None:
         return value
     if kind is dict:
-        fields = cast("dict[Any, Any]", value)
+        fields: dict[Any, Any] = value
         for key in fields:
             if not (key.__class__ is str and key.isascii()):
                 raise _NotPlain

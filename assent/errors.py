@@ -64,9 +64,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, cast
 
 
-class AssentError(Exception):
+class _Portable(BaseException):
+    """Can be copied and pickled: comes back with its type, message and attributes.
+
+    Left to itself, Python would hand the finished message to a constructor that takes facts.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, args, *state = cast("tuple[Any, ...]", super().__reduce__())
+        return (_rebuilt, (type(self), args), *state)
+
+
+def _rebuilt(cls: type[_Portable], args: tuple[Any, ...]) -> _Portable:
+    error = cls.__new__(cls, *args)
+    super(_Portable, error).__init__(*args)  # that of the built-in class, such as ImportError
+    return error
+
+
+class AssentError(_Portable, Exception):
     """The base of all errors raised by Assent."""
 
 
@@ -543,7 +561,7 @@ class HitlDurabilityNotGuaranteed(HitlError):
         self.tool_name = tool_name
 
 
-class HitlControlException(BaseException):
+class HitlControlException(_Portable):
     """A signal that a person's action sends through the agent, such as detaching it.
 
     It derives from ``BaseException``, like ``asyncio.CancelledError``, so that no ``except Exception``

@@ -23,13 +23,15 @@ from assent.requests import (
 from assent.schemas import schema_faults
 
 _ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
+_TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(defer_build=True))
 
 
 def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
     """The answer as its model, whether it came as that or as plain JSON.
 
-    Raises `HitlInvalidAnswer`, naming each fault, if it does not fit what was asked. ``check_args`` looks at
-    edited arguments, where the tool is known; else the request's own schema does, if it has one.
+    Raises `HitlInvalidAnswer`, naming each fault and no value that was given, if it does not fit what was asked.
+    ``check_args`` looks at edited arguments, where the tool is known; else the request's own schema does, if it
+    has one.
     """
     payload = request.payload
     faults: list[str] = []
@@ -43,15 +45,15 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
             fitted = ApproveAnswer.model_validate(_anonymous(answer))
             faults = _approve_faults(fitted, check_args or _by_schema(payload.args_schema))
         elif isinstance(payload, AskRequest):
-            fitted = _ANSWERS.validate_python(answer, strict=True)
-            faults = _ask_faults(payload.questions, fitted)
+            faults = _ask_faults(payload.questions, answer)
+            fitted = None if faults else _ANSWERS.validate_python(answer, strict=True)
         else:
             said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
             fitted = EscalateAnswer.model_validate(said)
             if fitted.action not in payload.choices:
                 faults = [f"action is one of {', '.join(payload.choices)}"]
-            elif fitted.modified_params is not None and (check := _by_schema(payload.args_schema)):
-                faults = list(check(fitted.modified_params))
+            if fitted.modified_params is not None and (check := _by_schema(payload.args_schema)):
+                faults += check(fitted.modified_params)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
@@ -86,7 +88,10 @@ def _by_schema(schema: Mapping[str, Any] | None) -> ArgsCheck | None:
     return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args)]
 
 
-def _ask_faults(questions: Sequence[Question], answers: Answers) -> list[str]:
+def _ask_faults(questions: Sequence[Question], answer: Any) -> list[str]:
+    if not isinstance(answer, dict):
+        return ["answer: an object with a value for each question is expected"]
+    answers = cast("dict[Any, Any]", answer)
     known = {question.key: question for question in questions}
     faults = [f"{key}: no such question" for key in answers if key not in known]
     for key, question in known.items():
@@ -94,22 +99,24 @@ def _ask_faults(questions: Sequence[Question], answers: Answers) -> list[str]:
             if question.required:
                 faults.append(f"{key}: an answer is required")
         else:
-            faults += _question_faults(question, answers[key])
+            faults += [f"{key}: {fault}" for fault in _question_faults(question, answers[key])]
     return faults
 
 
-def _question_faults(question: Question, answer: str | list[str]) -> list[str]:
-    key = question.key
-    if isinstance(answer, list) != question.multi_select:
-        return [f"{key}: {'a list' if question.multi_select else 'one value'} is expected"]
-    given = answer if isinstance(answer, list) else [answer]
+def _question_faults(question: Question, answer: Any) -> list[str]:
+    """What is wrong with one answer, without the answer: it may be a secret, typed into the wrong field."""
+    try:
+        given = _TEXTS.validate_python(answer if question.multi_select else [answer], strict=True)
+    except ValidationError:
+        return ["a list of texts is expected" if question.multi_select else "one value is expected, as text"]
     if question.required and not any(given):
-        return [f"{key}: an answer is required"]
-    if len(set(given)) < len(given):
-        return [f"{key}: a choice is given twice"]
+        return ["an answer is required"]
+    faults = ["a choice is given twice"] if len(set(given)) < len(given) else []
     if not question.options or any(option.allow_input for option in question.options):
-        return []
+        return faults
     offered = [option.value for option in question.options]
-    if not question.required:
-        offered.append("")
-    return [f"{key}: {value!r} is not one of {', '.join(offered)}" for value in given if value not in offered]
+    for number, value in enumerate(given, 1):
+        if value not in offered and (value or question.required):
+            which = f"choice {number}" if question.multi_select else "the answer"
+            faults.append(f"{which} is not one of {', '.join(offered)}")
+    return faults

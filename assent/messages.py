@@ -5,7 +5,6 @@ object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields
 version wrote are kept as they are, so that an older reader passes them on unharmed.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -156,10 +155,8 @@ class UnknownPart(Value):
 
 def _tag(known: frozenset[str]) -> Discriminator:
     def tag(part: Any) -> str | None:
-        if isinstance(part, Value) or not isinstance(part, Mapping):
-            kind = getattr(part, "type", None)
-        else:
-            kind = cast("Mapping[str, Any]", part).get("type")
+        fields = part
+        kind: Any = fields.get("type") if isinstance(part, dict) else getattr(part, "type", None)
         if not isinstance(kind, str):
             return None
         return kind if kind in known else "unknown"
@@ -336,17 +333,36 @@ Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Fiel
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
 _JSON_FIELDS = ("args", "details", "provider")
-_NOT_JSON = re.compile(r"NaN|Infinity")  # pydantic reads these as numbers; where they occur, look closer
 
 
 def encode(message: Message) -> str:
     """A message as JSON; `decode` gives back an equal message."""
     try:
-        text = message.model_dump_json()
+        text = to_json(_fields(message), bytes_mode="base64", inf_nan_mode="constants").decode()
         _refuse_not_json(text)
     except (ValueError, PydanticSerializationError) as error:  # from a field that this version does not know
         raise InvalidMessage("", str(error)) from None
     return text
+
+
+def _fields(value: Value) -> JsonObject:
+    """What stands in a value's JSON: its fields, without those that are absent, and what it does not know.
+
+    Pydantic's serializer comes to the same, but calls Python for each field and part that it comes across.
+    """
+    fields = {
+        name: each if (kind := each.__class__) is str or kind is dict else _plain(each)
+        for name, each in value.__dict__.items()
+        if each is not None
+    }
+    unknown = value.__pydantic_extra__
+    return {**fields, **unknown} if unknown else fields
+
+
+def _plain(field: Any) -> Any:
+    if field.__class__ is tuple:
+        return [_fields(part) for part in field]
+    return _fields(field) if isinstance(field, Usage) else field
 
 
 def decode(data: str | bytes | Mapping[str, Any]) -> Message:
@@ -366,7 +382,7 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
 
 
 def _refuse_not_json(text: str) -> None:
-    if _NOT_JSON.search(text):
+    if "NaN" in text or "Infinity" in text:  # pydantic reads these as numbers; where they occur, look closer
         from_json(text, allow_inf_nan=False)
 
 

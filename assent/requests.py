@@ -137,13 +137,21 @@ ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
 def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
     """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
     shown = known.payload
-    if isinstance(shown, ApproveRequest) and isinstance(asked, ApproveRequest):
-        # The digest on record is believed only if it is that of what the person saw.
-        return call_digest(shown.tool_name, shown.args) == shown.digest == asked.digest
+    if isinstance(asked, ApproveRequest):
+        return asks_about(known, asked.digest)
     if isinstance(shown, EscalateRequest) and isinstance(asked, EscalateRequest):
         # What the tool takes by now is no part of the question.
         shown = shown.model_copy(update={"args_schema": asked.args_schema})
     return shown == asked
+
+
+def asks_about(known: HitlRequest, digest: str | None) -> bool:
+    """Whether a request is about the very call with this digest."""
+    shown = known.payload
+    # The digest on record is believed only if it is that of what the person saw.
+    return isinstance(shown, ApproveRequest) and (
+        call_digest(shown.tool_name, shown.args) == shown.digest == digest
+    )
 
 
 def plain_answer(answer: Answer) -> Any:
@@ -186,6 +194,9 @@ class _Unset:
 
     def __repr__(self) -> str:
         return "DEFAULT"
+
+    def __reduce__(self) -> str:
+        return "DEFAULT"  # by its name: a copy would be another object
 
 
 DEFAULT: Any = _Unset()

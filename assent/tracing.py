@@ -91,7 +91,7 @@ def _enabled() -> bool:
     """Whether anybody has set tracing up; what happens within a run goes by what was found at its start."""
     global _on
     otel = _load()
-    _on = bool(otel) and not isinstance(otel[0].get_tracer_provider(), otel[0].ProxyTracerProvider)
+    _on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
     return _on
 
 

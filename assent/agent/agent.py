@@ -239,11 +239,10 @@ class Agent:
         being asked.
         """
         pending = self.in_flight_hitl_request
-        if pending is None or self.channel is None:
+        if pending is None or self.channel is None or self.channel.interrupt(HitlDetached()) is None:
             raise HitlNoPendingRequest(self.thread_id)
         session = self._session
         await session.emitter.emit(AgentSuspendedEvent, session.run_id or "", pending_request=pending)
-        self.channel.interrupt(HitlDetached())
 
     async def respond(
         self,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from assent.agent.emitter import logger
 from assent.agent.tools import Tool
@@ -14,27 +15,50 @@ from assent.agent.tools import Tool
 
 def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
     """The arguments as the tool's model, or what is wrong with them."""
+    read = _read(tool, args, faults)
+    return "; ".join(read) + "." if isinstance(read, list) else read
+
+
+def _read(
+    tool: Tool, args: Mapping[str, Any], told: Callable[[ValidationError], list[str]]
+) -> BaseModel | list[str]:
     try:
         return tool.parameters.model_validate(dict(args))
     except ValidationError as error:
-        return "; ".join(faults(error)) + "."
+        return told(error)
     except Exception as error:  # a validator of the tool's own that failed at its work
         logger.exception("the arguments of %s could not be checked", tool.name)
-        return f"They could not be checked ({type(error).__name__})."
+        return [f"They could not be checked ({type(error).__name__})"]
 
 
 def faults(error: ValidationError) -> list[str]:
     """What pydantic complains of, without the values it complains of."""
-    return [
-        f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}"
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
+    return [_at(fault, fault["msg"]) for fault in error.errors(include_url=False, include_input=False)]
+
+
+def _at(fault: ErrorDetails, words: str) -> str:
+    return f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {words}"
 
 
 def args_faults(tool: Tool, args: Mapping[str, Any]) -> list[str]:
-    """What is wrong with edited arguments; nothing, if they fit the tool."""
-    parsed = parse_args(tool, args)
-    return [parsed] if isinstance(parsed, str) else []
+    """What is wrong with edited arguments, one by one; nothing, if they fit the tool. No value is repeated."""
+    read = _read(tool, args, _unquoted)
+    return read if isinstance(read, list) else []
+
+
+_QUOTING = {
+    "union_tag_invalid": "{discriminator} is one of {expected_tags}",
+    "uuid_parsing": "Input should be a valid UUID",
+}
+"""What pydantic's messages come to that would quote the value, in part or in whole."""
+
+
+def _unquoted(error: ValidationError) -> list[str]:
+    said: list[str] = []
+    for fault in error.errors(include_url=False, include_input=False):
+        words = _QUOTING.get(fault["type"])
+        said.append(_at(fault, words.format(**fault.get("ctx", {})) if words else fault["msg"]))
+    return said
 
 
 def unknown_tool(name: str, known: list[str]) -> str:

@@ -21,6 +21,8 @@ from assent.errors import HitlCancelled, HitlControlException, HitlPaused, HitlT
 from assent.events import ToolEndedEvent, ToolStartedEvent
 from assent.messages import JsonObject, TextPart, ToolResultMessage
 
+_RECORD = frozenset({"decision", "digest", "answered_by", "via"})
+
 
 async def execute(run: Run, settled: Sequence[Settled]) -> None:
     """Run what was admitted and append a result for every call, in call order.
@@ -98,10 +100,12 @@ async def _write_starts(run: Run, group: list[Settled]) -> None:
     """Write down that bodies are about to start, if their effects may not be repeated."""
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
-        # A subagent is no effect, but two workers must not share a message's subagents among them.
+        # A subagent is no effect, but it has some: its call must be on record, as this worker's, before them.
         delegates = any(isinstance(it, Admitted) and isinstance(it.tool, SubagentTool) for it in group)
-        if starting or (delegates and not run.journal.holds):
+        if starting or (delegates and (run.unwritten or not run.journal.holds)):
             await run.commit(started=starting)
+        elif delegates:
+            await run.journal.catch_up()
 
 
 def _counts(item: Settled) -> TypeGuard[Admitted]:
@@ -148,7 +152,7 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
     tool, call = item.tool, item.call
     try:
         with asking_from("tool", call.id, call.name):
-            return as_result(await tool.run(item.args, _context(run, item)))
+            return _without_record(as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:
@@ -159,6 +163,16 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
             raise
         failure = error
     return as_result(ToolResult(f"{tool.name} failed: {_say(failure)}", is_error=True))
+
+
+def _without_record(result: ToolResult) -> ToolResult:
+    """What a body returned, without what it claims that a person decided: that is for the gate to say."""
+    details: JsonObject = dict(result.details or {})
+    said = details.get("hitl")
+    if not isinstance(said, dict) or _RECORD.isdisjoint(said):
+        return result
+    kept = {name: value for name, value in said.items() if name not in _RECORD}
+    return replace(result, details={**details, "hitl": kept})
 
 
 def _say(failure: BaseException) -> str:

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 from assent.errors import HitlControlException
 from assent.events import AgentEvent, Event
@@ -108,11 +108,10 @@ class Emitter:
 class _Nothing:
     """Awaited, it does nothing: most events have no async listener, and this costs no coroutine."""
 
-    def __await__(self) -> Generator[Any, None, None]:
-        return iter(())  # pyright: ignore[reportReturnType]
+    __await__ = ().__iter__
 
 
-_NOTHING = _Nothing()
+_NOTHING = cast("Awaitable[None]", _Nothing())
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:

@@ -10,9 +10,7 @@ from assent.messages import (
     AssistantMessage,
     Message,
     ToolCall,
-    ToolResultMessage,
     Usage,
-    UserMessage,
 )
 
 _LONGEST_ID = 40  # OpenAI takes no longer one
@@ -22,9 +20,9 @@ def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
     """The tool calls, in order, that no result follows yet; only the last assistant message can have any."""
     resolved: set[str] = set()
     for message in reversed(messages):
-        if isinstance(message, ToolResultMessage):
+        if message.role == "tool":
             resolved.add(message.tool_call_id)
-        elif isinstance(message, AssistantMessage):
+        elif message.role == "assistant":
             return [call for call in message.tool_calls if call.id not in resolved]
         else:
             break
@@ -36,27 +34,27 @@ def is_finished(messages: Sequence[Message]) -> bool:
     if not messages:
         return True
     last = messages[-1]
-    return isinstance(last, AssistantMessage) and last.stop_reason != "error" and not last.tool_calls
+    return last.role == "assistant" and last.stop_reason != "error" and not last.tool_calls
 
 
 def has_failed(messages: Sequence[Message]) -> bool:
     """Whether the last thing that happened is a failure."""
     last = messages[-1]
-    return isinstance(last, AssistantMessage) and last.stop_reason == "error"
+    return last.role == "assistant" and last.stop_reason == "error"
 
 
 def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
     """What the model said since the last user message, latest first."""
     for message in reversed(messages):
-        if isinstance(message, UserMessage):
+        if message.role == "user":
             return
-        if isinstance(message, AssistantMessage):
+        if message.role == "assistant":
             yield message
 
 
 def iterations(messages: Sequence[Message]) -> int:
     """How often the model has answered since the last user message."""
-    return sum(1 for message in answers(messages) if message.stop_reason != "error")
+    return sum([message.stop_reason != "error" for message in answers(messages)])
 
 
 def usage(messages: Sequence[Message]) -> Usage:

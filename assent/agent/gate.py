@@ -11,6 +11,7 @@ from assent.agent.arguments import expected, parse_args, unknown_tool
 from assent.agent.asking import asking_from, is_about, is_from_body
 from assent.agent.emitter import logger
 from assent.agent.judging import ALLOWED, is_judged, judge, judge_call
+from assent.agent.masked import unmasked
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
 from assent.agent.pending import attribution, tell
 from assent.agent.people import Waiting, ask_approve, ask_escalate, refused_before
@@ -145,7 +146,7 @@ async def _decide(
             settled: Settled | Waiting = admitted
             if effect is not None:
                 settled = await _resolve_doubt(run, admitted, effect)
-            if isinstance(settled, Admitted):
+            if isinstance(settled, Admitted) and run.spec.onion.before_tool_call:
                 settled = await _through_middleware(run, settled)
             if isinstance(settled, Admitted) and settled.args is not admitted.args and is_judged(run):
                 decision = await judge_call(run, tool, call.id, settled.args)
@@ -185,6 +186,7 @@ def _admit(run: Run, call: ToolCall) -> Settled:
     return Admitted(call, tool, args)
 
 
+_UNSEEN = "after a person approved it, arguments were changed that people are not shown."
 _UNKNOWN_END = "It was started before and interrupted: whether it took effect then is unknown."
 
 
@@ -231,9 +233,13 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
         if decision.block:
             return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
         if decision.edited_args is not None:
-            edited = parse_args(tool, decision.edited_args)
+            shown = json_object(args)
+            edited = parse_args(tool, unmasked(args, shown, decision.edited_args))
             if isinstance(edited, str):
                 return _misfit(call, edited, trace)
+            approved = trace is not None and trace.get("decision") in APPROVED and decision.hitl_trace is None
+            if approved and edited != args and json_object(edited) == shown:
+                return Refused(call, f"{tool.name} was not run: {_UNSEEN}", trace)
             args = edited
     return replace(admitted, args=args, trace=trace)
 
@@ -260,7 +266,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
         return Refused(call, denial(tool.name, answer.reason), trace)
     if answer.edited_args is None:
         return Admitted(call, tool, admitted.args, trace, admitted.attempt, digest)
-    edited = parse_args(tool, answer.edited_args)
+    edited = parse_args(tool, unmasked(admitted.args, args, answer.edited_args))
     if isinstance(edited, str):
         return _misfit(call, edited, trace)
     again = replace(admitted, args=edited, trace=trace)

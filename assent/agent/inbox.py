@@ -126,9 +126,9 @@ class Inbox:
         if self._channel is None or self._channel.checkpointer is not None:
             return None
         request = await self._channel.open_request()
-        if request is not None and self._shares and request.thread_id != self._thread_id:
-            return None
-        return request
+        if request is None or request.thread_id == self._thread_id:
+            return request
+        return request if request.thread_id is None and not self._shares else None
 
     async def _stored(self, checkpointer: Checkpointer, question_id: str | None) -> HitlRequest:
         """The stored request that is meant: the one of this id, or the oldest that is open."""

@@ -45,7 +45,7 @@ class Journal:
         self._holds = False
         self._parent = parent
         self._failure: Exception | None = None
-        self._under_way: asyncio.Future[int] | None = None
+        self._under_way: list[asyncio.Future[int]] = []
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
 
     @property
@@ -82,14 +82,14 @@ class Journal:
         step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent)
         store, acquire = self._checkpointer, not self._holds
         if not wait and self._behind is not None and points.hook is None:
-            self._under_way = self._behind.begin_commit(
-                self._thread_id, step, fence=self._fence, acquire=acquire
+            self._under_way.append(
+                self._behind.begin_commit(self._thread_id, step, fence=self._fence, acquire=acquire)
             )
             self._fence, self._holds = self._fence + 1, not release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
-        earlier, self._under_way = self._under_way, None
+        earlier, self._under_way = self._under_way, []
         try:
             self._fence = await store.commit(self._thread_id, step, fence=self._fence, acquire=acquire)
         except asyncio.CancelledError:
@@ -97,26 +97,28 @@ class Journal:
             self._fence, self._holds = self._fence + 1, not release
             raise
         except Exception as failure:
-            first = None if earlier is None else earlier.exception()
-            self._failure, self._holds = first if isinstance(first, Exception) else failure, False
-            raise self._failure from None
+            # Those that followed it failed with it; what it says is why.
+            failures = [it.exception() for it in earlier if it.done()]
+            first = next((it for it in failures if isinstance(it, Exception)), failure)
+            self._failure, self._holds = first, False
+            raise first from None
         self._holds = not release
 
     @property
     def lags(self) -> bool:
         """Whether a step is under way behind which the store would not keep the next one."""
-        return self._under_way is not None and self._behind is not None and not self._behind.keeps_order
+        return bool(self._under_way) and self._behind is not None and not self._behind.keeps_order
 
     async def catch_up(self) -> None:
-        """Wait for the step that nobody has waited for."""
-        if self._under_way is None:
-            return
-        try:
-            await self._under_way
-        except Exception as failure:
-            self._failure, self._holds, self._under_way = failure, False, None
-            raise
-        self._under_way = None
+        """Wait for the steps that nobody has waited for."""
+        while self._under_way:
+            try:
+                await self._under_way[0]
+            except Exception as failure:
+                self._failure, self._holds = failure, False
+                self._under_way.clear()
+                raise
+            self._under_way.pop(0)
 
     async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
         """End a request of the thread, whoever holds the lease; None if somebody settled it before."""

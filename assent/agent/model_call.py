@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from assent import tracing
+from assent.agent.asking import asking_from, is_about
 from assent.agent.emitter import logger
 from assent.agent.fold import iterations
 from assent.agent.middleware import ModelCallContext
@@ -25,9 +26,14 @@ async def ask_model(run: Run) -> AssistantMessage:
     spec = run.spec
     request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
     await run.open_message()
+    place = f"model-{len(run.messages)}"  # where a resumed run asks again, under the same id
     with tracing.model_span(spec.resolved_model.name) as span:
         try:
-            message = await (_hooked(run, request) if spec.onion.around_model else _stream(run, request))
+            if spec.onion.around_model:
+                with asking_from("gate", place, ""):
+                    message = await _hooked(run, request)
+            else:
+                message = await _stream(run, request)
         except ModelError as error:
             span.fail(type(error).__name__)
             return _failure(str(error))
@@ -39,7 +45,11 @@ async def ask_model(run: Run) -> AssistantMessage:
         span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
         span.set("gen_ai.response.finish_reasons", [message.stop_reason])
     if spec.guardrails and not message.tool_calls:
-        message = await _guarded(run, message)
+        with asking_from("gate", f"{place}-answer", ""):
+            message = await _guarded(run, message)
+    for known in [each for each in run.thread.requests.values() if each.status == "pending"]:
+        if is_about(known.question_id, place) or is_about(known.question_id, f"{place}-answer"):
+            await run.withdraw(known.question_id, "it was not asked again")
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})

@@ -17,6 +17,7 @@ from assent.requests import (
     HitlPayload,
     HitlRequest,
     StoredRequest,
+    asks_about,
     same_question,
 )
 
@@ -37,6 +38,9 @@ async def ask_approve(
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.approve(call.name, call.id, args, details=details))
+    known = run.thread.requests.get(call.id)
+    if known is not None and asks_about(known.request, digest):
+        return _on_record(known)
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
@@ -45,7 +49,7 @@ async def ask_approve(
         digest=digest,
         args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
-    return _on_record(run, payload, call.id)
+    return _waiting(run, payload, call.id)
 
 
 async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int) -> EscalateAnswer | Waiting:
@@ -60,7 +64,11 @@ async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int)
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     schema = run.spec.tools_by_name[call.name].args_schema
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
-    return _on_record(run, payload, f"{call.id}:escalate:1")  # as a channel numbers what is asked first
+    question_id = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
+    known = run.thread.requests.get(question_id)
+    if known is not None and same_question(known.request, payload):
+        return _on_record(known)
+    return _waiting(run, payload, question_id)
 
 
 def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
@@ -68,15 +76,19 @@ def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
     known = run.thread.requests.get(call.id)
     if known is None or known.status in ("pending", "superseded"):
         return None
-    answer = outcome_of(known)
-    return answer if isinstance(answer, ApproveAnswer) and answer.decision == "deny" else None
+    answer = known.answer
+    if known.status == "answered" and not (isinstance(answer, ApproveAnswer) and answer.decision == "deny"):
+        return None
+    return outcome_of(known)
 
 
-def _on_record(run: Run, payload: HitlPayload, question_id: str) -> Any:
-    """The answer to this very question that is on record; if there is none, what to wait for."""
-    known = run.thread.requests.get(question_id)
-    if known is not None and same_question(known.request, payload):
-        return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+def _on_record(known: StoredRequest) -> Any:
+    """The answer to the very question that is asked, or that it is still waited for."""
+    return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+
+
+def _waiting(run: Run, payload: HitlPayload, question_id: str) -> Waiting:
+    """A question that was not asked before."""
     return Waiting(
         HitlRequest(
             question_id=question_id,

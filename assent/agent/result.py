@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from assent.agent.checkpoint import RunCheckpoint
 from assent.agent.fold import answers, usage
@@ -43,15 +43,16 @@ def paused(
 ) -> AgentResult:
     """A run that stopped where people have to decide."""
     calls = "1 call waits" if len(pending) == 1 else f"{len(pending)} calls wait"
-    stopped = suspended(messages, thread_id, run_id, f"{calls} for a person")
-    return replace(stopped, status="paused", checkpoint=checkpoint, pending_approvals=pending)
+    text, cost, reason = _last_words(messages), usage(messages), f"{calls} for a person"
+    whole = checkpoint.root_messages
+    return AgentResult("paused", text, whole, cost, thread_id, run_id, reason, checkpoint, pending)
 
 
 def suspended(messages: Sequence[Message], thread_id: str, run_id: str, reason: str) -> AgentResult:
     """A run that stopped before its end and can be resumed, here or elsewhere."""
-    last = next(answers(messages), None)
-    text = last.text if last else ""
-    return AgentResult("suspended", text, tuple(messages), usage(messages), thread_id, run_id, reason)
+    return AgentResult(
+        "suspended", _last_words(messages), tuple(messages), usage(messages), thread_id, run_id, reason
+    )
 
 
 def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> AgentResult:
@@ -67,5 +68,11 @@ def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> Agent
         status, reason = "aborted", last.error or "the run was aborted"
     elif last.stop_reason == "length":
         reason = "the model's answer was cut off at its length limit"
-    text = last.text if last else ""
-    return AgentResult(status, text, tuple(messages), usage(messages), thread_id, run_id, reason)
+    return AgentResult(
+        status, _last_words(messages), tuple(messages), usage(messages), thread_id, run_id, reason
+    )
+
+
+def _last_words(messages: Sequence[Message]) -> str:
+    last = next(answers(messages), None)
+    return last.text if last else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assent.agent.emitter import Emitter
-from assent.agent.fold import iterations, unresolved_calls, usage, with_unique_calls
+from assent.agent.fold import iterations, unresolved_calls, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
@@ -29,6 +29,7 @@ from assent.messages import (
     TextDelta,
     ToolCall,
     ToolResultMessage,
+    Usage,
     UserMessage,
 )
 from assent.permissions.decision import PermissionPolicy
@@ -51,19 +52,16 @@ class Thread:
         self.effects: dict[str, StoredEffect] = {}
         self.ledger: set[str] = set()
         self._call_ids = {
-            call.id
-            for message in self.messages
-            if isinstance(message, AssistantMessage)
-            for call in message.tool_calls
+            call.id for message in self.messages if message.role == "assistant" for call in message.tool_calls
         }
 
     def add(self, message: Message) -> Message:
         """Append a message and return it as it stands in the transcript, its calls' ids made unique."""
-        if isinstance(message, AssistantMessage) and (calls := message.tool_calls):
+        if message.role == "assistant" and (calls := message.tool_calls):
             message = with_unique_calls(message, self._call_ids)
             self._call_ids.update(call.id for call in calls)
             self._call_ids.update(call.id for call in message.tool_calls)
-        elif isinstance(message, ToolResultMessage):
+        elif message.role == "tool":
             self.effects.pop(message.tool_call_id, None)
         self.messages.append(message)
         if self.requests and not unresolved_calls(self.messages):
@@ -102,11 +100,11 @@ class Run:
     """The ids of the calls that led from the root to this run."""
     principal: str = "*"
     policy: PermissionPolicy | None = None
+    messages: list[Message] = field(init=False)
+    """The thread's transcript."""
 
-    @property
-    def messages(self) -> list[Message]:
-        """The thread's transcript."""
-        return self.thread.messages
+    def __post_init__(self) -> None:
+        self.messages = self.thread.messages
 
     @property
     def signal(self) -> asyncio.Event:
@@ -167,8 +165,7 @@ class Run:
         writing, self.unwritten = self.unwritten, []
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
-        resolved = (message.tool_call_id for message in writing if isinstance(message, ToolResultMessage))
-        ended = [call_id for call_id in resolved if call_id in ledger]
+        ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
         await self.journal.write(
             self.run_id,
             writing,
@@ -250,15 +247,21 @@ class Run:
         self.dropped = self._drop("aborted", why)
         await self.append(*self._unrun(f"Not run: {why}.", trace), last)
 
-    async def finish(self, status: RunStatus) -> None:
+    async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and give the thread back."""
         if self.journal is not None:
-            record = RunRecord(self.spec.id, status, iterations(self.messages), usage(self.messages))
+            record = RunRecord(self.spec.id, status, iterations(self.messages), usage)
             await self.commit(settled=self.dropped, run=record, release=True)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the thread is leased to this run, or lacks some of what happened in it."""
+        journal = self.journal
+        return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
 
     async def let_go(self) -> None:
         """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway."""
-        if self.journal is not None and not self.journal.failed and (self.journal.holds or self.unwritten):
+        if self.is_open:
             await self.commit(release=True)
 
     def _drop(self, status: Literal["aborted", "superseded"], why: str) -> list[Settlement]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Literal, Self
 
 from assent import tracing
@@ -36,6 +36,7 @@ from assent.errors import (
     HitlPaused,
     HitlRequestPending,
     HitlStaleAnswer,
+    InvalidAgent,
     LeaseHeld,
     LeaseLost,
 )
@@ -43,6 +44,7 @@ from assent.events import AgentAbortedEvent, RunEndedEvent, RunStartedEvent
 from assent.ids import new_id
 from assent.messages import Message, UserMessage
 from assent.requests import HitlChannel, HitlRequest
+from assent.store.finish import finish
 
 OnPending = Literal["raise", "supersede"]
 
@@ -82,6 +84,8 @@ class Session(LiveThread):
 
     async def prompt(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
         """A run that begins with a message."""
+        if on_pending not in ("raise", "supersede"):
+            raise InvalidAgent(f"on_pending is raise or supersede, not {on_pending!r}")
         self._make_way(on_pending)
         async with self.lock:
             return await self._begin(message, run_id, on_pending)
@@ -97,11 +101,12 @@ class Session(LiveThread):
             except (LeaseLost, HitlStaleAnswer):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
             except BaseException:
-                self.loaded = self.checkpointer is None
+                await self._let_go(run)
                 raise
             else:
                 self.is_new = False
-                await _abandon(children, "superseded by a newer prompt")
+                async with self._letting_go(run):
+                    await _abandon(children, "superseded by a newer prompt")
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
@@ -125,6 +130,8 @@ class Session(LiveThread):
         person was first.
         """
         waiting = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
+        if waiting is not None:
+            await self.inbox.drop(reason)  # at once: nobody is to answer any more
         if waiting is None and self._running is not None:
             self._check_closed(waiting)  # it is at work, not waiting
         async with self.lock:
@@ -222,16 +229,19 @@ class Session(LiveThread):
         turns = Turns() if self.parent is None and self.spec.delegates else taking.get()
         tokens = running.set(self), hosting.set(self), taking.set(turns)
         try:
-            async with scope:
-                self._running = _Running(run, scope, asyncio.get_running_loop())
-                self.current_run = run
-                if self._doomed:
-                    self.abort_run(run.run_id)
-                await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
-                for message in added or ():
-                    await run.tell(message)
-                with tracing.run_span(self.spec.id, self.thread_id):
-                    await advance(run)
+            try:
+                async with scope:
+                    self._running = _Running(run, scope, asyncio.get_running_loop())
+                    self.current_run = run
+                    if self._doomed:
+                        self.abort_run(run.run_id)
+                    await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
+                    for message in added or ():
+                        await run.tell(message)
+                    with tracing.run_span(self.spec.id, self.thread_id):
+                        await advance(run)
+            finally:
+                self._running = None  # it comes to rest, and there is nothing left to abort
         except HitlPaused:
             return await self._pause(run)
         except (HitlDetached, LeaseLost, LeaseHeld) as stopped:
@@ -244,18 +254,19 @@ class Session(LiveThread):
                 self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
                 raise
         finally:
-            self._running = self.current_run = None
+            self.current_run = None
             running.reset(tokens[0])
             hosting.reset(tokens[1])
             taking.reset(tokens[2])
-        if run.aborted and not is_finished(run.messages):
-            children = latest_children(self)  # bodies that were cut short have a result that says so
-            await run.close()
-            await self.inbox.drop("the run was aborted")
-            await _abandon(children, "the run was aborted")
-        elif added is None:
-            await self.inbox.drop_moot(run.messages)
-        return await self._end(run)
+        async with self._letting_go(run):
+            if run.aborted and not is_finished(run.messages):
+                children = latest_children(self)  # bodies that were cut short have a result that says so
+                await run.close()
+                await self.inbox.drop("the run was aborted")
+                await _abandon(children, "the run was aborted")
+            elif added is None:
+                await self.inbox.drop_moot(run.messages)
+            return await self._end(run)
 
     async def _end(self, run: Run) -> AgentResult:
         """Write the end, then tell of it."""
@@ -268,10 +279,11 @@ class Session(LiveThread):
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation where the run stands."""
-        try:
-            return await self._abort(run, reason)
-        except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
-            return await self._suspend(run, lost)
+        async with self._letting_go(run):
+            try:
+                return await self._abort(run, reason)
+            except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
+                return await self._suspend(run, lost)
 
     async def _abort(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
@@ -287,7 +299,7 @@ class Session(LiveThread):
     async def _finish(self, run: Run) -> AgentResult:
         """Write the end of a run; the thread as it stands here is then the thread as it is stored."""
         result = result_of(run.messages, self.thread_id, run.run_id)
-        await run.finish(result.status)
+        await run.finish(result.status, result.usage)
         if run.journal is not None:
             self.fence = run.journal.fence
         return result
@@ -314,14 +326,27 @@ class Session(LiveThread):
         return result
 
     async def _let_go(self, run: Run) -> None:
-        """Give the lease back, if it is held, with all that happened; the next run looks at the thread anew."""
+        """Give the lease back, if it is held, with all that happened; the next run looks at the thread anew.
+
+        Whoever is cancelled meanwhile hears of it afterwards.
+        """
         try:
-            await run.let_go()
+            if run.is_open:
+                await finish(asyncio.ensure_future(run.let_go()))
         except (LeaseLost, LeaseHeld):
             pass  # then it is another's already
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
         self.loaded = self.checkpointer is None
+
+    @asynccontextmanager
+    async def _letting_go(self, run: Run) -> AsyncGenerator[None]:
+        """See to it that no lease is left behind if what is done within ends in an error, or is cancelled."""
+        try:
+            yield
+        except BaseException:
+            await self._let_go(run)
+            raise
 
     async def _tell_ended(self, run: Run, result: AgentResult) -> None:
         await run.emit(

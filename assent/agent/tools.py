@@ -249,7 +249,7 @@ def json_object(value: Any) -> JsonObject:
         encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
         check_depth(encoded)
         parsed: Any = from_json(encoded)
-        return cast(JsonObject, parsed) if isinstance(parsed, dict) else {"text": _text(value)}
+        return parsed if parsed.__class__ is dict else {"text": _text(value)}
     except Exception:
         return {"text": _text(value)}
 

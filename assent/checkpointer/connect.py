@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from urllib.parse import parse_qs
+
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.mysql import MySQLCheckpointer
 from assent.checkpointer.postgres import PostgresCheckpointer
@@ -17,9 +20,9 @@ def checkpointer_from_url(
     """The checkpointer for a database, to be opened with ``async with``.
 
     ``sqlite:///threads.db`` is a file beside the working directory, ``sqlite:////var/lib/threads.db`` one
-    anywhere, and ``sqlite://`` this process's memory; ``postgresql://`` and ``mysql://`` (or ``mariadb://``)
-    are servers. A driver in the scheme (``postgresql+asyncpg://``) is ignored. Raises `StoreError` for any
-    other URL.
+    anywhere, and ``sqlite://`` or ``sqlite:///:memory:`` this process's memory; ``postgresql://`` and
+    ``mysql://`` (or ``mariadb://``) are servers, and end with the database's name. A driver in the scheme
+    (``postgresql+asyncpg://``) is ignored. Raises `StoreError` for any other URL.
     """
     scheme, separator, rest = url.partition("://")
     kind = scheme.partition("+")[0].lower()
@@ -31,14 +34,29 @@ def checkpointer_from_url(
     if kind == "sqlite":
         return _sqlite(rest, lease_seconds, owner, clock)
     if kind in ("postgresql", "postgres"):
+        if not _names_database(rest):
+            raise StoreError(
+                "a PostgreSQL address ends with the database's name: postgresql://user:password@host/name"
+            )
         dsn = f"postgresql://{rest}"
         return PostgresCheckpointer(dsn, lease_seconds=lease_seconds, owner=owner, clock=clock)
     return MySQLCheckpointer(f"mysql://{rest}", lease_seconds=lease_seconds, owner=owner, clock=clock)
 
 
 def _sqlite(rest: str, lease_seconds: float, owner: str | None, clock: Clock | None) -> SqlCheckpointer:
-    if rest in ("", "/", "/:memory:"):
+    if rest == "/":
+        raise StoreError(
+            "this SQLite URL names no file: sqlite:///path is one, and sqlite:///:memory: is this process's memory"
+        )
+    if rest in ("", "/:memory:"):
         return MemoryCheckpointer(lease_seconds=lease_seconds, owner=owner, clock=clock)
     if not rest.startswith("/"):
         raise StoreError("an SQLite URL has three slashes and a path (four, if the path begins with one)")
     return SQLiteCheckpointer(rest[1:], lease_seconds=lease_seconds, owner=owner, clock=clock)
+
+
+def _names_database(rest: str) -> bool:
+    """Whether the address says which database, or the variable that PostgreSQL's own programs read."""
+    address, _, query = rest.partition("?")
+    named = address.partition("/")[2] or {"database", "dbname", "service"} & parse_qs(query).keys()
+    return bool(named or os.environ.get("PGDATABASE"))

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, cast
 
 from pydantic_core import from_json
 
-from assent.checkpointer.base import Step, StoredEffect, StoredRun, StoredThread, ThreadInfo
+from assent.checkpointer.base import (
+    RunRecord,
+    Settlement,
+    Step,
+    StoredEffect,
+    StoredRun,
+    StoredThread,
+    ThreadInfo,
+)
 from assent.errors import InvalidMessage, StoreError
 from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
 from assent.requests import (
@@ -33,13 +43,21 @@ from assent.store.rows import (
     fresh_write_id,
 )
 
+logger = logging.getLogger("assent.checkpointer")
 ID_LENGTH = 255
+LARGEST_LIMIT = 2**31 - 1
 _AT_ONCE = 500
 
 
-@lru_cache(4096)  # the same few ids come again and again
-def checked_id(name: str, value: str) -> str:
+def checked_id(name: str, value: Any) -> str:
     """An id that every database keeps as it is; raises `StoreError` for another."""
+    if not isinstance(value, str):
+        raise StoreError(f"{name} is a text, not {type(value).__name__}")
+    return _checked_text(name, value)
+
+
+@lru_cache(4096)  # the same few ids come again and again
+def _checked_text(name: str, value: str) -> str:
     problem = None
     if not value:
         problem = "is empty"
@@ -54,6 +72,13 @@ def checked_id(name: str, value: str) -> str:
     if problem is not None:
         raise StoreError(f"{name} {value[:40]!r} {problem}")
     return value
+
+
+def checked_limit(limit: Any) -> int:
+    """How many rows a caller wants, at least one; raises `StoreError` for what is no such number."""
+    if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
+        raise StoreError(f"limit is no whole number from 1 to {LARGEST_LIMIT}")
+    return limit
 
 
 def writing(
@@ -72,18 +97,11 @@ def writing(
         write_id=fresh_write_id(),
         parent=step.parent_thread_id,
         messages=[(message.role, encode(message)) for message in step.messages],
-        opened=[opened_row(request) for request in step.opened],
-        settled=[
-            {
-                "question_id": checked_id("question_id", it.question_id),
-                "status": it.status,
-                "reason": it.reason,
-            }
-            for it in step.settled
-        ],
-        started=[_effect_row(effect) for effect in step.started],
-        ended=[checked_id("tool_call_id", tool_call_id) for tool_call_id in step.ended],
-        run=_run_row(step, now),
+        opened=[opened_row(request) for request in step.opened] if step.opened else (),
+        settled=[_settled_row(settlement) for settlement in step.settled] if step.settled else (),
+        started=[_effect_row(effect) for effect in step.started] if step.started else (),
+        ended=[checked_id("tool_call_id", call_id) for call_id in step.ended] if step.ended else (),
+        run=None if step.run is None else _run_row(step.run, now),
     )
 
 
@@ -100,6 +118,11 @@ def opened_row(request: HitlRequest) -> Row:
     }
 
 
+def _settled_row(settlement: Settlement) -> Row:
+    question_id = checked_id("question_id", settlement.question_id)
+    return {"question_id": question_id, "status": settlement.status, "reason": settlement.reason}
+
+
 def _effect_row(effect: StoredEffect) -> Row:
     return {
         "tool_call_id": checked_id("tool_call_id", effect.tool_call_id),
@@ -110,10 +133,7 @@ def _effect_row(effect: StoredEffect) -> Row:
     }
 
 
-def _run_row(step: Step, now: int) -> Row | None:
-    run = step.run
-    if run is None:
-        return None
+def _run_row(run: RunRecord, now: int) -> Row:
     return {
         "agent_id": checked_id("agent_id", run.agent_id),
         "status": run.status,
@@ -171,7 +191,26 @@ def _message(index: int, body: str) -> Message:
 
 
 def stored_request(row: RequestRow) -> StoredRequest:
-    """A request from its row."""
+    """A request from its row; raises `StoreError` if the row cannot be read."""
+    try:
+        return _stored_request(row)
+    except (ValueError, TypeError, LookupError) as error:
+        what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
+        raise StoreError(f"{what} cannot be read: {why}") from error
+
+
+def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
+    """Requests of any threads from their rows. One that cannot be read is left out, and the log says so."""
+    found: list[StoredRequest] = []
+    for row in rows:
+        try:
+            found.append(stored_request(row))
+        except StoreError as error:
+            logger.warning("left out: %s", error)
+    return found
+
+
+def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
     return StoredRequest(
         request=request,
@@ -195,11 +234,18 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
     """Where a `StoredRequest.cursor` stands: created at, thread id, question id."""
     if cursor is None:
         return (-(2**62), "", "")
+    if type(cursor) is not str:
+        raise StoreError(f"{type(cursor).__name__} is no cursor of a request")
     try:
         created_at, length, ids = cursor.split(":", 2)
-        return int(created_at), ids[: int(length)], ids[int(length) :]
-    except ValueError:
-        raise StoreError(f"{cursor!r} is no cursor of a request") from None
+        place = int(created_at), ids[: int(length)], ids[int(length) :]
+        checked_id("thread_id", place[1])
+        checked_id("question_id", place[2])
+    except (ValueError, StoreError):
+        place = None
+    if place is None or not -(2**63) <= place[0] < 2**63:
+        raise StoreError(f"{cursor[:80]!r} is no cursor of a request")
+    return place
 
 
 def _kept_answer(payload: HitlPayload, text: str) -> Answer:

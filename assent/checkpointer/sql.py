@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -13,9 +14,11 @@ from assent.checkpointer.base import Step, StoredThread, ThreadInfo
 from assent.checkpointer.leases import Leases
 from assent.checkpointer.rows import (
     checked_id,
+    checked_limit,
     cursor_place,
     opened_row,
     point_of,
+    readable_requests,
     stored_request,
     stored_thread,
     thread_info,
@@ -27,7 +30,7 @@ from assent.clock import Clock, SystemClock
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, StoreError
 from assent.requests import HitlRequest, StoredRequest
 from assent.store.finish import finish
-from assent.store.rows import Settled, fresh_write_id
+from assent.store.rows import Settled, Writing, fresh_write_id
 
 if TYPE_CHECKING:
     from assent.store.engine import Engine
@@ -76,8 +79,10 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        store, self._open_store = self._open_store, None
+        store = self._open_store
         if store is not None:
+            store.check_loop()
+            self._open_store = None
             await self._leases.stop()
             await store.close()
 
@@ -104,7 +109,12 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
-        new_fence = await self.begin_commit(thread_id, step, fence=fence, acquire=acquire)
+        store, rows = self._store, self._rows(thread_id, step, fence, acquire=acquire)
+        job = store.commit(rows)
+        try:
+            new_fence = await job
+        finally:
+            self._leases.note(store, rows, job)
         if points.hook is not None:
             points.reached(point_of(step))
         return new_fence
@@ -113,15 +123,19 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
     ) -> asyncio.Future[int]:
         """Begin to write a step; see `WritesBehind.begin_commit`."""
-        store, leases, now = self._store, self._leases, self._now()
+        store, rows = self._store, self._rows(thread_id, step, fence, acquire=acquire)
+        job = store.commit(rows)
+        job.add_done_callback(partial(self._leases.note, store, rows))
+        return job
+
+    def _rows(self, thread_id: str, step: Step, fence: int, *, acquire: bool) -> Writing:
+        leases, now = self._leases, self._now()
         rows = writing(
             thread_id, step, fence, acquire=acquire, owner=leases.owner, now=now, until=now + leases.length
         )
         if points.hook is not None:
             points.reached(f"before:{point_of(step)}")
-        job = store.commit(rows)
-        job.add_done_callback(partial(leases.note, store, rows))
-        return job
+        return rows
 
     @property
     def writes_behind(self) -> Self:
@@ -130,6 +144,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
         """Threads by id; ``after`` is the last id of the page before."""
+        checked_limit(limit)
         if after is not None:
             checked_id("after", after)
         return [thread_info(row) for row in await self._store.listing(limit, after)]
@@ -193,18 +208,21 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     async def expire_due(self, limit: int = 1000) -> list[StoredRequest]:
         """Settle up to ``limit`` pending requests that are past their deadlines; return them."""
         expired: list[StoredRequest] = []
-        while len(expired) < limit:
+        left = checked_limit(limit)
+        while left:
             points.reached("before:request.settled")
-            count = min(_EXPIRED_AT_ONCE, limit - len(expired))
+            count = min(_EXPIRED_AT_ONCE, left)
             rows = await finish(self._store.expire_due(self._now(), count, fresh_write_id()))
             points.reached("request.settled")
-            expired += map(stored_request, rows)
+            expired += readable_requests(rows)
+            left -= len(rows)
             if len(rows) < count:
                 break
         return expired
 
     async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
         """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`."""
+        first: StoredRequest | None = None
         with self._store.hub.waiting((thread_id, question_id)) as woken:
             while True:
                 woken.clear()
@@ -213,6 +231,9 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
                     raise HitlNoPendingRequest(thread_id, question_id)
                 if request.status != "pending":
                     return request
+                if first is not None and request.request != first.request:  # it was asked anew
+                    return replace(first, status="superseded")
+                first = request
                 await woken.wait()
 
     async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:
@@ -223,7 +244,15 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def pending(self, limit: int = 100, after: str | None = None) -> list[StoredRequest]:
         """Open requests of all threads, oldest first; ``after`` is a `StoredRequest.cursor` to go on from."""
-        return [stored_request(row) for row in await self._store.open_page(limit, cursor_place(after))]
+        found: list[StoredRequest] = []
+        left, place = checked_limit(limit), cursor_place(after)
+        while True:
+            rows = await self._store.open_page(left, place)
+            found += readable_requests(rows)
+            if len(rows) < left or len(found) == limit:
+                return found
+            # Some cannot be read. A page that is not full would say that there are no more.
+            left, place = limit - len(found), (rows[-1].created_at, rows[-1].thread_id, rows[-1].question_id)
 
     async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
         """Store a request for a thread, lease or no lease; None cancels whatever is pending there."""

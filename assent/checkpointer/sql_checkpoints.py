@@ -7,7 +7,7 @@ from typing import cast
 
 from assent.checkpointer.base import CheckpointState, StoredCheckpoint
 from assent.checkpointer.opened import Opened, decode_body, encode_body
-from assent.checkpointer.rows import checked_id
+from assent.checkpointer.rows import checked_id, checked_limit
 from assent.errors import StoreError
 from assent.messages import JsonObject
 from assent.store.checkpoint_rows import STATES, CheckpointRow, Holding, Page
@@ -94,9 +94,9 @@ class SqlCheckpoints(Opened):
             raise StoreError(
                 f"a checkpoint's state is {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}"
             )
-        if limit < 1:
-            raise StoreError(f"limit is a number of checkpoints, not {limit}")
-        page = Page(agent_id, thread_id, state, limit, _FIRST if after is None else _place(after))
+        page = Page(
+            agent_id, thread_id, state, checked_limit(limit), _FIRST if after is None else _place(after)
+        )
         return [_stored(row) for row in await self._store.checkpoint_page(page)]
 
     async def delete_checkpoint(self, checkpoint_id: str, agent_id: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assent.errors import MissingExtra
 from assent.lazy import exports
 
 if TYPE_CHECKING:
@@ -40,4 +41,14 @@ __all__ = [
     "write_skill",
 ]
 
-__getattr__, __dir__ = exports(globals(), _HOMES)
+_load, __dir__ = exports(globals(), _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name; raises `MissingExtra` where its HTTP client is not there."""
+    try:
+        return _load(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "httpx2":
+            raise
+        raise MissingExtra("calling other services", "client") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, cast
@@ -13,6 +12,8 @@ from assent.client import notices
 from assent.client.wait_state import WaitState
 from assent.clock import Clock
 from assent.delivery.base import Deliver, Delivery, Ended, Notice, OnPress, PressDelivery, Sent
+from assent.delivery.first import first_of
+from assent.delivery.patience import pause_after
 from assent.errors import DeliveryError
 from assent.protocol import PollResponse, State
 
@@ -20,7 +21,7 @@ logger = logging.getLogger("assent.client")
 
 SECONDS = 60.0
 """For one attempt to send something."""
-_FIRST, _SLOWEST = 1.0, 300.0
+_LONGEST_PAUSE = 300.0
 _CLOSING_TRIES = 4
 _BETWEEN_PROGRESS = 30.0
 """Between two notices about fields of the same step; a new step is always told."""
@@ -170,7 +171,8 @@ class Telling:
                         _report(label, notice.kind, notice.case_id, error)
                     if not until_taken or (isinstance(error, DeliveryError) and error.permanent):
                         return
-                    await self._pause(_pause_after(tries, error))
+                    pause = pause_after(tries, error, longest=_LONGEST_PAUSE)
+                    await first_of(self._over.wait(), self._teller.clock.sleep(pause))
                 else:
                     self._note(label, sent, notice)
                     return
@@ -182,16 +184,6 @@ class Telling:
         if notice.review_url is not None and not (again and plain):
             self._sent.append((label, sent))
             self._posted(label, sent)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the case."""
-        pausing = asyncio.ensure_future(self._teller.clock.sleep(seconds))
-        ending = asyncio.ensure_future(self._over.wait())
-        try:
-            await asyncio.wait({pausing, ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            pausing.cancel()
-            ending.cancel()
 
     async def _close(self, sending: list[asyncio.Task[None]], ended: Ended) -> None:
         if sending:
@@ -213,18 +205,11 @@ class Telling:
                 if isinstance(error, DeliveryError) and error.permanent:
                     return
                 if tries < _CLOSING_TRIES:
-                    await self._teller.clock.sleep(_pause_after(tries, error))
+                    await self._teller.clock.sleep(pause_after(tries, error, longest=_LONGEST_PAUSE))
 
 
 def _nothing(label: str, sent: Sent) -> None:
     pass
-
-
-def _pause_after(tries: int, error: Exception) -> float:
-    asked = error.retry_after if isinstance(error, DeliveryError) else None
-    longest = min(_FIRST * 2 ** min(tries, 16), _SLOWEST)
-    pause = random.uniform(longest / 2, longest)  # noqa: S311
-    return pause if asked is None else max(asked, pause)
 
 
 def _report(label: str, kind: str, case_id: str, error: Exception) -> None:

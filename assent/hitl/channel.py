@@ -11,13 +11,14 @@ from typing import Any, Self, cast
 from weakref import WeakSet
 
 from assent.agent.asking import current_asking
-from assent.agent.host import host_of
+from assent.agent.host import host_of, hosting
 from assent.agent.people import outcome_of
 from assent.agent.turns import in_turn
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.fitting import fit_answer
+from assent.hitl.inputs import checked_choices, checked_seconds
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
 from assent.messages import JsonObject, call_digest
@@ -37,8 +38,8 @@ from assent.requests import (
     StoredRequest,
 )
 
-_SIGNALLED = "its signal was set"
-"""Why a request was cancelled whose asker gave up."""
+_TOLD = 1000
+"""How many answers a channel remembers to have told of: more than are recalled when a run is resumed."""
 
 
 class Channel(ABC):
@@ -49,11 +50,12 @@ class Channel(ABC):
     """
 
     def __init__(self, *, default_timeout: float | None = None, clock: Clock | None = None) -> None:
-        self._default_timeout = default_timeout
+        self._default_timeout = checked_seconds(default_timeout)
         self._clock: Clock = clock or SystemClock()
         self._host: ChannelHost | None = None
         self._slot: _Slot | None = None
         self._subscriptions: WeakSet[_Subscription] | None = None
+        self._told: dict[tuple[str | None, str], None] = {}
 
     # The agent's side.
 
@@ -112,7 +114,7 @@ class Channel(ABC):
         """Ask what to do about something that went wrong."""
         payload = EscalateRequest(
             prompt=prompt,
-            choices=list(choices),
+            choices=checked_choices(choices),
             details=_json(details),
             args_schema=self._args_schema((details or {}).get("tool_name")),
         )
@@ -181,15 +183,20 @@ class Channel(ABC):
         """The answer as its model, checked against the request and, for an edit, against the tool."""
         payload, check = request.payload, None
         slot = self._slot
-        host = slot.host if slot is not None and slot.request is request else self._host
-        if isinstance(payload, ApproveRequest) and host is not None:
-            check = host.args_check(payload.tool_name)
+        asker = slot.asker if slot is not None and slot.request is request else None
+        if isinstance(payload, ApproveRequest) and (owner := self._owner(payload.tool_name, asker)):
+            check = owner.args_check(payload.tool_name)
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
         """What the arguments of a tool are like, if the agent that asks has it."""
-        host = host_of(self, self._host)
-        return None if host is None or not isinstance(tool_name, str) else host.args_schema(tool_name)
+        owner = self._owner(tool_name, hosting.get()) if isinstance(tool_name, str) else None
+        return None if owner is None else owner.args_schema(tool_name)
+
+    def _owner(self, tool_name: str, asker: ChannelHost | None) -> ChannelHost | None:
+        """The agent whose tool this is: the one that asks, whosever channel this is, or the one it belongs to."""
+        hosts = (asker, self._host)
+        return next((host for host in hosts if host is not None and host.args_check(tool_name)), None)
 
     # Where the requests are kept.
 
@@ -227,7 +234,8 @@ class Channel(ABC):
 
     async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Ask, when it is the turn of the agent that wants to; see `_ask`."""
-        return await in_turn(self, lambda: self._ask(payload, timeout, signal))
+        seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
+        return await in_turn(self, lambda: self._ask(payload, seconds, signal))
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
@@ -239,13 +247,20 @@ class Channel(ABC):
             thread_id=host.thread_id if host is not None else None,
             payload=payload,
             created_at=self._clock.now(),
-            timeout_seconds=self._default_timeout if timeout is DEFAULT else timeout,
+            timeout_seconds=timeout,
         )
-        slot = self._slot = _Slot(asked, host)
+        slot = self._slot = _Slot(asked, hosting.get())
+        told = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
             try:
+                if told not in self._told:
+                    span.begin()
                 stored = await self._record(asked, host)
                 span.from_resume = stored.status != "pending" and stored.request is not asked
+                if span.from_resume and told in self._told:
+                    return outcome_of(stored)
+                self._told.pop(told, None)
+                span.begin()
                 if stored.status == "pending":
                     slot.request, slot.told = stored.request, True
                     await self._announce(stored.request, host)
@@ -254,6 +269,10 @@ class Channel(ABC):
                 self._slot = None
                 slot.close()
             self._forget(stored)
+            span.settled(stored)
+            self._told[told] = None
+            if len(self._told) > _TOLD:
+                del self._told[next(iter(self._told))]
             if host is not None:
                 await host.announce_settled(stored)
             return span.outcome(outcome_of(stored))
@@ -261,15 +280,18 @@ class Channel(ABC):
     async def _wait(self, slot: _Slot, signal: asyncio.Event | None) -> StoredRequest:
         """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
         helpers: list[asyncio.Task[None]] = []
+        giving_up: asyncio.Task[None] | None = None
         if slot.request.expires_at is not None:
             helpers.append(asyncio.create_task(self._watch_deadline(slot)))
         if signal is not None:
-            helpers.append(asyncio.create_task(self._watch_signal(slot, signal)))
+            helpers.append(giving_up := asyncio.create_task(self._watch_signal(slot, signal)))
         if self._is_shared:
             helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
         try:
             stored = await slot.settled
-            return replace(stored, status="aborted") if stored.reason == _SIGNALLED else stored
+            if giving_up is not None and slot.signalled and stored.status == "cancelled":
+                await asyncio.wait([giving_up])  # only it knows whose cancel this is
+            return slot.aborted or stored
         finally:
             for helper in helpers:
                 helper.cancel()
@@ -290,8 +312,11 @@ class Channel(ABC):
     async def _watch_signal(self, slot: _Slot, signal: asyncio.Event) -> None:
         with slot.failing():
             await signal.wait()
+            slot.signalled = True
             with suppress(HitlStaleAnswer):  # it is settled, and whoever settled it wakes the slot
-                slot.settle(await self._cancel(slot.request.question_id, _SIGNALLED))
+                stored = await self._cancel(slot.request.question_id, "its signal was set")
+                slot.aborted = replace(stored, status="aborted")
+                slot.settle(slot.aborted)
 
     async def _watch_elsewhere(self, slot: _Slot) -> None:
         with slot.failing():
@@ -309,13 +334,15 @@ class Channel(ABC):
 
 
 class _Slot:
-    """The one request that a channel waits for."""
+    """The one request that a channel waits for; ``asker`` is the agent whose run asks, if one does."""
 
-    __slots__ = ("host", "request", "settled", "told")
+    __slots__ = ("aborted", "asker", "request", "settled", "signalled", "told")
 
-    def __init__(self, request: HitlRequest, host: ChannelHost | None) -> None:
+    def __init__(self, request: HitlRequest, asker: ChannelHost | None) -> None:
         self.request = request
-        self.host = host
+        self.asker = asker
+        self.signalled = False
+        self.aborted: StoredRequest | None = None
         self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
         self.told = False
 

@@ -10,7 +10,7 @@ from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
 from assent.errors import HitlDurabilityNotGuaranteed, HitlError, HitlStaleAnswer, InvalidAgent
 from assent.hitl.memory import InMemoryChannel
-from assent.requests import ChannelHost, HitlRequest, StoredRequest, same_question
+from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
 
 
 class RequestKeeper(Protocol):
@@ -104,10 +104,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         if self.checkpointer is not None:
-            answer = self.fit(await self._stored(question_id), answer)
-            return await self.checkpointer.settle(
-                self._thread_of(question_id), question_id, answer, by=by, via=via
-            )
+            return await self._settle_shown(await self._stored(question_id), answer, by, via)
         async with self._keeping:
             fitted = self.fit(await self._kept_pending(question_id), answer)
             await self._keeper.save_pending_request(self.thread_id, None)
@@ -115,7 +112,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
-            await self._stored(question_id)
+            await self._check_round(await self._stored(question_id))
             return await self.checkpointer.cancel(self._thread_of(question_id), question_id, reason)
         async with self._keeping:
             await self._kept_pending(question_id)
@@ -124,7 +121,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
-            return await self.checkpointer.expire(self._thread_of(question_id), question_id)
+            return self._as_asked(await self.checkpointer.expire(self._thread_of(question_id), question_id))
         async with self._keeping:
             if self._is_due(question_id):
                 await self._keeper.save_pending_request(self.thread_id, None)
@@ -133,7 +130,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
-        return await self.checkpointer.settled(self._thread_of(question_id), question_id)
+        return self._as_asked(await self.checkpointer.settled(self._thread_of(question_id), question_id))
 
     async def _stored(self, question_id: str) -> HitlRequest:
         """The request that is pending under this id; raises `HitlStaleAnswer` if none is."""
@@ -143,6 +140,44 @@ class CheckpointedChannel(InMemoryChannel):
         if known is None or known.status != "pending":
             raise HitlStaleAnswer(question_id, known.status if known is not None else None)
         return known.request
+
+    # One id may be asked about again: by another process, or by a thread of the same name made anew.
+
+    async def _settle_shown(
+        self, shown: HitlRequest, answer: Any, by: str | None, via: str | None
+    ) -> StoredRequest:
+        """Answer what is shown here, not what was asked since under its id."""
+        question_id, payload = shown.question_id, shown.payload
+        fitted = self.fit(shown, answer)
+        digest = payload.digest if isinstance(payload, ApproveRequest) else None
+        if digest is None:
+            await self._check_round(shown)  # the store tells only calls apart
+        try:
+            return await cast(Checkpointer, self.checkpointer).settle(
+                self._thread_of(question_id), question_id, fitted, by=by, via=via, digest=digest
+            )
+        except HitlStaleAnswer:
+            await self._check_round(shown)
+            raise
+
+    async def _check_round(self, shown: HitlRequest) -> None:
+        """Raise `HitlStaleAnswer` if something else was asked since; then whoever waits here is told so too."""
+        question_id = shown.question_id
+        found = await cast(Checkpointer, self.checkpointer).request(self._thread_of(question_id), question_id)
+        if found is not None and not _answers(found, shown):
+            self._deliver(_superseded(found, shown))
+            raise HitlStaleAnswer(question_id, "superseded")
+
+    def _as_asked(self, found: StoredRequest) -> StoredRequest:
+        """What became of the request that is waited for: if the store has another in its place, superseded."""
+        slot = self._slot
+        if slot is None or _answers(found, slot.request):
+            return found
+        return _superseded(found, slot.request)
+
+    def _deliver(self, stored: StoredRequest) -> None:
+        if self._slot is not None and _answers(stored, self._slot.request):
+            super()._deliver(stored)
 
     # A plain keeper only keeps: what is settled is known here, and is cleared there before anyone is told.
 
@@ -171,3 +206,17 @@ class CheckpointedChannel(InMemoryChannel):
 
     def _opened(self, request: HitlRequest) -> StoredRequest:
         return StoredRequest(request, self.thread_id, None, "pending")
+
+
+def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
+    """Whether how the one was settled holds for the other."""
+    if same_question(stored.request, asked.payload):
+        return True
+    # Not everything comes out of a store as it was put in: subclasses and NaN do not.
+    kept = HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True))
+    return same_question(stored.request, kept.payload)
+
+
+def _superseded(found: StoredRequest, asked: HitlRequest) -> StoredRequest:
+    """How a request was settled in whose place another was found."""
+    return StoredRequest(asked, found.thread_id, found.run_id, "superseded")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from assent.clock import Clock
-from assent.errors import HitlStaleAnswer
+from assent.errors import HitlConcurrencyError, HitlStaleAnswer
 from assent.hitl.channel import Channel
 from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question
 
@@ -23,11 +23,19 @@ class InMemoryChannel(Channel):
 
     async def open_request(self) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it."""
+        for question_id in list(self._kept):
+            if self._is_due(question_id):
+                self._set(question_id, "timed_out")
         return next((kept.request for kept in self._kept.values() if kept.status == "pending"), None)
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         recalled = None if host is None else host.recall(request)
-        for known in (self._kept.get(request.question_id), recalled):
+        kept = self._kept.get(request.question_id)
+        if kept is not None and kept.request.thread_id != request.thread_id:  # call ids are a thread's own
+            if kept.status == "pending":
+                raise HitlConcurrencyError(request.question_id)
+            kept = None
+        for known in (kept, recalled):
             if known is not None and same_question(known.request, request.payload):
                 return known
         opened = StoredRequest(request, request.thread_id or "", None, "pending")

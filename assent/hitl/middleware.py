@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from assent.agent.gate import denial
 from assent.agent.middleware import BeforeToolCallResult, Middleware, ToolCallContext
@@ -37,6 +37,9 @@ class AskUser:
     details: Mapping[str, Any] | None = None
 
 
+_T = TypeVar("_T")
+_Details = Mapping[str, Any] | None
+
 ApprovalDecision = Approve | Deny | AskUser
 ApprovalPolicy = Callable[[ToolCallContext], ApprovalDecision | Awaitable[ApprovalDecision]]
 
@@ -53,9 +56,7 @@ class ApprovalPolicyMiddleware(Middleware):
 
     async def before_tool_call(self, ctx: ToolCallContext) -> BeforeToolCallResult | None:
         """Decide on a call."""
-        decision = self._policy(ctx)
-        if inspect.isawaitable(decision):
-            decision = await decision
+        decision = await _awaited(self._policy(ctx))
         match decision:
             case Approve():
                 return None
@@ -86,26 +87,32 @@ class ApprovalPolicyMiddleware(Middleware):
 class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
     """Asks a person before tools run: all of them, those named, or those a predicate picks.
 
-    ``details_fn`` gives what is to be shown along with a call.
+    ``details_fn`` gives what is to be shown along with a call. Like the predicate, it may be async.
     """
 
     def __init__(
         self,
         channel: HitlChannel,
-        require_confirm: Collection[str] | Callable[[ToolCallContext], bool] | None = None,
+        require_confirm: Collection[str] | Callable[[ToolCallContext], bool | Awaitable[bool]] | None = None,
         *,
         timeout_seconds: float | None = DEFAULT,
-        details_fn: Callable[[ToolCallContext], Mapping[str, Any] | None] | None = None,
+        details_fn: Callable[[ToolCallContext], _Details | Awaitable[_Details]] | None = None,
     ) -> None:
-        def policy(ctx: ToolCallContext) -> ApprovalDecision:
+        async def policy(ctx: ToolCallContext) -> ApprovalDecision:
             if require_confirm is None:
                 asked = True
             elif callable(require_confirm):
-                asked = require_confirm(ctx)
+                asked = await _awaited(require_confirm(ctx))
             else:
                 asked = ctx.tool_call.name in require_confirm
             if not asked:
                 return Approve()
-            return AskUser(timeout_seconds, details_fn(ctx) if details_fn is not None else None)
+            details = None if details_fn is None else await _awaited(details_fn(ctx))
+            return AskUser(timeout_seconds, details)
 
         super().__init__(channel, policy)
+
+
+async def _awaited(value: _T | Awaitable[_T]) -> _T:
+    """What a function gave that may be async."""
+    return cast(_T, await value if inspect.isawaitable(value) else value)

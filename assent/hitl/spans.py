@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from assent import tracing
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
-from assent.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest
+from assent.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest, StoredRequest
 
 _ANSWERED = {"approve": "approved", "deny": "denied", "edit": "edited"}
 _SIGNALS: dict[type[BaseException], str] = {
@@ -19,9 +19,12 @@ _SIGNALS: dict[type[BaseException], str] = {
 
 
 class hitl_span:  # noqa: N801  (used like a function)
-    """Trace a wait: ``hitl.approve`` and its siblings, with the outcome and how long it took."""
+    """Trace a wait: ``hitl.approve`` and its siblings, with the outcome and how long it took.
 
-    __slots__ = ("_args", "_began", "_kind", "_outcome", "_span", "from_resume")
+    Nothing is traced or measured unless it is told to ``begin``.
+    """
+
+    __slots__ = ("_args", "_began", "_begun", "_kind", "_outcome", "_span", "_took", "from_resume")
 
     def __init__(self, request: HitlRequest) -> None:
         payload = request.payload
@@ -32,8 +35,25 @@ class hitl_span:  # noqa: N801  (used like a function)
         self._kind = payload.kind
         self._span = tracing.span(f"hitl.{payload.kind}", attributes)
         self._began = time.monotonic()
+        self._begun = False
+        self._took: float | None = None
         self._outcome = "detached"
         self.from_resume = False
+
+    def begin(self) -> None:
+        """Trace from now on; once is enough."""
+        if self._begun:
+            return
+        self._begun = True
+        self._span.__enter__()
+        if self._args is not None:
+            self._span.set_content("hitl.args", lambda: self._args)
+        tracing.request_opened(self._kind)
+
+    def settled(self, stored: StoredRequest) -> None:
+        """Note how long the person took, who may have answered while nobody waited."""
+        if stored.settled_at is not None:
+            self._took = max(0.0, stored.settled_at / 1000 - stored.request.created_at)
 
     def outcome(self, answer: Any) -> Any:
         """Note what was answered, and hand it on."""
@@ -42,13 +62,11 @@ class hitl_span:  # noqa: N801  (used like a function)
         return answer
 
     def __enter__(self) -> Self:
-        self._span.__enter__()
-        if self._args is not None:
-            self._span.set_content("hitl.args", lambda: self._args)
-        tracing.request_opened(self._kind)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if not self._begun:
+            return
         seconds = time.monotonic() - self._began
         outcome = self._outcome if kind is None else _SIGNALS.get(kind, "detached")
         if kind is not None and issubclass(kind, Exception):
@@ -60,7 +78,7 @@ class hitl_span:  # noqa: N801  (used like a function)
             self._span.set("hitl.from_resume", self.from_resume)
         tracing.request_left(self._kind)
         if kind is None:
-            tracing.request_answered(self._kind, outcome, seconds)
+            tracing.request_answered(self._kind, outcome, seconds if self._took is None else self._took)
         self._span.__exit__(kind, *error)
 
 

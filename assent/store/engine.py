@@ -6,10 +6,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from assent.errors import StoreError
 from assent.store.statement import Transaction
 from assent.store.wakeups import Hub
 
 T = TypeVar("T")
+
+
+def check_loop(home: asyncio.AbstractEventLoop) -> None:
+    """Raise `StoreError` unless this is the loop that a store was opened on: its connections serve no other."""
+    try:
+        if asyncio.get_running_loop() is home:
+            return
+    except RuntimeError:  # no loop at all
+        pass
+    raise StoreError("this store was opened on another event loop, and only there it can be used and closed")
 
 
 class Engine(Protocol):

@@ -22,7 +22,7 @@ from assent.store.wakeups import Hub, Key, look_after
 
 POLL_SECONDS = 0.05, 0.5
 _DIALECT = asyncmy_dialect()
-_LOST = {1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055}
+_LOST = {1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003, 2006, 2013, 2055, 4031}
 _BUSY = {1040, 1203}
 _MIGRATING = "CONCAT('assent_', LEFT(SHA2(DATABASE(), 256), 32))"
 _THERE_ALREADY = {1050, 1060, 1061, 1062}
@@ -167,7 +167,9 @@ class MySQLServer:
             return Fault.BUSY
         if code in _AGAIN:
             return Fault.AGAIN
-        return Fault.NO_TABLE if code == 1146 else Fault.OTHER
+        if code == 1146:
+            return Fault.NO_TABLE
+        return Fault.OTHER if isinstance(error, asyncmy.MySQLError) else Fault.FOREIGN
 
     def reason(self, error: BaseException) -> str:
         """The error in a line, without the password."""

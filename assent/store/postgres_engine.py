@@ -14,12 +14,15 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
+from assent.store import requests
 from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
 from assent.store.statement import Params, Statement
-from assent.store.wakeups import Hub, Key
+from assent.store.wakeups import Hub, Key, look_after
 
 CHANNEL = "assent_settled"
 LISTENER_CHECK_SECONDS = 15.0
+LOOK_SECONDS = 1.0
+"""How often waiters' requests are looked at where there is no connection to listen on."""
 _DIALECT = asyncpg_dialect()
 _LOST = ("08", "57P01", "57P02")
 _BUSY = ("57P03", "53300")
@@ -167,7 +170,9 @@ class PostgresServer:
             return Fault.BUSY
         if state in _AGAIN:
             return Fault.AGAIN
-        return Fault.NO_TABLE if state == "42P01" else Fault.OTHER
+        if state == "42P01":
+            return Fault.NO_TABLE
+        return Fault.OTHER if isinstance(error, asyncpg.PostgresError) else Fault.FOREIGN
 
     def reason(self, error: BaseException) -> str:
         """The error in a line, without the password."""
@@ -179,27 +184,47 @@ class PostgresServer:
         )
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
-        """Listen on a connection of its own; after each time it was lost, everyone looks for themselves."""
+        """Listen on a connection of its own; while there is none to be had, look instead."""
+        away = asyncio.Event()
+        away.set()
+        looking = asyncio.ensure_future(_look(engine, hub, away))
+        try:
+            await self._keep_listening(hub, away)
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+
+    async def _keep_listening(self, hub: Hub, away: asyncio.Event) -> None:
         wait = 0.0
         while True:
-            try:
+            with suppress(Exception):
                 connection = await self._open()
-            except Exception:
-                wait = min(wait + 0.1, 1.0)
-                await asyncio.sleep(wait)
-                continue
-            wait = 0.0
-            try:
-                await _listen(connection, hub)
-            except Exception:
-                hub.wake_all()
-            finally:
-                with suppress(Exception):
-                    await connection.close(timeout=5)
-                connection.terminate()
+                try:
+                    await _listen(connection, hub, away)
+                finally:
+                    wait = wait if away.is_set() else 0.0
+                    away.set()
+                    with suppress(Exception):
+                        await connection.close(timeout=5)
+                    connection.terminate()
+            await asyncio.sleep(wait)
+            wait = min(wait + 0.1, 1.0)
 
 
-async def _listen(connection: _Connection, hub: Hub) -> None:
+async def _look(engine: ServerEngine, hub: Hub, away: asyncio.Event) -> None:
+    """While nobody listens, look at the table for those who wait."""
+
+    async def still_open(keys: list[Key]) -> set[Key]:
+        return await engine.read(lambda: requests.still_open(keys))
+
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        await away.wait()
+        with suppress(StoreError):  # who waits finds out for themselves
+            await look_after(hub, still_open, batch=requests.WATCHED)
+
+
+async def _listen(connection: _Connection, hub: Hub, away: asyncio.Event) -> None:
     """Pass notifications on until the connection is lost."""
     lost = asyncio.Event()
 
@@ -212,6 +237,7 @@ async def _listen(connection: _Connection, hub: Hub) -> None:
 
     connection.add_termination_listener(ended)
     await connection.add_listener(CHANNEL, heard)
+    away.clear()
     hub.wake_all()
     while not lost.is_set():
         with suppress(TimeoutError):

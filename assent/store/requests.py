@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import (
     Integer,
     String,
@@ -21,7 +21,7 @@ from sqlalchemy import (
     update,
 )
 
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.errors import HitlInvalidAnswer, HitlNoPendingRequest, HitlStaleAnswer, StoreError
 from assent.fitting import fit_answer
 from assent.requests import plain_answer
 from assent.store import tables
@@ -107,7 +107,9 @@ def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transa
     for request in opened:
         row = {**key, **request}
         if not (yield OPEN, row):
-            yield END, _ended(row["thread_id"], row["question_id"], "superseded", now, write_id)
+            ended = _ended(row["thread_id"], row["question_id"], "superseded", now, write_id)
+            yield END, ended
+            yield WAKE, ended
             yield OPEN, row
 
 
@@ -125,7 +127,7 @@ def settle(by: Settled) -> Transaction[RequestRow]:
 
     The caller looks at the status of what it gets.
     """
-    params = by.params()
+    params = _params(by)
     row = yield from _latest(params)
     if row.status != "pending":
         raise HitlStaleAnswer(by.question_id, row.status)
@@ -134,7 +136,7 @@ def settle(by: Settled) -> Transaction[RequestRow]:
     if _overdue(row, by.now):
         params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
     elif by.status == "answered":
-        params["answer"] = to_json(plain_answer(fit_answer(decode_request(row), by.answer))).decode()
+        params["answer"] = _encode_answer(row, by.answer)
     return (yield from _settle_row(row, params))
 
 
@@ -209,7 +211,23 @@ def _ended(
     thread_id: str, question_id: str, status: str, now: int, write_id: int, reason: str | None = None
 ) -> dict[str, Any]:
     """Parameters that settle a request without an answer."""
-    return Settled(thread_id, question_id, status, now, write_id, reason=reason).params()
+    return _params(Settled(thread_id, question_id, status, now, write_id, reason=reason))
+
+
+def _params(by: Settled) -> dict[str, Any]:
+    try:
+        return by.params()
+    except PydanticSerializationError:
+        raise StoreError(f"the reason given for request {by.question_id!r} is not valid Unicode") from None
+
+
+def _encode_answer(row: RequestRow, answer: Any) -> str:
+    fitted = fit_answer(decode_request(row), answer)
+    try:
+        return to_json(plain_answer(fitted)).decode()
+    except PydanticSerializationError:  # a lone surrogate, or an object in a field of the sender's own
+        fault = "something in it cannot be written as JSON, such as text that is not valid Unicode"
+        raise HitlInvalidAnswer(row.question_id, [fault]) from None
 
 
 def _latest(params: Row) -> Transaction[RequestRow]:
@@ -241,3 +259,13 @@ def _too_late(params: Row, rows: Sequence[tuple[Any, ...]]) -> Exception:
     if not rows:
         return HitlNoPendingRequest(params["thread_id"], params["question_id"])
     return HitlStaleAnswer(params["question_id"], RequestRow(*rows[0]).status)
+
+
+def expired(tried: Sequence[RequestRow]) -> Transaction[list[RequestRow] | None]:
+    """What `expire_due` has timed out of what it tried to, nobody knows whether it did; None if nothing."""
+    found: list[RequestRow] = []
+    for row in tried:
+        rows = yield LOCKED, {"thread_id": row.thread_id, "question_id": row.question_id}
+        if rows and rows[0][-1] == row.write_id:
+            found.append(RequestRow(*rows[0]))
+    return found or None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from assent.errors import StoreError
 from assent.ids import fresh_write_id as fresh_write_id
 from assent.requests import ApproveRequest, HitlRequest
 
@@ -132,10 +133,14 @@ def encode_request(request: HitlRequest) -> str:
 
 
 def decode_request(row: RequestRow) -> HitlRequest:
-    """The request that a row holds."""
-    envelope = from_json(row.payload)
-    if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
-        envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
-    return HitlRequest.model_validate(
-        {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
-    )
+    """The request that a row holds; raises `StoreError` if it cannot be read."""
+    try:
+        envelope = from_json(row.payload)
+        if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
+            envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
+        return HitlRequest.model_validate(
+            {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
+        )
+    except (ValueError, TypeError, LookupError) as error:
+        what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
+        raise StoreError(f"{what} cannot be read: {why}") from error

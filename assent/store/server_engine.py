@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from assent.errors import AssentError, StoreError
+from assent.store.engine import check_loop
 from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
@@ -30,6 +31,7 @@ class Fault(Enum):
     AGAIN = "it was rolled back because of another one; run again, it may succeed"
     NO_TABLE = "there is no such table"
     OTHER = "it will not succeed"
+    FOREIGN = "it is not the database's, and nobody knows what state it leaves the connection in"
 
 
 class Session(Protocol):
@@ -130,7 +132,7 @@ class ServerEngine:
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
-        server = self._server
+        server, self._loop = self._server, asyncio.get_running_loop()
         try:
             session = await self._first_session()
             self._idle.append(session)
@@ -156,12 +158,14 @@ class ServerEngine:
         landed: Callable[[], Transaction[T | None]] | None = None,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`."""
+        check_loop(self._loop)
         decided = Decided[T]()
         self._start(self._decide(decided, self._write(transaction, landed)))
         return decided
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, with no transaction around them."""
+        check_loop(self._loop)
         return asyncio.shield(self._start(self._read(transaction)))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -230,8 +234,9 @@ class ServerEngine:
 
     async def _recover(self, session: Session, error: BaseException) -> Fault:
         """Leave no connection with a transaction on it; raises the error again if it is not the database's."""
+        ours = isinstance(error, AssentError)  # raised between two statements: the connection is whole
         fault = self._server.fault(error)
-        if fault is Fault.LOST or not isinstance(error, Exception):
+        if fault is Fault.LOST or (fault is Fault.FOREIGN and not ours):
             session.drop()
             if fault is Fault.LOST:  # most likely the others are gone too
                 while self._idle:
@@ -243,7 +248,7 @@ class ServerEngine:
                 session.drop()
             else:
                 self._idle.append(session)
-        if isinstance(error, AssentError) or not isinstance(error, Exception):
+        if ours or not isinstance(error, Exception):
             raise error
         return fault
 

@@ -20,6 +20,7 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from assent.errors import StoreError
 from assent.store import requests
 from assent.store.doorbell import Doorbell, Letterbox, letterbox
+from assent.store.engine import check_loop
 from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
@@ -307,6 +308,7 @@ class SQLiteEngine:
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
+        self._loop = asyncio.get_running_loop()
         self._writer = _Worker("assent-sqlite-write", self.hub)
         await self._writer.start(self._connect_writer, writes=True)
         if self.path == MEMORY:
@@ -332,10 +334,12 @@ class SQLiteEngine:
         landed: Callable[[], Transaction[T | None]] | None = None,
     ) -> asyncio.Future[T]:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
+        check_loop(self._loop)
         return self._writer.submit(transaction)
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, in the reading thread."""
+        check_loop(self._loop)
         return self._reader.submit(transaction)
 
     async def _probe(self, hub: Hub) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from assent.store import checkpoint_pages, checkpoints, permissions, requests, threads
 from assent.store.checkpoint_rows import CheckpointRow, Holding, Page
-from assent.store.engine import Engine
+from assent.store.engine import Engine, check_loop
 from assent.store.rows import Loaded, RequestRow, Row, Settled, Writing
 from assent.store.statement import Transaction
 from assent.store.wakeups import Hub
@@ -23,6 +23,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._loop = asyncio.get_running_loop()
 
     @property
     def engine(self) -> Engine:
@@ -32,7 +33,12 @@ class Store:
     @property
     def hub(self) -> Hub:
         """Who waits for which request."""
+        self.check_loop()
         return self._engine.hub
+
+    def check_loop(self) -> None:
+        """Raise `StoreError` on a loop other than the one that the store was opened on."""
+        check_loop(self._loop)
 
     async def close(self) -> None:
         """Finish what is under way and disconnect."""
@@ -75,7 +81,13 @@ class Store:
 
     def expire_due(self, now: int, limit: int, write_id: int) -> Job[list[RequestRow]]:
         """Time out whatever is due."""
-        return self._engine.write(partial(requests.expire_due, now, limit, write_id))
+        tried: list[RequestRow] = []
+
+        def expire() -> Transaction[list[RequestRow]]:
+            tried[:] = yield from requests.expire_due(now, limit, write_id)
+            return list(tried)
+
+        return self._engine.write(expire, partial(requests.expired, tried))
 
     def request(self, thread_id: str, question_id: str) -> Job[RequestRow | None]:
         """A request as it stands."""

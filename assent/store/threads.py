@@ -62,9 +62,9 @@ CREATE = _create(
     }
 )
 
-THREAD = Statement(select(_T.lease_owner, _T.lease_until, _T.next_seq).where(_THIS))
+THREAD = Statement(select(_T.lease_owner, _T.lease_until).where(_THIS))
 LOCKED = Statement(
-    select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id).where(_THIS).with_for_update()
+    select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id, _T.next_seq).where(_THIS).with_for_update()
 )
 
 APPEND = Statement(
@@ -159,7 +159,7 @@ def _claim(step: Writing) -> Transaction[None]:
 def _refuse(step: Writing) -> Transaction[None]:
     rows = yield THREAD, {"thread_id": step.thread_id}
     if rows and step.acquire:
-        owner, until, _ = rows[0]
+        owner, until = rows[0]
         if owner is not None and until > step.now:
             raise LeaseHeld(step.thread_id, owner, until)
     raise LeaseLost(step.thread_id, step.fence)
@@ -195,10 +195,10 @@ def listing(limit: int, after: str | None) -> Transaction[list[tuple[Any, ...]]]
 
 def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_id: int) -> Transaction[bool]:
     """Copy a thread's beginning to a new thread, which nobody holds."""
-    rows = yield THREAD, {"thread_id": thread_id}
+    rows = yield LOCKED, {"thread_id": thread_id}  # or it could be deleted before its messages are copied
     if not rows:
         raise ThreadNotFound(thread_id)
-    length = rows[0][2]
+    length = rows[0][4]
     count = length if upto is None else min(upto, length)
     new = {"thread_id": new_thread_id, "parent": thread_id, "count": count, "now": now, "write_id": write_id}
     made = yield CREATE, {**new, "fence": 1, "lease_owner": None, "lease_until": 0, "run_id": None}
