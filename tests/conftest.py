@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import crash_table
-import hypothesis  # noqa: F401  (its plugin would import it from deep within, which trips Python 3.11.7 on a bug)
+import hypothesis  # here too because its plugin would import it from deep within: a bug of Python 3.11.7
 import pytest
 import servers
 from blockbuster import blockbuster_ctx
@@ -15,6 +15,12 @@ from processes import StoreUrls
 from stores import checkpointer, database, fresh_databases  # noqa: F401
 
 from assent.hitl.testing import RaceTrack
+
+# No test fails because the machine is busy.
+hypothesis.settings.register_profile(
+    "assent", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("assent")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -343,7 +343,7 @@ async def test_a_body_that_is_no_json_object_is_refused(checkpointer: SqlCheckpo
     ("options", "message"),
     [
         ({"state": "open"}, "state is pending, resolving or resolved, not 'open'"),
-        ({"limit": 0}, "limit is a number of checkpoints, not 0"),
+        ({"limit": 0}, "limit is no whole number from 1 to"),
         ({"after": "c"}, "'c' is no cursor of a checkpoint"),
         ({"after": "1:"}, "'1:' is no cursor of a checkpoint"),
         ({"after": "x:c"}, "'x:c' is no cursor of a checkpoint"),

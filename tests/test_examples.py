@@ -65,7 +65,7 @@ completed: Done: 49.00 EUR were sent for A-1042. Done: mail sent to ada@example.
    asks │ approve c2 within 600 s
         │ pay {"to": "Ada", "cents": 490000}
 approve, deny WHY or edit JSON > decision: Input should be 'approve', 'deny' or 'edit'
-approve, deny WHY or edit JSON > cents: Field required.
+approve, deny WHY or edit JSON > cents: Field required
 approve, deny WHY or edit JSON >  answer │ c2: {"decision": "edit", "edited_args": {"to": "Ada", "cents": 4900}}
    runs │ pay {"to": "Ada", "cents": 4900}
  result │ pay: Note: a person changed the arguments before this ran. It ran with {"to": "Ada", "cents": 4900}. \
@@ -183,7 +183,7 @@ def test_one_process_asks_another_answers_a_third_resumes(args: tuple[str, ...],
         ("ask", "paused: 1 call waits for a person\n"),
         ("resume", "paused: 1 call waits for a person\n"),
         ("answer", 'ticket-1042 asks: refund {"order": "A-1042", "cents": 4900}\napproved\n'),
-        ("answer", ""),
+        ("answer", "nothing waits for an answer\n"),
         (
             "resume",
             "refund runs: 49.00 EUR for A-1042\ncompleted: Dear customer: 49.00 EUR were sent.\n",

@@ -74,7 +74,7 @@ async def test_scripted_answers_are_checked_like_a_persons() -> None:
     with pytest.raises(HitlInvalidAnswer):
         await ch.confirm("?")
     red = Option(label="Red", value="red")
-    with pytest.raises(HitlInvalidAnswer, match="green"):
+    with pytest.raises(HitlInvalidAnswer, match="color"):
         await ch.ask([Question(key="color", prompt="?", options=[red])])
 
 

@@ -163,6 +163,11 @@ def test_round_trip_is_exact(message: Message) -> None:
 
 
 @given(messages)
+def test_the_encoding_is_pydantics_own(message: Message) -> None:
+    assert encode(message) == message.model_dump_json()
+
+
+@given(messages)
 def test_round_trip_through_parsed_json(message: Message) -> None:
     assert decode(json.loads(encode(message))) == message
 

@@ -223,14 +223,14 @@ def test_ask_takes_what_fits_each_question(question: Question, value: Any) -> No
         (TEXT, ["x"], "one value"),
         (TEXT, 5, "text"),
         (TEXT, None, "text"),
-        (ONE, "green", "'green' is not one of red, blue"),
+        (ONE, "green", "the answer is not one of red, blue"),
         (ONE, "Red", "is not one of"),
         (ONE, ["red"], "one value"),
         (INPUT, "", "required"),
         (MANY, "red", "a list"),
         (MANY, [], "required"),
         (MANY, ["red", "red"], "twice"),
-        (MANY, ["red", "green"], "'green' is not one of"),
+        (MANY, ["red", "green"], "choice 2 is not one of"),
         (MANY, [1], "many"),
         (MANY_INPUT, "mauve", "a list"),
         (MAYBE_ONE, "green", "is not one of"),
@@ -249,7 +249,7 @@ def test_ask_wants_every_required_key_and_no_other() -> None:
     assert faults(request, {"one": "green", "colour": "x"}) == (
         "colour: no such question",
         "text: an answer is required",
-        "one: 'green' is not one of red, blue",
+        "one: the answer is not one of red, blue",
     )
     assert len(faults(request, {})) == 2
 

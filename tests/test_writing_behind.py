@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from stores import Database
 from assent import Agent, AgentSpec, ToolContext, tool
 from assent.checkpointer.base import Step
 from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.errors import StoreError
 from assent.hitl.testing import RaceTrack
 from assent.messages import AssistantMessage, TextPart, ToolCall, ToolResultMessage, UserMessage
-from assent.models import ModelRequest
+from assent.models import ModelRequest, ScriptedModel
 
 pytestmark = pytest.mark.anyio
 LIVES = 6
@@ -105,6 +108,49 @@ async def test_nobody_hears_of_a_prompt_before_it_is_written(database: Database)
         agent.subscribe(listen)
         await agent.prompt("go")
         assert lengths == [1]
+
+
+async def test_a_subagent_begins_when_its_call_is_on_record(database: Database) -> None:
+    """Else its effects would be nobody's after a crash, and the model would ask for them again."""
+    async with database.checkpointer() as store:
+        seen: list[list[str]] = []
+
+        @tool
+        async def charge(context: ToolContext) -> str:
+            """Charge."""
+            (caller,) = [it.thread_id for it in await store.threads() if it.parent_thread_id is None]
+            stored = await store.load(caller)
+            assert stored is not None
+            seen.append([message.role for message in stored.messages])
+            return "charged"
+
+        child = AgentSpec("billing", ScriptedModel([ToolCall("k1", "charge", {}), "billed"]), [charge])
+        turns = [ToolCall("c1", "billing", {"prompt": "charge"}), "done"]
+        agent = Agent(model=ScriptedModel(turns), subagents=[child], checkpointer=store)
+        assert (await agent.prompt("go")).text == "done"
+        assert seen == [["user", "assistant"]]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2])
+async def test_the_first_step_that_failed_says_why(tmp_path: Path, calls: int) -> None:
+    """Those that were begun after it fail too, and only because of it."""
+
+    @tool(effect="none")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    path = tmp_path / "full.db"
+    async with SQLiteCheckpointer(path) as store:
+        with sqlite3.connect(path) as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON assent_messages WHEN NEW.role = 'user' "
+                "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+            )
+        turns = [*(ToolCall(f"c{n}", "look", {}) for n in range(calls)), "done"]
+        agent = Agent(model=ScriptedModel(turns), tools=[look], checkpointer=store)
+        with pytest.raises(StoreError, match="the disk is full"):
+            await agent.prompt("go")
 
 
 async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:

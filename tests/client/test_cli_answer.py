@@ -321,7 +321,7 @@ def test_each_fault_is_named_and_nothing_is_changed(shell: Shell, tmp_path: Path
     said = shell.here("answer", "ask", "--set", "colour=green", "--set", "size=1", code=1)
     for fault in (
         "size: no such question",
-        "colour: 'green' is not one of red, blue",
+        "colour: the answer is not one of red, blue",
         "why: an answer is required",
     ):
         assert fault in said

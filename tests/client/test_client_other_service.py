@@ -75,7 +75,7 @@ async def rig(service: type[OtherService] = OtherService, **options: Any) -> Asy
 
     async with (
         listening(service(clock.now)) as served,
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=0.3) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=1.0) as http,
         HitlClient(http, deliver=tell, clock=clock, **options) as client,
     ):
         at = Rig(served, client, clock)

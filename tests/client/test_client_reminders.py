@@ -130,16 +130,17 @@ async def test_while_the_service_is_away_nobody_is_reminded() -> None:
 
 async def test_our_service_reminds_and_so_do_we_and_the_person_hears_it_once(tmp_path: Path) -> None:
     theirs = HandClock()
-    ours = FakeClock(theirs.now())
+    ours = FakeClock(theirs.now() + HOUR - 10)  # far ahead: a poll that is under way survives no long jump
     service: Any = {"clock": theirs}
     async with rig(tmp_path, service=service, clock=ours, progress=False) as at:
-        asking = at.ask(reminder_at=[moment(theirs.now() + hour * HOUR) for hour in (1, 2)], timeout="24h")
+        times = [moment(theirs.now() + seconds) for seconds in (HOUR, HOUR + 120)]
+        asking = at.ask(reminder_at=times, timeout="24h")
         notice = await at.person.got()
         theirs.turn(HOUR)  # it tells first
         await at.person.got("reminder")
-        await ours.advance(2 * HOUR)  # now we are first
+        await ours.advance(130)  # now we are first
         await at.person.got("reminder", number=2)
-        theirs.turn(HOUR)
+        theirs.turn(120)
         (live,) = at.client._desk.live.values()
         before = live.state.last_event_id
         await until(lambda: live.state.last_event_id != before)
