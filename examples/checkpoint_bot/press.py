@@ -36,4 +36,6 @@ async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4]))
+    if len(sys.argv) != 4 or sys.argv[3] not in ("approve", "deny"):
+        sys.exit("say which button: press.py CHECKPOINT CALL approve|deny, as message.py has printed it")
+    asyncio.run(main(*sys.argv[1:]))

@@ -14,7 +14,10 @@ from assent.hitl import ApproveAnswer, ApproveRequest
 
 async def main(url: str) -> None:
     async with checkpointer_from_url(url) as checkpointer:
-        for stored in await checkpointer.pending():
+        waiting = await checkpointer.pending()
+        if not waiting:
+            print("nothing waits for an answer")
+        for stored in waiting:
             asked = stored.request.payload
             if isinstance(asked, ApproveRequest):
                 print(f"{stored.thread_id} asks: {asked.tool_name} {json.dumps(asked.args)}")

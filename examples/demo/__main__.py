@@ -36,6 +36,13 @@ def make_model(name: str, pace: float) -> Model:
     return Paced(script(), pace) if name == SCRIPTED else PydanticAIModel(name)
 
 
+def port_of(text: str) -> int:
+    """A port, or 0 for any that is free."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number up to 65535, not {text!r}")
+    return int(text)
+
+
 def options_of(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="demo", description="An agent that asks before it pays, and the page where you answer."
@@ -49,7 +56,7 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--prompt", default=PROMPT, help="what to ask (the scripted model answers only one)")
     parser.add_argument("--fast", action="store_true", help="do not slow down for a reader")
     parser.add_argument(
-        "--port", type=int, default=0, help="the port of the page (default: any that is free)"
+        "--port", type=port_of, default=0, help="the port of the page (default: any that is free)"
     )
     parser.add_argument(
         "--base-url", metavar="URL", help="where a phone reaches that port, such as the address of a tunnel"

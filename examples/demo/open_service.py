@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -35,7 +36,14 @@ def listener(port: int) -> Generator[socket.socket]:
     # Said to be TCP: only then asyncio lets what is written go out at once.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
+        try:
+            listening.bind((HOST, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise OSError(
+                    f"port {port} cannot be had: {error.strerror}; choose another with --port"
+                ) from None
+            raise OSError(f"port {port} is in use: choose another with --port, or none") from None
         yield listening
 
 
