@@ -4,6 +4,7 @@
     ├── InvalidMessage              data that is no message (or no other value) of a transcript
     ├── InvalidTool                 a function or definition that cannot become a tool
     ├── InvalidAgent                an agent whose parts do not fit together
+    ├── WaitsForItself              a run that would wait for its own end
     ├── InvalidPolicy               a rule, decision or policy file that cannot be used
     ├── InvalidCheckpoint           a checkpoint, or a response to it, that cannot be used
     ├── MissingExtra                an optional dependency is not installed (also an ImportError)
@@ -111,6 +112,17 @@ class InvalidTool(AssentError, TypeError):
 
 class InvalidAgent(AssentError, ValueError):
     """An agent whose parts do not fit together, for example two tools of one name."""
+
+
+class WaitsForItself(AssentError, RuntimeError):
+    """A tool's body or a listener awaits a run of the very agent whose run awaits it."""
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(
+            f"thread {thread_id!r}: a run is going on, and would wait for itself here; "
+            "await this outside of the run's tools and listeners, or in a task of its own"
+        )
+        self.thread_id = thread_id
 
 
 class InvalidPolicy(AssentError, ValueError):

@@ -1,7 +1,8 @@
-"""Ids that nobody else has."""
+"""Ids that nobody else has, and one that is found again."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 
@@ -19,3 +20,8 @@ def new_id() -> str:
 def fresh_write_id() -> int:
     """A number that no other write has, as far as chance goes."""
     return _random.getrandbits(63)
+
+
+def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
+    """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
+    return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]

@@ -7,11 +7,10 @@ from typing import Any
 
 from assent.agent.checkpoint import KeptEffect, KeptRequest, RunCheckpoint
 from assent.agent.pausing import request_of
-from assent.agent.subagents import child_thread_id
 from assent.approvals import PendingApproval
 from assent.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect, StoredThread
 from assent.errors import HitlStaleAnswer, InvalidCheckpoint, LeaseHeld, LeaseLost
-from assent.ids import new_id
+from assent.ids import child_thread_id, new_id
 from assent.messages import JsonObject, Message
 from assent.requests import HitlRequest, StoredRequest
 

@@ -24,10 +24,10 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def check_depth(encoded: bytes) -> None:
-    """Raise ``ValueError`` for JSON that no parser reads once it stands in a message."""
+def check_depth(encoded: bytes, within: int = 16) -> None:
+    """Raise ``ValueError`` for JSON that no parser reads once it stands in a message, so many levels down."""
     if encoded.count(b"[") + encoded.count(b"{") > _SURELY_SHALLOW:
-        from_json(b"[" * 16 + encoded + b"]" * 16)
+        from_json(b"[" * within + encoded + b"]" * within)
 
 
 _SURELY_SHALLOW = 100

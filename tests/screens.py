@@ -23,10 +23,12 @@ ENV = {
 for unwanted in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
     ENV.pop(unwanted, None)
 
-# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from.
+# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from. What runs in the
+# background, as these tests may, has Ctrl-C ignored, and so has whatever it starts.
 TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios;"
+    "import fcntl, os, signal, sys, termios;"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL);"
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
 

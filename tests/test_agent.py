@@ -11,7 +11,15 @@ import pytest
 from transcripts import Held, assert_sound, calls, open_calls, results, texts
 
 from assent import Agent, AgentResult, AgentSpec, Middleware, tool
-from assent.errors import AssentError, InvalidAgent, InvalidMessage, InvalidTool, ModelError
+from assent.errors import (
+    AssentError,
+    InvalidAgent,
+    InvalidMessage,
+    InvalidTool,
+    ModelError,
+    WaitsForItself,
+)
+from assent.events import AgentEvent
 from assent.messages import (
     AssistantMessage,
     ImagePart,
@@ -293,6 +301,13 @@ async def test_prompt_over_open_calls_resolves_them_first() -> None:
     assert_sound(result.messages)
 
 
+async def test_a_call_id_that_no_store_could_ask_about_is_cut() -> None:
+    long = [ToolCall("x" * 250 + end, "add", {"a": 1, "b": 2}) for end in "ab"]
+    result = await Agent(model=ScriptedModel([[*long], "done"]), tools=[add]).prompt("go")
+    assert [call.id for call in result.messages[1].tool_calls] == ["x" * 35, "x" * 35 + "-2"]  # type: ignore[union-attr]
+    assert_sound(result.messages)
+
+
 # Queueing.
 
 
@@ -334,6 +349,45 @@ async def test_resume_waits_its_turn_too() -> None:
     assert not resume.done()
     held.release.set()
     assert (await prompt).text == (await resume).text == "done"
+
+
+async def test_a_tool_that_awaits_its_own_agents_next_run_is_told_so() -> None:
+    said: list[str] = []
+
+    @tool
+    async def again() -> str:
+        """Go on."""
+        for run in (lambda: agent.prompt("more"), agent.resume, agent.load):
+            with pytest.raises(WaitsForItself) as refused:
+                await run()
+            said.append(refused.value.thread_id)
+        return "ok"
+
+    agent = Agent(model=ScriptedModel([calls("again"), "done", "and more"]), tools=[again])
+    async with asyncio.timeout(30):
+        assert (await agent.prompt("go")).text == "done"
+    assert said == [agent.thread_id] * 3
+    assert (await agent.prompt("go on")).text == "and more"
+
+
+async def test_a_listener_that_awaits_the_next_run_is_told_so_and_a_task_has_its_turn() -> None:
+    refused: list[type[BaseException]] = []
+    later: list[asyncio.Task[AgentResult]] = []
+
+    async def listen(event: AgentEvent) -> None:
+        if event.type == "run_ended" and not later:
+            later.append(asyncio.create_task(agent.prompt("next")))
+            try:
+                await agent.prompt("now")
+            except WaitsForItself as error:
+                refused.append(type(error))
+
+    agent = Agent(model=ScriptedModel(["one", "two"]))
+    agent.subscribe(listen)
+    async with asyncio.timeout(30):
+        assert (await agent.prompt("go")).text == "one"
+        assert (await later[0]).text == "two"
+    assert refused == [WaitsForItself]
 
 
 async def test_a_waiting_prompt_that_is_cancelled_leaves_no_trace() -> None:

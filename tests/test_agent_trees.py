@@ -22,9 +22,9 @@ from stores import SHARED, Database
 from transcripts import assert_sound
 
 from assent import Agent, AgentResult, ApprovalResponse, run_agent, run_agent_resume
-from assent.agent.subagents import child_thread_id
 from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.memory import MemoryCheckpointer
+from assent.ids import child_thread_id
 from assent.messages import Message, ToolResultMessage
 
 pytestmark = pytest.mark.timeout(300)  # many small runs, on a machine that may be busy

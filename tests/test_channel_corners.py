@@ -10,7 +10,8 @@ import pytest
 from assent import Agent, tool
 from assent.agent.tools import ToolResult
 from assent.checkpointer.memory import MemoryCheckpointer
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidAgent
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidAgent, WaitsForItself
+from assent.events import AgentEvent
 from assent.hitl import CheckpointedChannel, ConfirmToolCallMiddleware, InMemoryChannel
 from assent.hitl.testing import FakeClock
 from assent.messages import ToolCall, ToolResultMessage
@@ -44,6 +45,26 @@ async def _asked(agent: Agent) -> asyncio.Task[Any]:
     async for _ in agent.channel.subscribe():
         break
     return task
+
+
+async def test_a_listener_that_aborts_what_it_is_just_told_of_is_told_to_wait_and_nothing_is_aborted() -> (
+    None
+):
+    channel, refused = InMemoryChannel(), list[WaitsForItself]()
+    agent = _agent(channel)
+
+    async def listen(event: AgentEvent) -> None:
+        if event.type == "hitl_request":
+            try:
+                await agent.abort_pending("no")
+            except WaitsForItself as error:
+                refused.append(error)
+                await channel.answer("c1", {"decision": "approve"})
+
+    agent.subscribe(listen)
+    async with asyncio.timeout(30):
+        assert (await agent.prompt("go")).text == "Done."
+    assert [error.thread_id for error in refused] == [agent.thread_id]
 
 
 # One channel, two threads with the same call ids.

@@ -559,6 +559,20 @@ async def test_another_process_answers_through_ones_own_checkpointer(own_rig: Ri
     assert own_rig.checkpointer.kept == {}, "an answered request must not come back"
 
 
+async def test_what_ones_own_checkpointer_keeps_does_not_give_way_to_another_question(own_rig: Rig) -> None:
+    task, request = await begin(own_rig, own_rig.channel(), "approve", timeout=60.0)
+    task.cancel()
+    await asyncio.wait([task])
+    second = own_rig.channel()
+    with pytest.raises(HitlConcurrencyError) as busy:
+        await second.confirm("Sure?")
+    assert busy.value.question_id == "tc1"
+    assert await own_rig.checkpointer.load_pending_request("t") == request
+    await own_rig.clock.advance(60)
+    _, later = await begin(own_rig, second, "confirm")
+    assert await own_rig.checkpointer.load_pending_request("t") == later
+
+
 async def test_an_answer_that_could_not_be_written_may_be_given_again(own_rig: Rig) -> None:
     channel, keeper = own_rig.channel(), own_rig.checkpointer
     task, request = await begin(own_rig, channel, "confirm")

@@ -21,6 +21,8 @@ from assent import (
     ToolCallContext,
     tool,
 )
+from assent.checkpointer.memory import MemoryCheckpointer
+from assent.errors import HitlInvalidAnswer
 from assent.events import HitlRequestEvent
 from assent.hitl import ConfirmToolCallMiddleware
 from assent.messages import ToolCall, call_digest
@@ -351,3 +353,33 @@ async def test_arguments_that_no_longer_fit_are_an_error_for_the_model(stored_ri
     assert (result.status, result.text) == ("completed", "sorry")
     assert results(result.messages)["c1"].is_error
     assert paid == []
+
+
+@pytest.mark.parametrize("depth", [1, *range(170, 200)])
+async def test_a_deep_edit_is_refused_or_run_once_and_recorded(depth: int) -> None:
+    """Never does a body run whose result cannot be written."""
+    ran: list[Any] = []
+
+    @tool(requires_approval=True)
+    def note(what: Any) -> str:
+        """Note."""
+        ran.append(what)
+        return "noted"
+
+    deep: Any = "x"
+    for _ in range(depth):
+        deep = [deep]
+    turns = [ToolCall("c1", "note", {"what": 1}), "Done."]
+    async with MemoryCheckpointer() as store:
+        agent = Agent(model=ScriptedModel(turns), tools=[note], checkpointer=store)
+        await agent.prompt("go")
+        try:
+            await store.settle(agent.thread_id, "c1", {"decision": "edit", "edited_args": {"what": deep}})
+        except HitlInvalidAnswer:
+            assert depth > 180
+            return
+        assert (await agent.resume()).status == "completed"
+        assert ran == [deep]
+        stored = await store.load(agent.thread_id)
+    assert stored is not None
+    assert stored.messages[2].text.endswith("noted")

@@ -150,6 +150,33 @@ async def test_an_answer_that_nobody_here_was_told_of_is_told_once(stored_rig: R
     assert heard == ["c1", "c2"]
 
 
+@pytest.mark.parametrize(
+    ("settle", "outcome", "decision"),
+    [
+        (lambda store, thread: store.settle(thread, "c1", {"decision": "deny"}), "denied", "human_deny"),
+        (lambda store, thread: store.cancel(thread, "c1", "moot"), "cancelled", "cancelled"),
+    ],
+    ids=["deny", "cancel"],
+)
+async def test_a_refusal_that_nobody_here_was_told_of_is_told_and_traced_once(
+    stored_rig: Rig, spans: InMemorySpanExporter, settle: Any, outcome: str, decision: str
+) -> None:
+    first = stored_rig.agent(model=ScriptedModel([CALLS[0]]), tools=[pay])
+    task = stored_rig.start(first.prompt("go"))
+    assert first.channel is not None
+    await asked(first.channel)
+    await first.detach()
+    await task
+    spans.clear()
+    await settle(first.channel.checkpointer, first.thread_id)
+    later = stored_rig.agent(model=ScriptedModel(["done"]), tools=[pay])
+    heard = told(later)
+    result = await later.resume()
+    assert result.messages[2].details["hitl"]["decision"] == decision
+    assert heard == ["c1"]
+    assert traced(spans) == [("c1", outcome)]
+
+
 async def test_a_question_that_is_asked_anew_is_told_anew(rig: Rig, reader: InMemoryMetricReader) -> None:
     """The id alone is no reason to be silent: other arguments are another question."""
     channel = rig.channel()

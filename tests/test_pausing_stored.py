@@ -25,12 +25,18 @@ from stores import SHARED, Database
 from transcripts import assert_sound
 
 from assent import Agent, AgentSpec
-from assent.agent.subagents import child_thread_id
-from assent.checkpointer.base import Checkpointer
+from assent.checkpointer.base import Checkpointer, Step
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer, InvalidCheckpoint
+from assent.errors import (
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    InvalidCheckpoint,
+    LeaseHeld,
+)
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
+from assent.ids import child_thread_id
 
 pytestmark = pytest.mark.anyio
 
@@ -244,6 +250,35 @@ async def test_the_root_answers_for_its_children(checkpointer: SqlCheckpointer) 
     assert completed(result) == {"a": "refunded", "b": "noted"}
     with pytest.raises(HitlNoPendingRequest):
         await fresh.respond(answer=APPROVE)
+
+
+async def test_deleting_the_root_deletes_its_children_and_not_its_forks(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    deeds = Deeds()
+    await agent_on(checkpointer, tree(deeds)).prompt("go")
+    await checkpointer.fork("t", "fork")
+    a, b = child_thread_id("t", "a"), child_thread_id("t", "b")
+    fork = await checkpointer.load("fork")
+    await checkpointer.delete("t")
+    assert [each.thread_id for each in await checkpointer.threads()] == ["fork"]
+    assert await checkpointer.load("fork") == fork
+    assert await checkpointer.pending() == []
+    for thread_id, question_id in [(a, "r1"), (b, "n1")]:
+        with pytest.raises(HitlNoPendingRequest):
+            await checkpointer.settle(thread_id, question_id, APPROVE)
+
+
+async def test_a_child_at_work_keeps_its_root_from_being_deleted(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    await agent_on(checkpointer, tree(deeds)).prompt("go")
+    child = await checkpointer.load(child_thread_id("t", "a"))
+    assert child is not None
+    await checkpointer.commit(child_thread_id("t", "a"), Step("r"), fence=child.fence, acquire=True)
+    with pytest.raises(LeaseHeld) as held:
+        await checkpointer.delete("t")
+    assert held.value.thread_id == child_thread_id("t", "a")
+    assert len(await checkpointer.threads()) == 3
 
 
 async def test_aborting_the_root_closes_its_children(checkpointer: SqlCheckpointer) -> None:

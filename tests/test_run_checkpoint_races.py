@@ -18,13 +18,13 @@ from resuming_race import act, family, payer
 from stores import Database
 
 from assent import Agent, AgentResult, ApprovalResponse, run_agent
-from assent.agent.subagents import child_thread_id
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpoints import CheckpointNotPendingError, RunCheckpointStore, resume_checkpoint
 from assent.clock import SystemClock
 from assent.errors import InvalidCheckpoint
 from assent.hitl.testing import FakeClock, RaceOutcome, RaceTrack
+from assent.ids import child_thread_id
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 

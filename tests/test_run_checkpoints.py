@@ -29,7 +29,6 @@ from asking import (
 from transcripts import assert_sound
 
 from assent import Agent, AgentResult, AgentSpec, RunCheckpoint, run_agent, run_agent_resume
-from assent.agent.subagents import child_thread_id
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpoints import (
@@ -39,6 +38,7 @@ from assent.checkpoints import (
     resume_checkpoint,
 )
 from assent.errors import HitlStaleAnswer, InvalidCheckpoint, StoreError
+from assent.ids import child_thread_id
 
 pytestmark = pytest.mark.anyio
 

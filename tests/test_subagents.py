@@ -22,10 +22,10 @@ from asking import (
 from transcripts import Held, assert_sound, results, stopped
 
 from assent import Agent, AgentResult, AgentSpec, Middleware, ToolCallContext, run_agent, subagent_tool
-from assent.agent.subagents import child_thread_id
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlRequestPending, InvalidAgent, InvalidCheckpoint
 from assent.events import AgentEvent
+from assent.ids import child_thread_id
 from assent.messages import UserMessage
 from assent.models import ScriptedModel
 from assent.permissions import Decision

@@ -14,12 +14,12 @@ from stores import Database
 from transcripts import assert_sound
 
 from assent import Agent, AgentSpec, subagent_tool
-from assent.agent.subagents import child_thread_id
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlRequestPending
 from assent.events import AgentEvent, HitlRequestEvent
 from assent.hitl import CheckpointedChannel, HitlChannel, InMemoryChannel
 from assent.hitl.testing import ScriptedChannel
+from assent.ids import child_thread_id
 
 pytestmark = pytest.mark.anyio
 

@@ -14,6 +14,7 @@ from assent.messages import (
 )
 
 _LONGEST_ID = 40  # OpenAI takes no longer one
+_LONGEST_ASKED = 200  # what is asked about a call gets an id made of the call's, which a store has to take
 
 
 def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -64,7 +65,7 @@ def usage(messages: Sequence[Message]) -> Usage:
 
 
 def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
-    """The message with every tool call's id new to the thread.
+    """The message with every tool call's id new to the thread, and none too long.
 
     Some models number their calls anew in each message; results, answers and effects are told apart by id.
     """
@@ -72,10 +73,11 @@ def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMe
     renamed: dict[int, ToolCall] = {}
     for index, part in enumerate(message.content):
         if isinstance(part, ToolCall):
-            unique, count = part.id or "call", 1
+            short = (part.id or "call")[: _LONGEST_ID - 5]
+            unique, count = (part.id or "call") if len(part.id) <= _LONGEST_ASKED else short, 1
             while unique in taken or unique in new:
                 count += 1
-                unique = f"{(part.id or 'call')[: _LONGEST_ID - 5]}-{count}"
+                unique = f"{short}-{count}"
             new.add(unique)
             if unique != part.id:
                 renamed[index] = part.model_copy(update={"id": unique})

@@ -137,10 +137,9 @@ async def _decide(
         return admitted
     with asking_from("gate", call.id, call.name):
         try:
-            before = refused_before(run, call)
+            before = await _refused_before(run, admitted)
             if before is not None:  # whatever the policy says by now
-                trace = approve_trace(tool, args_digest(tool, admitted.args), before)
-                return Refused(call, denial(tool.name, before.reason), trace)
+                return before
             if decision.verdict == "deny":
                 return _not_allowed(admitted, decision)
             settled: Settled | Waiting = admitted
@@ -157,6 +156,15 @@ async def _decide(
         except (HitlTimedOut, HitlCancelled) as signal:
             why, trace = refusal_of(call.name, signal)
             return Refused(call, why, trace)
+
+
+async def _refused_before(run: Run, admitted: Admitted) -> Refused | Waiting | None:
+    """What a person decided against before this run, if one did."""
+    before, tool = await refused_before(run, admitted.call), admitted.tool
+    if before is None or isinstance(before, Waiting):
+        return before
+    trace = approve_trace(tool, args_digest(tool, admitted.args), before)
+    return Refused(admitted.call, denial(tool.name, before.reason), trace)
 
 
 def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:

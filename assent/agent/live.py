@@ -10,9 +10,10 @@ from assent.agent.inbox import Inbox
 from assent.agent.journal import Journal
 from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
-from assent.agent.subagents import SubagentTool, child_thread_id
+from assent.agent.subagents import SubagentTool
 from assent.checkpointer.base import Checkpointer
 from assent.errors import LeaseHeld
+from assent.ids import child_thread_id
 from assent.requests import HitlChannel
 
 

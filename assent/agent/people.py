@@ -71,7 +71,7 @@ async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int)
     return _waiting(run, payload, question_id)
 
 
-def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
+async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | None:
     """How a person refused this call, if one did; that is final. Raises the signal of a request that ran out."""
     known = run.thread.requests.get(call.id)
     if known is None or known.status in ("pending", "superseded"):
@@ -79,6 +79,14 @@ def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
     answer = known.answer
     if known.status == "answered" and not (isinstance(answer, ApproveAnswer) and answer.decision == "deny"):
         return None
+    asked = known.request.payload
+    if (
+        run.channel is not None
+        and isinstance(asked, ApproveRequest)
+        and asks_about(known.request, asked.digest)
+    ):
+        # The channel finds the answer as well, and has listeners and the trace hear of it if they have not yet.
+        return await ask_approve(run, call, asked.args, asked.digest or "", asked.details)
     return outcome_of(known)
 
 

@@ -17,6 +17,7 @@ from assent.agent.loop import advance
 from assent.agent.pausing import checkpoint_of
 from assent.agent.result import AgentResult, paused, result_of, suspended
 from assent.agent.run import Run, Thread
+from assent.agent.run_lock import RunLock
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool, running
 from assent.agent.tools import ToolResult
@@ -76,7 +77,7 @@ class Session(LiveThread):
             parent=parent,
             call_id=call_id,
         )
-        self.lock = asyncio.Lock()
+        self.lock = RunLock(thread.thread_id)
         self._running: _Running | None = None
         self._doomed = False
 
@@ -86,6 +87,7 @@ class Session(LiveThread):
         """A run that begins with a message."""
         if on_pending not in ("raise", "supersede"):
             raise InvalidAgent(f"on_pending is raise or supersede, not {on_pending!r}")
+        self.lock.check()  # before anyone makes way for a run that cannot be
         self._make_way(on_pending)
         async with self.lock:
             return await self._begin(message, run_id, on_pending)
@@ -129,6 +131,7 @@ class Session(LiveThread):
         for is closed. Raises `HitlNoPendingRequest` if nobody is being asked, and `HitlStaleAnswer` if the
         person was first.
         """
+        self.lock.check()
         waiting = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
         if waiting is not None:
             await self.inbox.drop(reason)  # at once: nobody is to answer any more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -84,8 +83,3 @@ def subagent_tool(
         channel=channel,
     )
     return tool
-
-
-def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
-    """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
-    return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]

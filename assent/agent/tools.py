@@ -247,7 +247,7 @@ def json_object(value: Any) -> JsonObject:
         if not isinstance(plain, BaseModel | dict) and isinstance(plain, Mapping):
             plain = dict(cast("Mapping[Any, Any]", plain))
         encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
-        check_depth(encoded)
+        check_depth(encoded, within=24)  # it may become a part of what is checked again
         parsed: Any = from_json(encoded)
         return parsed if parsed.__class__ is dict else {"text": _text(value)}
     except Exception:

@@ -202,7 +202,8 @@ class Checkpointer(Protocol):
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Remove a thread and all that belongs to it. Raises `LeaseHeld` while it is at work."""
+        """Remove a thread and all that belongs to it, its subagents' threads too. Raises `LeaseHeld` while it
+        is at work."""
         ...
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assent.clock import Clock
 from assent.errors import LeaseLost, StoreError
 from assent.store.finish import finish
-from assent.store.rows import RENEWED_AT_ONCE, Writing
+from assent.store.rows import AT_ONCE, Writing
 
 if TYPE_CHECKING:
     from assent.store.store import Store
@@ -72,8 +72,8 @@ class Leases:
     async def _renew(self, store: Store) -> None:
         now = round(self._clock.now() * 1000)
         old = [it for it, (_, renewed) in self._held.items() if now - renewed >= self.length / 3]
-        for start in range(0, len(old), RENEWED_AT_ONCE):
-            batch = old[start : start + RENEWED_AT_ONCE]
+        for start in range(0, len(old), AT_ONCE):
+            batch = old[start : start + AT_ONCE]
             lost = set(await finish(store.renew(self.owner, batch, now + self.length)))
             for thread_id in batch:
                 held = self._held.get(thread_id)

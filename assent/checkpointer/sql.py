@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from assent.checkpointer import points
 from assent.checkpointer.base import Step, StoredThread, ThreadInfo
+from assent.checkpointer.family import family
 from assent.checkpointer.leases import Leases
 from assent.checkpointer.rows import (
     checked_id,
@@ -158,8 +159,10 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         await finish(self._store.fork(thread_id, new_thread_id, upto, self._now(), fresh_write_id()))
 
     async def delete(self, thread_id: str) -> None:
-        """Remove a thread, if there is one, and all that belongs to it; raises `LeaseHeld`."""
-        await finish(self._store.remove(checked_id("thread_id", thread_id), self._now()))
+        """Remove a thread, if there is one, with its subagents' and all that belongs to them; raises `LeaseHeld`."""
+        checked_id("thread_id", thread_id)
+        while not await finish(self._store.remove(await family(self._store, thread_id), self._now())):
+            pass  # it moved on while its subagents were looked for
 
     # Requests.
 

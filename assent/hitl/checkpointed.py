@@ -8,7 +8,13 @@ from typing import Any, Protocol, cast
 from assent.agent.asking import current_asking
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
-from assent.errors import HitlDurabilityNotGuaranteed, HitlError, HitlStaleAnswer, InvalidAgent
+from assent.errors import (
+    HitlConcurrencyError,
+    HitlDurabilityNotGuaranteed,
+    HitlError,
+    HitlStaleAnswer,
+    InvalidAgent,
+)
 from assent.hitl.memory import InMemoryChannel
 from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
 
@@ -184,6 +190,8 @@ class CheckpointedChannel(InMemoryChannel):
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
+            if kept is not None and kept.question_id != request.question_id and not self._is_over(kept):
+                raise HitlConcurrencyError(kept.question_id)  # it keeps one, and would lose this one
             if (
                 kept is not None
                 and kept.question_id == request.question_id
@@ -203,6 +211,9 @@ class CheckpointedChannel(InMemoryChannel):
         elif question_id in self._kept and self._kept[question_id].status == "pending":
             raise HitlStaleAnswer(question_id)  # another process settled it
         return self._pending(question_id).request
+
+    def _is_over(self, kept: HitlRequest) -> bool:
+        return kept.expires_at is not None and kept.expires_at <= self._clock.now()
 
     def _opened(self, request: HitlRequest) -> StoredRequest:
         return StoredRequest(request, self.thread_id, None, "pending")

@@ -185,7 +185,7 @@ class MySQLServer:
         shortest, longest = POLL_SECONDS
         pause = shortest
 
-        async def still_open(keys: list[Key]) -> set[Key]:
+        async def still_open(keys: list[Key]) -> dict[Key, int]:
             return await engine.read(lambda: requests.still_open(keys))
 
         while hub.keys:

@@ -214,7 +214,7 @@ class PostgresServer:
 async def _look(engine: ServerEngine, hub: Hub, away: asyncio.Event) -> None:
     """While nobody listens, look at the table for those who wait."""
 
-    async def still_open(keys: list[Key]) -> set[Key]:
+    async def still_open(keys: list[Key]) -> dict[Key, int]:
         return await engine.read(lambda: requests.still_open(keys))
 
     while True:

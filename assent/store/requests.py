@@ -93,7 +93,7 @@ DUE = Statement(
     .limit(param("limit", _BIG))
 )
 STILL_OPEN = Statement(
-    select(_Q.thread_id, _Q.question_id).where(
+    select(_Q.thread_id, _Q.question_id, _Q.round).where(
         _OPEN_BY_KEY,
         or_(
             *(and_(_Q.thread_id == param(f"t{n}"), _Q.question_id == param(f"q{n}")) for n in range(WATCHED))
@@ -197,14 +197,14 @@ def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
             yield WAKE, ended
 
 
-def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[set[tuple[str, str]]]:
-    """Which of up to `WATCHED` requests are pending still."""
+def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[dict[tuple[str, str], int]]:
+    """Which of up to `WATCHED` requests are pending still, and in which round."""
     padded = [*keys, *[keys[-1]] * (WATCHED - len(keys))]
     params = {f"t{n}": key[0] for n, key in enumerate(padded)} | {
         f"q{n}": key[1] for n, key in enumerate(padded)
     }
     rows = yield STILL_OPEN, params
-    return {(thread_id, question_id) for thread_id, question_id in rows}
+    return {(thread_id, question_id): round_ for thread_id, question_id, round_ in rows}
 
 
 def _ended(

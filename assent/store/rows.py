@@ -13,8 +13,8 @@ from assent.ids import fresh_write_id as fresh_write_id
 from assent.requests import ApproveRequest, HitlRequest
 
 Row = Mapping[str, Any]
-RENEWED_AT_ONCE = 50
-"""How many leases one statement renews."""
+AT_ONCE = 50
+"""How many threads one statement takes: to renew their leases, or to find them."""
 
 
 @dataclass(slots=True)

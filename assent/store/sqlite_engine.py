@@ -354,7 +354,7 @@ class SQLiteEngine:
                 await look_after(hub, self._still_open, batch=requests.WATCHED)
             await asyncio.sleep(PROBE_SECONDS)
 
-    async def _still_open(self, keys: list[Key]) -> set[Key]:
+    async def _still_open(self, keys: list[Key]) -> dict[Key, int]:
         return await self.read(lambda: requests.still_open(keys))
 
     def _connect_writer(self) -> sqlite3.Connection:

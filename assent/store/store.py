@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -67,9 +67,17 @@ class Store:
             partial(threads.forked, new_id, write_id),
         )
 
-    def remove(self, thread_id: str, now: int) -> Job[None]:
-        """Delete a thread."""
-        return self._engine.write(partial(threads.remove, thread_id, now))
+    def said(self, thread_id: str) -> Job[tuple[int | None, list[str]]]:
+        """A thread's fence, and what the model said in it."""
+        return self._engine.read(partial(threads.said, thread_id))
+
+    def children(self, parent: str, thread_ids: Sequence[str]) -> Job[list[str]]:
+        """Which of these threads there are under a parent."""
+        return self._engine.read(partial(threads.children, parent, thread_ids))
+
+    def remove(self, fences: Mapping[str, int | None], now: int) -> Job[bool]:
+        """Delete threads, if they are as they were found."""
+        return self._engine.write(partial(threads.remove, fences, now))
 
     def settle(self, by: Settled) -> Job[RequestRow]:
         """Answer or cancel a request."""

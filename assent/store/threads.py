@@ -6,14 +6,26 @@ in the transaction stands on that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Integer, and_, delete, exists, func, insert, literal_column, or_, select, update
+from sqlalchemy import (
+    Integer,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from assent.store import case_tables, effects, requests, state, tables
-from assent.store.rows import RENEWED_AT_ONCE, Loaded, Row, Writing
+from assent.store.rows import AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
 
 _T, _M = tables.threads.c, tables.messages.c
@@ -106,11 +118,16 @@ WITHDRAW = Statement(
     .values(withdrawn=literal_column("1", Integer))
 )
 
-_HELD = and_(
-    _T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(RENEWED_AT_ONCE)])
-)
+_HELD = and_(_T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(AT_ONCE)]))
 RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
 HELD = Statement(select(_T.thread_id).where(_HELD))
+FENCE = Statement(select(_T.fence).where(_THIS))
+SAID = Statement(select(_M.body).where(_M.thread_id == param("thread_id"), _M.role == literal("assistant")))
+CHILDREN = Statement(
+    select(_T.thread_id).where(
+        _T.parent == param("parent"), _T.thread_id.in_([param(f"id{n}") for n in range(AT_ONCE)])
+    )
+)
 
 
 def commit(step: Writing) -> Transaction[int]:
@@ -227,12 +244,39 @@ def save_request(thread_id: str, request: Row, now: int, write_id: int) -> Trans
     yield from requests.open_all([request], key, now, write_id)
 
 
-def remove(thread_id: str, now: int) -> Transaction[None]:
-    """Delete a thread with all that belongs to it, unless someone is at work on it."""
+def said(thread_id: str) -> Transaction[tuple[int | None, list[str]]]:
+    """A thread's fence, None if there is no such thread, and what the model said in it."""
     key = {"thread_id": thread_id}
-    rows = yield LOCKED, key
-    if rows and rows[0][1] is not None and rows[0][2] > now:
-        raise LeaseHeld(thread_id, rows[0][1], rows[0][2])
+    rows = yield FENCE, key
+    if not rows:
+        return None, []
+    bodies = yield SAID, key
+    return rows[0][0], [body for (body,) in bodies]
+
+
+def children(parent: str, thread_ids: Sequence[str]) -> Transaction[list[str]]:
+    """Which of up to `AT_ONCE` threads there are under a parent."""
+    rows = yield CHILDREN, {"parent": parent, **_padded(thread_ids)}
+    return [thread_id for (thread_id,) in rows]
+
+
+def remove(fences: Mapping[str, int | None], now: int) -> Transaction[bool]:
+    """Delete threads with all that belongs to them, unless someone is at work on one.
+
+    False, and nothing is deleted, if one of them is no longer at the fence at which it was found.
+    """
+    for thread_id, fence in fences.items():
+        rows = yield LOCKED, {"thread_id": thread_id}
+        if rows and rows[0][1] is not None and rows[0][2] > now:
+            raise LeaseHeld(thread_id, rows[0][1], rows[0][2])
+        if (rows[0][0] if rows else None) != fence:
+            return False
+    for thread_id in fences:
+        yield from _remove({"thread_id": thread_id})
+    return True
+
+
+def _remove(key: Row) -> Transaction[None]:
     for (question_id,) in (yield requests.OPEN_IDS, key):
         yield WAKE, {**key, "question_id": question_id}
     for statement in DELETE:
@@ -242,11 +286,16 @@ def remove(thread_id: str, now: int) -> Transaction[None]:
 
 
 def renew(owner: str, thread_ids: Sequence[str], lease_until: int) -> Transaction[list[str]]:
-    """Renew the leases an owner holds on up to `RENEWED_AT_ONCE` threads; returns those that it holds no longer."""
-    padded = [*thread_ids, *[thread_ids[-1]] * (RENEWED_AT_ONCE - len(thread_ids))]
-    params = {"owner": owner, "lease_until": lease_until, **{f"id{n}": it for n, it in enumerate(padded)}}
+    """Renew the leases an owner holds on up to `AT_ONCE` threads; returns those that it holds no longer."""
+    params = {"owner": owner, "lease_until": lease_until, **_padded(thread_ids)}
     renewed = yield RENEW, params
     if renewed == len(thread_ids):
         return []
     held = {thread_id for (thread_id,) in (yield HELD, params)}
     return [thread_id for thread_id in thread_ids if thread_id not in held]
+
+
+def _padded(thread_ids: Sequence[str]) -> dict[str, str]:
+    """Up to `AT_ONCE` ids as parameters, the last as often as it takes."""
+    padded = [*thread_ids, *[thread_ids[-1]] * (AT_ONCE - len(thread_ids))]
+    return {f"id{n}": it for n, it in enumerate(padded)}

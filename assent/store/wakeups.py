@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 logger = logging.getLogger("assent.store")
@@ -24,6 +24,7 @@ class Hub:
     def __init__(self, watch: Callable[[Hub], Awaitable[None]]) -> None:
         self._watch = watch
         self._waiters: dict[Key, list[asyncio.Event]] = {}
+        self._rounds: dict[Key, int] = {}
         self._watching: asyncio.Task[None] | None = None
         self.arrived = asyncio.Event()
         """Set whenever somebody begins to wait; a watcher that backs off may clear and await it."""
@@ -48,12 +49,23 @@ class Hub:
             events.remove(event)
             if not events:
                 del self._waiters[key]
+                self._rounds.pop(key, None)
 
     def wake(self, keys: Iterable[Key]) -> None:
         """Wake those who wait for these."""
         for key in keys:
             for event in self._waiters.get(key, ()):
                 event.set()
+
+    def wake_changed(self, keys: Sequence[Key], rounds: Mapping[Key, int]) -> bool:
+        """Wake those whose requests are no longer pending in the round that was last seen; True if any are.
+
+        Of what is seen for the first time nobody knows whether it is the round that is waited for.
+        """
+        changed = [key for key in keys if key not in rounds or self._rounds.get(key) != rounds[key]]
+        self._rounds.update((key, rounds[key]) for key in changed if key in rounds and key in self._waiters)
+        self.wake(changed)
+        return bool(changed)
 
     def wake_all(self) -> None:
         """Wake everyone."""
@@ -80,14 +92,12 @@ class Hub:
 
 
 async def look_after(
-    hub: Hub, still_open: Callable[[list[Key]], Awaitable[set[Key]]], *, batch: int = 50
+    hub: Hub, still_open: Callable[[list[Key]], Awaitable[Mapping[Key, int]]], *, batch: int = 50
 ) -> bool:
-    """Wake those whose requests are no longer pending; True if there were any."""
+    """Wake those whose requests are no longer pending as they were; True if there were any."""
     woken = False
     keys = hub.keys
     for start in range(0, len(keys), batch):
         asked = keys[start : start + batch]
-        gone = set(asked) - await still_open(asked)
-        hub.wake(gone)
-        woken = woken or bool(gone)
+        woken = hub.wake_changed(asked, await still_open(asked)) or woken
     return woken
