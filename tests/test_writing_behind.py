@@ -23,6 +23,7 @@ from assent.errors import StoreError
 from assent.hitl.testing import RaceTrack
 from assent.messages import AssistantMessage, TextPart, ToolCall, ToolResultMessage, UserMessage
 from assent.models import ModelRequest, ScriptedModel
+from assent.store import sqlite_engine
 
 pytestmark = pytest.mark.anyio
 LIVES = 6
@@ -93,6 +94,37 @@ async def test_a_result_that_could_not_be_written_ends_the_run_and_nothing_follo
         assert stored is not None
         assert [message.role for message in stored.messages] == ["user", "assistant"]
         assert list(stored.effects) == ["c1"], "what the body did is in doubt, not forgotten"
+
+
+async def test_a_step_that_nobody_waits_for_shares_the_next_ones_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt goes with the start of the body, the result with the end, where the model takes no time."""
+    batches: list[int] = []
+    write = sqlite_engine._write_batch
+
+    def counting(connection: sqlite3.Connection, batch: list[Any]) -> None:
+        batches.append(len(batch))
+        write(connection, batch)
+
+    monkeypatch.setattr(sqlite_engine, "_write_batch", counting)
+    async with SQLiteCheckpointer(tmp_path / "threads.db") as store:
+        agent = Agent.from_spec(_spec(_nothing, _nothing), checkpointer=store)
+        assert (await agent.prompt("go")).text == "done"
+    assert batches == [2, 2]
+
+
+async def test_it_is_written_while_the_model_takes_its_time(tmp_path: Path) -> None:
+    async with SQLiteCheckpointer(tmp_path / "threads.db") as store, asyncio.timeout(30):
+
+        async def until_written(times: int) -> None:
+            written = 0
+            while written < 1 + 2 * times:
+                stored = await store.load(agent.thread_id)
+                written = 0 if stored is None else len(stored.messages)
+
+        agent = Agent.from_spec(_spec(until_written, _nothing), checkpointer=store)
+        assert (await agent.prompt("go")).text == "done"
 
 
 async def test_nobody_hears_of_a_prompt_before_it_is_written(database: Database) -> None:

@@ -125,7 +125,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     ) -> asyncio.Future[int]:
         """Begin to write a step; see `WritesBehind.begin_commit`."""
         store, rows = self._store, self._rows(thread_id, step, fence, acquire=acquire)
-        job = store.commit(rows)
+        job = store.commit(rows, behind=True)
         job.add_done_callback(partial(self._leases.note, store, rows))
         return job
 

@@ -190,7 +190,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
-            if kept is not None and kept.question_id != request.question_id and not self._is_over(kept):
+            if kept is not None and host is None and self._is_in_the_way(kept, request):
                 raise HitlConcurrencyError(kept.question_id)  # it keeps one, and would lose this one
             if (
                 kept is not None
@@ -212,8 +212,10 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id)  # another process settled it
         return self._pending(question_id).request
 
-    def _is_over(self, kept: HitlRequest) -> bool:
-        return kept.expires_at is not None and kept.expires_at <= self._clock.now()
+    def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
+        """Whether another question is open; a call that begins anew asks all of its own again."""
+        is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
+        return kept.question_id != request.question_id and not is_over and current_asking() is None
 
     def _opened(self, request: HitlRequest) -> StoredRequest:
         return StoredRequest(request, self.thread_id, None, "pending")

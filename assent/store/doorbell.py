@@ -6,6 +6,7 @@ An ``eventfd`` takes about half the time of a queue's lock and the loop's socket
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import deque
 from collections.abc import Callable
@@ -21,6 +22,14 @@ class Letterbox(Protocol[T]):
     """Things for one thread: any thread puts them in, and it takes out all there are."""
 
     def put(self, item: T) -> None: ...
+
+    def leave(self, item: T) -> None:
+        """Put it in without a word: whoever puts in the next one, or calls, sees to it that it is found."""
+        ...
+
+    def call(self) -> None:
+        """Have it looked for what was left, if it is there still."""
+        ...
 
     def take(self) -> list[T]:
         """All there are, in order; waits until there is one."""
@@ -39,7 +48,15 @@ class _CountedLetterbox(Generic[T]):
 
     def put(self, item: T) -> None:
         self._items.append(item)
-        if not self._called:  # else the thread is on its way, and takes this as well
+        self.call()
+
+    def leave(self, item: T) -> None:
+        if self._count < 0:
+            raise OSError(errno.EBADF, "nobody takes anything out any more")
+        self._items.append(item)
+
+    def call(self) -> None:
+        if self._items and not self._called:  # else the thread is on its way, and takes all there is
             self._called = True
             os.eventfd_write(self._count, 1)
 
@@ -66,6 +83,11 @@ class _QueuedLetterbox(Generic[T]):
 
     def put(self, item: T) -> None:
         self._items.put(item)
+
+    leave = put
+
+    def call(self) -> None:
+        pass
 
     def take(self) -> list[T]:
         taken = [self._items.get()]

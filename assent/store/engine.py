@@ -44,8 +44,13 @@ class Engine(Protocol):
         self,
         transaction: Callable[[], Transaction[T]],
         landed: Callable[[], Transaction[T | None]] | None = None,
+        *,
+        behind: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; the future is done once that is on disk.
+
+        One that nobody waits for (``behind``) begins with the loop's next turn at the latest, so that what comes
+        before may share its commit.
 
         Where the connection breaks during the COMMIT, nobody knows the outcome. Then ``landed`` is run on a
         new connection, in the transaction of the second attempt, before that attempt: what it returns, if

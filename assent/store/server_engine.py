@@ -156,8 +156,10 @@ class ServerEngine:
         self,
         transaction: Callable[[], Transaction[T]],
         landed: Callable[[], Transaction[T | None]] | None = None,
+        *,
+        behind: bool = False,
     ) -> asyncio.Future[T]:
-        """Run a transaction and commit it; see `Engine.write`."""
+        """Run a transaction and commit it; see `Engine.write`. All of them begin with the loop's next turn."""
         check_loop(self._loop)
         decided = Decided[T]()
         self._start(self._decide(decided, self._write(transaction, landed)))

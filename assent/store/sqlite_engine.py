@@ -94,9 +94,14 @@ class _Worker:
             self._bell.take_down()
             raise
 
-    def submit(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
+    def submit(self, transaction: Callable[[], Transaction[T]], *, behind: bool = False) -> asyncio.Future[T]:
         future: asyncio.Future[T] = Decided(loop=self._loop)
-        self._inbox.put(_Job(transaction, future))
+        job = _Job(transaction, future)
+        if behind:
+            self._inbox.leave(job)
+            self._loop.call_soon(self._inbox.call)
+        else:
+            self._inbox.put(job)
         return future
 
     async def stop(self) -> None:
@@ -332,10 +337,12 @@ class SQLiteEngine:
         self,
         transaction: Callable[[], Transaction[T]],
         landed: Callable[[], Transaction[T | None]] | None = None,
+        *,
+        behind: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
         check_loop(self._loop)
-        return self._writer.submit(transaction)
+        return self._writer.submit(transaction, behind=behind)
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, in the reading thread."""

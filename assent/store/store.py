@@ -48,9 +48,9 @@ class Store:
         """A thread's rows, all from one moment."""
         return self._engine.read(partial(threads.load, thread_id))
 
-    def commit(self, step: Writing) -> Job[int]:
-        """Write a step."""
-        return self._engine.write(partial(threads.commit, step), partial(threads.landed, step))
+    def commit(self, step: Writing, *, behind: bool = False) -> Job[int]:
+        """Write a step; ``behind``, if nobody waits for it just now."""
+        return self._engine.write(partial(threads.commit, step), partial(threads.landed, step), behind=behind)
 
     def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[list[str]]:
         """Renew leases; those that were lost come back."""
