@@ -289,7 +289,10 @@ def _size(path: Path) -> int:
 
 
 async def postgres_cycles() -> list[Figure]:
-    """A cycle against the very statements it sends, replayed by asyncpg itself in six transactions."""
+    """A cycle against the statements it is made of, run by asyncpg itself in six transactions.
+
+    Assent joins those of a step to one; by hand they are sent as one writes them, one after another.
+    """
     dsn = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
     async with PostgresCheckpointer(dsn) as store:
         transactions, thread_id = await _recorded(store)
@@ -328,6 +331,7 @@ async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
     """What one cycle sends within its writing transactions, one list each."""
     transactions: list[list[Sent]] = []
     begin, run, commit = PostgresSession.begin, PostgresSession.run, PostgresSession.commit
+    at_once = PostgresSession.at_once
     writing_now = False
 
     async def recording_begin(self: PostgresSession) -> None:
@@ -348,8 +352,16 @@ async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
             transactions[-1] += [(sql, tuple(arguments(one)), reads) for one in each]
         return await run(self, statement, params)
 
+    async def recording_at_once(self: PostgresSession, foreseen: Any) -> bool:
+        forms = [(statement.form(_DIALECT), row) for statement, row in foreseen.parts]
+        transactions.append([(form.sql, tuple(form.arguments(row)), False) for form, row in forms])
+        done = await at_once(self, foreseen)
+        assert done, forms
+        return done
+
     await cycle(store)  # what is done once only, is done
     recording = {"begin": recording_begin, "run": recording_run, "commit": recording_commit}
+    recording["at_once"] = recording_at_once
     with mock.patch.multiple(PostgresSession, **recording):
         agent = await cycle(store)
     writing = [sent for sent in transactions if not all(reads for _, _, reads in sent)]

@@ -15,16 +15,19 @@ SESSIONS: dict[str, Any] = {"postgres": PostgresSession, "mysql": MySQLSession}
 def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -> None:
     """The next COMMIT loses its connection, after or before the server has done it."""
     session, broken = SESSIONS[kind], []
-    commit = session.commit
 
-    async def commit_and_break(self: Any, wakes: Any) -> None:
-        if broken:
-            await commit(self, wakes)
-            return
-        broken.append(True)
-        if committed:
-            await commit(self, wakes)
-        self.drop()
-        raise ConnectionResetError("the line went dead")
+    def breaking(commit: Any) -> Any:
+        async def commit_and_break(self: Any, what: Any) -> Any:
+            if broken:
+                return await commit(self, what)
+            broken.append(True)
+            if committed:
+                await commit(self, what)
+            self.drop()
+            raise ConnectionResetError("the line went dead")
 
-    monkeypatch.setattr(session, "commit", commit_and_break)
+        return commit_and_break
+
+    monkeypatch.setattr(session, "commit", breaking(session.commit))
+    if kind == "postgres":
+        monkeypatch.setattr(session, "at_once", breaking(session.at_once))

@@ -126,7 +126,9 @@ async def test_the_new_rounds_answer_is_not_the_old_ones(rounds: Rounds, kind: K
     assert answer == settled.answer or answer.answered_by == "ann"
 
 
-async def test_the_old_asker_hears_at_once_that_something_else_is_asked(rounds: Rounds, kind: Kind) -> None:
+async def test_the_old_asker_hears_from_another_process_too_that_something_else_is_asked(
+    rounds: Rounds, kind: Kind
+) -> None:
     old, new = await rounds.ask(kind)
     assert isinstance(await outcome(old), HitlDetached)
     assert await rounds.is_open(kind.question_id)

@@ -46,11 +46,13 @@ class Engine(Protocol):
         landed: Callable[[], Transaction[T | None]] | None = None,
         *,
         behind: bool = False,
+        at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; the future is done once that is on disk.
 
         One that nobody waits for (``behind``) begins with the loop's next turn at the latest, so that what comes
-        before may share its commit.
+        before may share its commit. One that reads first, if at all, and whose every statement that writes checks
+        what it needs and nearly always touches one row, may have those tried as one (``at_once``).
 
         Where the connection breaks during the COMMIT, nobody knows the outcome. Then ``landed`` is run on a
         new connection, in the transaction of the second attempt, before that attempt: what it returns, if

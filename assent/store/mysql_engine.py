@@ -57,6 +57,9 @@ class _Connection(Protocol):
 class MySQLSession:
     """One connection."""
 
+    at_once = None
+    """MySQL has no statement that writes to several tables."""
+
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
 

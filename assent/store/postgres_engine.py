@@ -15,11 +15,11 @@ from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
 from assent.store import requests
+from assent.store.postgres_at_once import CHANNEL, UNFORESEEN, joined
 from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
-from assent.store.statement import Params, Statement
+from assent.store.statement import Foreseen, Params, Statement
 from assent.store.wakeups import Hub, Key, look_after
 
-CHANNEL = "assent_settled"
 LISTENER_CHECK_SECONDS = 15.0
 LOOK_SECONDS = 1.0
 """How often waiters' requests are looked at where there is no connection to listen on."""
@@ -31,6 +31,7 @@ _BROKEN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClient
 _MIGRATING = 7286889413
 _OUTDATED = ("0A000", "26000")
 """The tables have changed under a prepared statement, or the server has forgotten it."""
+_AT_ONCE = 8
 _AGAIN = ("40001", "40P01", "23505", *_OUTDATED)
 
 
@@ -70,9 +71,7 @@ class PostgresSession:
     async def run(self, statement: Statement, params: Params) -> Any:
         """Rows, or how many were touched."""
         sql, arguments, reads = statement.form(_DIALECT)
-        prepared = self._prepared.get(sql)
-        if prepared is None:
-            prepared = self._prepared[sql] = await self._connection.prepare(sql)
+        prepared = await self._statement(sql)
         try:
             if isinstance(params, list):
                 await prepared.executemany([arguments(each) for each in params])
@@ -82,10 +81,34 @@ class PostgresSession:
                 timeout=STATEMENT_SECONDS if self._deadline is None else None,
             )
         except asyncpg.PostgresError as error:
-            if getattr(error, "sqlstate", None) in _OUTDATED:
-                self._prepared.clear()
+            self._outdated(error)
             raise
         return rows if reads else int(prepared.get_statusmsg().rpartition(" ")[2])
+
+    async def at_once(self, foreseen: Foreseen) -> bool:
+        """One statement is one transaction, and takes one round trip instead of three and more."""
+        if len(foreseen.parts) > _AT_ONCE:  # so that there are not too many different ones
+            return False
+        sql, values = as_one(foreseen)
+        prepared = await self._statement(sql)
+        try:
+            await prepared.fetch(*values, timeout=STATEMENT_SECONDS)
+        except asyncpg.PostgresError as error:
+            if getattr(error, "sqlstate", None) == UNFORESEEN:
+                return False
+            self._outdated(error)
+            raise
+        return True
+
+    async def _statement(self, sql: str) -> _Prepared:
+        prepared = self._prepared.get(sql)
+        if prepared is None:
+            prepared = self._prepared[sql] = await self._connection.prepare(sql)
+        return prepared
+
+    def _outdated(self, error: Exception) -> None:
+        if getattr(error, "sqlstate", None) in _OUTDATED:
+            self._prepared.clear()
 
     async def commit(self, wakes: Sequence[Key]) -> None:
         """Commit, the notifications in the same breath."""
@@ -95,8 +118,9 @@ class PostgresSession:
 
     async def rollback(self) -> None:
         """Undo the transaction, if there is one."""
-        await self._execute("ROLLBACK")
-        self._done()
+        if self._deadline is not None:
+            await self._execute("ROLLBACK")
+            self._done()
 
     def _done(self) -> None:
         if self._deadline is not None:
@@ -128,8 +152,20 @@ class PostgresSession:
         self._connection.terminate()
 
 
+def as_one(foreseen: Foreseen) -> tuple[str, list[Any]]:
+    """A transaction as one statement, and its parameters."""
+    forms = [(statement.form(_DIALECT), row) for statement, row in foreseen.parts]
+    sql = joined(tuple([form.sql for form, _ in forms]), len(foreseen.wakes))
+    values = [value for form, row in forms for value in form.arguments(row)]
+    return sql, [*values, *map(_told, foreseen.wakes)]
+
+
+def _told(key: Key) -> str:
+    return json.dumps(key)  # ASCII, at most 6 KB for the longest ids; NOTIFY takes 8
+
+
 def _payload(key: Key) -> str:
-    return json.dumps(key).replace("'", "''")  # ASCII, at most 6 KB for the longest ids; NOTIFY takes 8
+    return _told(key).replace("'", "''")
 
 
 class PostgresServer:

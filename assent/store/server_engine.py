@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from assent.errors import AssentError, StoreError
 from assent.store.engine import check_loop
 from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
-from assent.store.statement import WAKE, Params, Statement, Transaction, woken
+from assent.store.statement import WAKE, Foreseen, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key
 
 T = TypeVar("T")
@@ -45,6 +45,14 @@ class Session(Protocol):
 
     async def commit(self, wakes: Sequence[Key]) -> None:
         """Commit, and let other processes know what was settled, if the server can tell them."""
+        ...
+
+    @property
+    def at_once(self) -> Callable[[Foreseen], Awaitable[bool]] | None:
+        """Runs and commits what a transaction writes as one statement, its wake-ups included.
+
+        False, and nothing has happened, if it goes otherwise than foreseen. None if the server cannot do that.
+        """
         ...
 
     async def rollback(self) -> None: ...
@@ -158,11 +166,12 @@ class ServerEngine:
         landed: Callable[[], Transaction[T | None]] | None = None,
         *,
         behind: bool = False,
+        at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`. All of them begin with the loop's next turn."""
         check_loop(self._loop)
         decided = Decided[T]()
-        self._start(self._decide(decided, self._write(transaction, landed)))
+        self._start(self._decide(decided, self._write(transaction, landed, at_once=at_once)))
         return decided
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
@@ -190,6 +199,8 @@ class ServerEngine:
         self,
         transaction: Callable[[], Transaction[T]],
         landed: Callable[[], Transaction[T | None]] | None,
+        *,
+        at_once: bool,
     ) -> T:
         patience, check = Patience(self._server), None
         async with self._slots:
@@ -197,12 +208,18 @@ class ServerEngine:
                 session, committing = await self._session(patience), False
                 wakes: list[Key] = []
                 try:
-                    await session.begin()
-                    result = None if check is None else await _pump(session, check(), wakes)
-                    if result is None:
-                        result = await _pump(session, transaction(), wakes)
-                    committing = True
-                    await session.commit(wakes)
+                    committing = at_once and check is None
+                    foreseen = await _at_once(session, transaction()) if committing else None
+                    if foreseen is not None:
+                        result, wakes = foreseen.result, foreseen.wakes
+                    else:
+                        committing = at_once = False
+                        await session.begin()
+                        result = None if check is None else await _pump(session, check(), wakes)
+                        if result is None:
+                            result = await _pump(session, transaction(), wakes)
+                        committing = True
+                        await session.commit(wakes)
                 except BaseException as error:
                     fault = await self._recover(session, error)
                     if committing and fault is Fault.LOST:
@@ -290,6 +307,39 @@ class ServerEngine:
             with suppress(Exception):
                 await session.close()
             session.drop()
+
+
+async def _at_once(session: Session, transaction: Transaction[Any]) -> Foreseen | None:
+    """Run a transaction as one statement, if that can be; None, and nothing is written, if it cannot."""
+    if session.at_once is None:
+        return None
+    foreseen = await _foresee(session, transaction)
+    if foreseen is None or (foreseen.parts and not await session.at_once(foreseen)):
+        return None
+    return foreseen
+
+
+async def _foresee(session: Session, transaction: Transaction[Any]) -> Foreseen | None:
+    """What a transaction writes once it has read what it needs; None if it reads after it wrote."""
+    parts: list[tuple[Statement, Mapping[str, Any]]] = []
+    wakes: list[Key] = []
+    answer: Any = None
+    try:
+        while True:
+            statement, params = transaction.send(answer)
+            if statement is WAKE:
+                wakes.append(woken(params))
+                answer = 0
+            elif not statement.reads:
+                rows = params if isinstance(params, list) else [cast("Mapping[str, Any]", params)]
+                parts += [(statement, row) for row in rows]
+                answer = len(rows)
+            elif parts:
+                return None
+            else:
+                answer = await session.run(statement, params)
+    except StopIteration as stop:
+        return Foreseen(parts, wakes, stop.value)
 
 
 async def _pump(session: Session, transaction: Transaction[T], wakes: list[Key]) -> T:

@@ -339,6 +339,7 @@ class SQLiteEngine:
         landed: Callable[[], Transaction[T | None]] | None = None,
         *,
         behind: bool = False,
+        at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
         check_loop(self._loop)

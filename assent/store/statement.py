@@ -60,6 +60,11 @@ class Statement:
         constants = {name: value for name, value in compiled.params.items() if value is not None}
         return Form(str(compiled), _arguments(names, constants), self._reads or expression.is_select)
 
+    @property
+    def reads(self) -> bool:
+        """Whether it gives rows."""
+        return self._reads or getattr(self._expression, "is_select", False)
+
 
 def _arguments(
     names: Sequence[str], constants: Mapping[str, Any]
@@ -101,3 +106,11 @@ def woken(params: Params) -> tuple[str, str]:
     """Whom a `WAKE` is for."""
     values = cast("Mapping[str, str]", params)
     return values["thread_id"], values["question_id"]
+
+
+class Foreseen(NamedTuple):
+    """What a transaction writes if each of its statements touches one row, and what it then comes to."""
+
+    parts: list[tuple[Statement, Mapping[str, Any]]]
+    wakes: list[tuple[str, str]]
+    result: Any

@@ -50,7 +50,9 @@ class Store:
 
     def commit(self, step: Writing, *, behind: bool = False) -> Job[int]:
         """Write a step; ``behind``, if nobody waits for it just now."""
-        return self._engine.write(partial(threads.commit, step), partial(threads.landed, step), behind=behind)
+        return self._engine.write(
+            partial(threads.commit, step), partial(threads.landed, step), behind=behind, at_once=True
+        )
 
     def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[list[str]]:
         """Renew leases; those that were lost come back."""
@@ -81,7 +83,7 @@ class Store:
 
     def settle(self, by: Settled) -> Job[RequestRow]:
         """Answer or cancel a request."""
-        return self._engine.write(partial(requests.settle, by), partial(requests.landed, by))
+        return self._engine.write(partial(requests.settle, by), partial(requests.landed, by), at_once=True)
 
     def expire(self, by: Settled) -> Job[RequestRow]:
         """Time a request out, if it is time."""

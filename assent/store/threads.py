@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     Integer,
     and_,
+    case,
     delete,
     exists,
     func,
@@ -50,6 +51,7 @@ ADVANCE = Statement(
 )
 ACQUIRE = Statement(update(tables.threads).where(_AT_FENCE, _FREE).values(_RENEWED))
 
+_0 = literal_column("0", Integer)
 _ABSENT = ~exists(select(literal_column("1", Integer)).where(_THIS))
 
 
@@ -79,11 +81,15 @@ LOCKED = Statement(
     select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id, _T.next_seq).where(_THIS).with_for_update()
 )
 
+# Where the thread ended before this write, whether or not its claim is seen by now: all statements of a
+# transaction may be run as one, and then none sees what another does.
+_COUNTED = case((_T.write_id == param("write_id"), param("count", _T.next_seq.type)), else_=_0)
+_END = func.coalesce(select(_T.next_seq - _COUNTED).where(_THIS).scalar_subquery(), _0)
 APPEND = Statement(
     insert(tables.messages)
     .values(
         thread_id=param("thread_id"),
-        seq=select(_T.next_seq).where(_THIS).scalar_subquery() - param("back", _M.seq.type),
+        seq=_END + param("place", _M.seq.type),
         run_id=param("run_id"),
         role=param("role"),
         body=param("body"),
@@ -136,8 +142,9 @@ def commit(step: Writing) -> Transaction[int]:
     key = {"thread_id": step.thread_id, "run_id": step.run_id}
     count = len(step.messages)
     if count:
+        same = {**key, "write_id": step.write_id, "count": count}
         rows = [
-            {**key, "back": count - place, "role": role, "body": body}
+            {**same, "place": place, "role": role, "body": body}
             for place, (role, body) in enumerate(step.messages)
         ]
         yield APPEND, rows if count > 1 else rows[0]
