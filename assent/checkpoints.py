@@ -102,7 +102,7 @@ class RunCheckpointStore:
 
         Raises `CheckpointNotFound`, and `CheckpointNotPendingError`, which says who holds it and until when.
         """
-        by = f"{getattr(self.memory, 'owner', 'worker')}:{new_id()[:16]}"
+        by = f"{getattr(self.memory, 'owner', 'worker')}:{new_id()[-16:]}"
         stored = await self.memory.claim_checkpoint(
             checkpoint_id, agent_id, thread_id=thread_id, by=by, ttl_seconds=self.claim_ttl_seconds
         )

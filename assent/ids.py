@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import time
 
 # Our own source: a program that seeds Python's shared one would get the same ids in every process.
 _random = random.Random()  # noqa: S311  (unique, not secret)
@@ -13,8 +14,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_id() -> str:
-    """An id for a thread or a run; unique, and no secret."""
-    return f"{_random.getrandbits(128):032x}"
+    """An id for a thread or a run; unique, and no secret.
+
+    Ids sort by the millisecond they were made in: what is new then stands together in a database's indexes, and
+    many threads at once touch few of their pages.
+    """
+    return f"{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
 def fresh_write_id() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sqlite3
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from assent.errors import (
     HitlRequestPending,
     HitlStaleAnswer,
     InvalidCheckpoint,
+    InvalidMessage,
     LeaseHeld,
 )
 from assent.hitl import CheckpointedChannel
@@ -267,6 +269,20 @@ async def test_deleting_the_root_deletes_its_children_and_not_its_forks(
     for thread_id, question_id in [(a, "r1"), (b, "n1")]:
         with pytest.raises(HitlNoPendingRequest):
             await checkpointer.settle(thread_id, question_id, APPROVE)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_a_thread_that_cannot_be_read_can_be_deleted(database: Database) -> None:
+    async with database.checkpointer() as store:
+        await agent_on(store, tree(Deeds())).prompt("go")
+        with sqlite3.connect(database.address) as connection:
+            connection.execute(
+                "UPDATE assent_messages SET body = '{\"tool_call\"' WHERE thread_id = 't' AND seq = 1"
+            )
+        with pytest.raises(InvalidMessage):
+            await store.load("t")
+        await store.delete("t")
+        assert await store.load("t") is None
 
 
 async def test_a_child_at_work_keeps_its_root_from_being_deleted(checkpointer: SqlCheckpointer) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
-from pydantic_core import from_json
-
+from assent.errors import InvalidMessage
 from assent.ids import child_thread_id
+from assent.messages import AssistantMessage, decode
 from assent.store.rows import AT_ONCE
 
 if TYPE_CHECKING:
@@ -30,13 +31,8 @@ async def family(store: Store, thread_id: str) -> dict[str, int | None]:
 
 
 def _called(bodies: Sequence[str]) -> Iterator[str]:
-    """The ids of the tool calls in what was said; what cannot be read has none."""
+    """The ids of the tool calls in what was said; what cannot be read has none, and can be deleted all the same."""
     for body in bodies:
-        try:
-            message: Any = from_json(body) if '"tool_call"' in body else {}
-        except ValueError:
-            continue
-        parts = message.get("content")
-        for part in parts if isinstance(parts, list) else ():
-            if part.get("type") == "tool_call":
-                yield part["id"]
+        if '"tool_call"' in body:
+            with suppress(InvalidMessage):
+                yield from [call.id for call in cast(AssistantMessage, decode(body)).tool_calls]

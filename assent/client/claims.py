@@ -53,7 +53,7 @@ class Claim:
         self._keeper = keeper
         self._key = key
         self._seconds = seconds
-        self._by = f"{getattr(keeper, 'owner', 'client')}:{new_id()[:16]}"
+        self._by = f"{getattr(keeper, 'owner', 'client')}:{new_id()[-16:]}"
         self._scope = asyncio.timeout(None)
         self._done = False
 
