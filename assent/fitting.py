@@ -17,6 +17,7 @@ from assent.requests import (
     AskRequest,
     ConfirmRequest,
     EscalateAnswer,
+    EscalateRequest,
     HitlRequest,
     Question,
 )
@@ -50,10 +51,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
         else:
             said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
             fitted = EscalateAnswer.model_validate(said)
-            if fitted.action not in payload.choices:
-                faults = [f"action is one of {', '.join(payload.choices)}"]
-            if fitted.modified_params is not None and (check := _by_schema(payload.args_schema)):
-                faults += check(fitted.modified_params)
+            faults = _escalate_faults(payload, fitted)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
@@ -80,6 +78,18 @@ def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list
             return ["an edit needs edited_args"]
         return list(check_args(answer.edited_args)) if check_args else []
     return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
+
+
+def _escalate_faults(payload: EscalateRequest, answer: EscalateAnswer) -> list[str]:
+    faults: list[str] = []
+    if answer.action not in payload.choices:
+        faults.append(f"action is one of {', '.join(payload.choices)}")
+    if answer.modified_params is not None:
+        if answer.action in ("skip", "abort"):
+            faults.append(f"modified_params go with a retry, not with {answer.action}")
+        elif check := _by_schema(payload.args_schema):
+            faults += check(answer.modified_params)
+    return faults
 
 
 def _by_schema(schema: Mapping[str, Any] | None) -> ArgsCheck | None:

@@ -29,5 +29,5 @@ def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -
         return commit_and_break
 
     monkeypatch.setattr(session, "commit", breaking(session.commit))
-    if kind == "postgres":
+    if session.at_once is not None:
         monkeypatch.setattr(session, "at_once", breaking(session.at_once))

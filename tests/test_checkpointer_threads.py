@@ -245,6 +245,25 @@ async def test_a_fork_has_the_first_messages_and_nothing_else(checkpointer: SqlC
     assert parents == {"t": None, "some": "t", "all": "t", "none": "t", "more": "t"}
 
 
+async def test_what_was_started_and_has_no_result_on_a_fork_is_in_doubt_there(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    fence, _ = await asked(checkpointer)
+    fence = await checkpointer.commit("t", said(started=[effect()]), fence=fence, acquire=True)
+    await checkpointer.fork("t", "under-way")
+    await checkpointer.commit("t", said(ended=["call-1"], release=True), fence=fence)
+    await checkpointer.fork("t", "ended")
+    await checkpointer.fork("t", "before", upto=1)
+    for thread_id, begun in (
+        ("under-way", {"call-1": effect()}),
+        ("ended", {"call-1": effect()}),
+        ("before", {}),
+    ):
+        thread = await checkpointer.load(thread_id)
+        assert thread is not None
+        assert thread.effects == begun
+
+
 async def test_a_fork_needs_a_source_and_a_free_name(checkpointer: SqlCheckpointer) -> None:
     await asked(checkpointer)
     with pytest.raises(ThreadNotFound):

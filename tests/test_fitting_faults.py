@@ -115,6 +115,14 @@ def test_an_escalation_names_the_action_and_the_arguments() -> None:
     )
 
 
+@pytest.mark.parametrize("action", ["skip", "abort"])
+def test_changed_arguments_go_with_a_retry(action: str) -> None:
+    asked = EscalateRequest(prompt="?", choices=["retry", "skip", "abort"])
+    assert faults(asked, {"action": action, "modified_params": {"n": 5}}) == (
+        f"modified_params go with a retry, not with {action}",
+    )
+
+
 # Questions.
 
 COLOURS = [Option(label="Red", value="red"), Option(label="Blue", value="blue")]

@@ -44,6 +44,7 @@ from assent.events import (
 from assent.hitl import (
     ApproveAnswer,
     CheckpointedChannel,
+    ConfirmToolCallMiddleware,
     HitlChannel,
     InMemoryChannel,
     ask_user_tool,
@@ -998,3 +999,95 @@ async def test_a_scripted_person_in_a_whole_run(sender: Sender) -> None:
     assert result.status == "completed"
     assert sender.sent == [("ada", "hi")]
     assert [event.type for event in heard] == ["hitl_request", "hitl_answer"] * 2
+
+
+# A fork.
+
+
+@pytest.mark.parametrize("kind", STORED)
+@pytest.mark.parametrize("has_channel", [True, False], ids=["channel", "no channel"])
+async def test_an_answer_given_on_a_fork_counts_there(kind: str, has_channel: bool, tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    @tool(requires_approval=True)
+    def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        return "sent"
+
+    async with open_rig(kind, tmp_path) as rig:
+        store = rig.checkpointer
+        await Agent(
+            model=ScriptedModel([ToolCall("c1", "send", {"to": "ada"})]),
+            tools=[send],
+            checkpointer=store,
+            thread_id="t",
+        ).prompt("go")
+        await store.fork("t", "fork")
+
+        def agent(*turns: str) -> Agent:
+            options: dict[str, Any] = {"checkpointer": store, "thread_id": "fork"}
+            if has_channel:
+                options = {"channel": CheckpointedChannel(checkpointer=store, thread_id="fork")}
+            return Agent(model=ScriptedModel(turns), tools=[send], **options)
+
+        first = agent()
+        task = rig.start(first.resume())
+        if first.channel is not None:
+            await asked(first.channel)
+            await first.detach()
+        await task
+        await store.settle("fork", "c1", APPROVE)
+        assert (await agent("done").resume()).text == "done"
+        assert sent == ["ada"]
+        assert [each.thread_id for each in await store.pending()] == ["t"], "the thread's own waits still"
+
+
+# A channel of one's own.
+
+
+class Six:
+    """A channel with what the first documents name, and nothing else; it says yes."""
+
+    pending = None
+
+    async def confirm(self, prompt: str, **_: Any) -> bool:
+        return True
+
+    async def approve(self, tool_name: str, tool_call_id: str, args: Any, **_: Any) -> ApproveAnswer:
+        return ApproveAnswer(decision="approve")
+
+    async def ask(self, questions: Any, **_: Any) -> dict[str, str]:
+        return {"who": "Ann"}
+
+    async def answer(self, question_id: str, answer: Any) -> None: ...
+
+    async def cancel(self, question_id: str, reason: str = "cancelled") -> None: ...
+
+
+async def test_a_channel_that_can_only_ask_serves_middleware_and_tools() -> None:
+    channel: Any = Six()
+    sent: list[str] = []
+
+    @tool
+    def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        return "sent"
+
+    ask = ToolCall("c2", "ask_user", {"questions": [{"key": "who", "prompt": "Who?"}]})
+    agent = Agent(
+        model=ScriptedModel([ToolCall("c1", "send", {"to": "ada"}), ask, "done"]),
+        tools=[send, ask_user_tool(channel)],
+        middleware=[ConfirmToolCallMiddleware(channel, require_confirm={"send"})],
+    )
+    result = await agent.prompt("go")
+    assert (result.text, sent) == ("done", ["ada"])
+    assert results(result.messages)["c2"].details["hitl"]["answers"] == {"who": "Ann"}  # type: ignore[index, call-overload]
+
+
+def test_an_agents_own_channel_needs_more_and_the_error_says_what() -> None:
+    with pytest.raises(
+        InvalidAgent, match=r"Six is no channel .* it lacks escalate, .*bind.*InMemoryChannel"
+    ):
+        Agent(model=ScriptedModel([]), channel=Six())  # type: ignore[arg-type]

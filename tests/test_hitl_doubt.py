@@ -486,3 +486,41 @@ async def test_without_a_store_what_was_interrupted_is_in_doubt_too(
     assert ("unknown" in done.text) is not bool(attempts)
     assert (done.details or {})["hitl"]["decision"] == decision
     assert_continues(result.messages)
+
+
+# On a fork.
+
+
+@pytest.mark.parametrize("effect", ["once", "idempotent"])
+async def test_a_fork_does_not_run_again_what_was_run_on_the_thread(rig: Rig, effect: str) -> None:
+    """Its key would be another, so not even what is idempotent may be repeated unasked."""
+    payer = Payer(effect)
+    done = await agent_of(rig, payer, CALL, "done", channel=False).prompt("go")
+    assert (done.status, len(payer.began)) == ("completed", 1)
+    await rig.checkpointer.fork("t", "fork", upto=2)
+    agent = Agent(
+        checkpointer=rig.checkpointer, thread_id="fork", model=ScriptedModel(["done"]), tools=[payer.tool]
+    )
+    await paused_in_doubt(agent)
+    assert len(payer.began) == 1
+    assert (await agent.respond(answer="retry")).status == "completed"
+    assert payer.attempts == [(5, 1), (5, 2)]
+
+
+async def test_a_fork_of_a_thread_at_work_is_in_doubt_as_well(rig: Rig) -> None:
+    payer = Payer()
+    await crashed(rig)
+    await rig.checkpointer.fork("t", "fork")
+    agent = Agent(
+        checkpointer=rig.checkpointer, thread_id="fork", model=ScriptedModel([]), tools=[payer.tool]
+    )
+    await paused_in_doubt(agent)
+    assert payer.began == []
+
+
+async def test_a_fork_that_has_the_results_knows_of_no_doubt(rig: Rig) -> None:
+    payer = Payer()
+    await agent_of(rig, payer, CALL, "done", channel=False).prompt("go")
+    for upto in (None, 3, 1):
+        await rig.checkpointer.fork("t", f"fork-{upto}", upto=upto)
+        assert (await rig.checkpointer.load(f"fork-{upto}")).effects == {}

@@ -291,8 +291,8 @@ def answered(draw: st.DrawFn) -> tuple[HitlRequest, Any]:
     if kind == "escalate":
         choices = draw(keys)
         request = envelope(EscalateRequest(prompt="?", choices=choices))
-        params = draw(st.none() | objects)
         action = draw(st.sampled_from(choices))
+        params = None if action in ("skip", "abort") else draw(st.none() | objects)
         return request, EscalateAnswer(action=action, modified_params=params, reason=draw(reasons))
     questions: list[Question] = []
     answers: dict[str, Any] = {}

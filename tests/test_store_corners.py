@@ -135,17 +135,21 @@ async def test_a_connection_on_which_something_foreign_failed_is_used_no_more(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, failed = SESSIONS[database.kind], []
-    run = session.run
 
-    async def breaks_once(self: Any, statement: Any, params: Any) -> Any:
-        assert self not in failed, "a connection in a state that nobody knows"
-        if not failed:
-            failed.append(self)
-            raise RuntimeError("attached to a different loop")
-        return await run(self, statement, params)
+    def breaking_once(work: Any) -> Any:
+        async def breaks_once(self: Any, *args: Any) -> Any:
+            assert self not in failed, "a connection in a state that nobody knows"
+            if not failed:
+                failed.append(self)
+                raise RuntimeError("attached to a different loop")
+            return await work(self, *args)
+
+        return breaks_once
 
     async with database.checkpointer() as checkpointer:
-        monkeypatch.setattr(session, "run", breaks_once)
+        for name in ("run", "at_once"):
+            if getattr(session, name) is not None:
+                monkeypatch.setattr(session, name, breaking_once(getattr(session, name)))
         with pytest.raises(StoreError, match="attached to a different loop"):
             await checkpointer.commit("t", prompt(), fence=0, acquire=True)
         failed.append(object())

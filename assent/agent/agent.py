@@ -105,6 +105,7 @@ class Agent:
         principal: str,
     ) -> None:
         if channel is not None:
+            _check_channel(channel)
             checkpointer = checkpointer or channel.checkpointer
             thread_id = thread_id or channel.thread_id
             if channel.checkpointer not in (None, checkpointer):
@@ -273,3 +274,18 @@ class Agent:
         `HitlStaleAnswer` if the answer came first.
         """
         await self._session.close(reason)
+
+
+_OF_A_CHANNEL = (
+    *("confirm", "approve", "ask", "escalate", "pending", "answer", "cancel"),
+    *("thread_id", "checkpointer", "bind", "interrupt", "open_request"),
+)
+
+
+def _check_channel(channel: HitlChannel) -> None:
+    missing = [name for name in _OF_A_CHANNEL if not hasattr(channel, name)]
+    if missing:
+        raise InvalidAgent(
+            f"{type(channel).__name__} is no channel that an agent can ask through: it lacks {', '.join(missing)}; "
+            "make it a subclass of assent.hitl.InMemoryChannel, or see assent.hitl.HitlChannel"
+        )

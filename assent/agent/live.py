@@ -105,7 +105,7 @@ class LiveThread(Host):
 
     def new_run(self, run_id: str) -> Run:
         """A run on the thread as it is known."""
-        self.run_id = run_id
+        is_recorded, self.run_id = run_id == self.run_id, run_id
         journal = None
         if self.checkpointer is not None:
             parent = None if self.parent is None else self.parent.thread_id
@@ -121,4 +121,5 @@ class LiveThread(Host):
             call_path=self.call_path,
             principal=self.principal,
             policy=self.policy,
+            is_recorded=is_recorded,
         )

@@ -100,6 +100,8 @@ class Run:
     """The ids of the calls that led from the root to this run."""
     principal: str = "*"
     policy: PermissionPolicy | None = None
+    is_recorded: bool = False
+    """Whether the store knows of this run; its answers are found by it."""
     messages: list[Message] = field(init=False)
     """The thread's transcript."""
 
@@ -166,6 +168,8 @@ class Run:
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
+        if not self.is_recorded:  # it goes on from a thread that no run has been on, such as a fork
+            run, self.is_recorded = run or RunRecord(self.spec.id), True
         await self.journal.write(
             self.run_id,
             writing,

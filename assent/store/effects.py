@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import case, insert, literal, null, select, update
 
 from assent.store import tables
 from assent.store.statement import Statement, Transaction, param, upsert
@@ -18,6 +18,18 @@ END = Statement(
     update(tables.effects)
     .where(_THREAD, _E.tool_call_id == param("tool_call_id"))
     .values(ended_at=param("now"))
+)
+
+_COPIED = ("tool_call_id", "tool_name", "digest", "attempt", "started_at")
+# On another thread a call has another key, so what is idempotent here is not there.
+_ELSEWHERE = case((_E.effect == literal("none"), _E.effect), else_=literal("once"))
+COPY = Statement(
+    insert(tables.effects).from_select(
+        ["thread_id", *_COPIED, "effect", "ended_at"],
+        select(param("new_thread_id", tables.ID), *(_E[name] for name in _COPIED), _ELSEWHERE, null()).where(
+            _THREAD, _E.tool_call_id == param("tool_call_id")
+        ),
+    )
 )
 
 

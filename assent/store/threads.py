@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
+from assent.messages import decode
 from assent.store import case_tables, effects, requests, state, tables
 from assent.store.rows import AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
@@ -115,6 +116,9 @@ COPY = Statement(
         ),
     )
 )
+_BEFORE = and_(_M.thread_id == param("thread_id"), _M.seq < param("upto"))
+_LAST_SAID = select(func.max(_M.seq)).where(_BEFORE, _M.role == literal("assistant")).scalar_subquery()
+TAIL = Statement(select(_M.body).where(_BEFORE, _M.seq >= _LAST_SAID).order_by(_M.seq))
 _ALL = (tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
 DELETE = tuple(Statement(delete(table).where(table.c.thread_id == param("thread_id"))) for table in _ALL)
 _C = case_tables.cases.c
@@ -218,7 +222,11 @@ def listing(limit: int, after: str | None) -> Transaction[list[tuple[Any, ...]]]
 
 
 def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_id: int) -> Transaction[bool]:
-    """Copy a thread's beginning to a new thread, which nobody holds."""
+    """Copy a thread's beginning to a new thread, which nobody holds.
+
+    What has no result there and was begun here, whether or not it came to its end, is in doubt there: it may
+    have taken effect.
+    """
     rows = yield LOCKED, {"thread_id": thread_id}  # or it could be deleted before its messages are copied
     if not rows:
         raise ThreadNotFound(thread_id)
@@ -229,8 +237,24 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
     if not made:
         raise StoreError(f"there is a thread {new_thread_id!r} already")
     if count:
-        yield COPY, {"thread_id": thread_id, "new_thread_id": new_thread_id, "upto": count}
+        copied = {"thread_id": thread_id, "new_thread_id": new_thread_id, "upto": count}
+        yield COPY, copied
+        for call_id in _unresolved((yield TAIL, copied)):
+            yield effects.COPY, {**copied, "tool_call_id": call_id}
     return True
+
+
+def _unresolved(rows: Sequence[tuple[str]]) -> list[str]:
+    """The calls without a result in what the model said last and what follows it."""
+    messages = [decode(body) for (body,) in rows]
+    resolved = {message.tool_call_id for message in messages if message.role == "tool"}
+    return [
+        call.id
+        for message in messages
+        if message.role == "assistant"
+        for call in message.tool_calls
+        if call.id not in resolved
+    ]
 
 
 def forked(new_thread_id: str, write_id: int) -> Transaction[bool | None]:
