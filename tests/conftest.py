@@ -28,17 +28,22 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 LONGEST = (
-    "test_pages_browser.py",
     "test_crashes.py",
+    "test_pages_browser.py",
     "test_demo.py",
     "test_races.py",
+    "test_restarts.py",
     "test_service_crashes.py",
     "test_checkpointer_opening.py",
-    "test_restarts.py",
+    "test_cli_corners.py",
     "test_client_other_service.py",
-    "test_client_durable.py",
-    "test_agent_trees.py",
+    "test_examples.py",
     "test_email_codes.py",
+    "test_client_durable.py",
+    "test_cli_answer.py",
+    "test_pages_edits.py",
+    "test_link_to_result.py",
+    "test_hitl_machine.py",
 )
 """Files that take longest come first, so that no process is left with one of them at the end."""
 

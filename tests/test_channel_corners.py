@@ -12,7 +12,7 @@ from assent.agent.tools import ToolResult
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidAgent, WaitsForItself
 from assent.events import AgentEvent
-from assent.hitl import CheckpointedChannel, ConfirmToolCallMiddleware, InMemoryChannel
+from assent.hitl import CheckpointedChannel, ConfirmToolCallMiddleware, InMemoryChannel, ask_user_tool
 from assent.hitl.testing import FakeClock
 from assent.messages import ToolCall, ToolResultMessage
 from assent.models import ScriptedModel
@@ -228,3 +228,44 @@ async def test_an_answer_about_what_the_model_said_is_found_again() -> None:
         await store.settle("t", open_one.question_id, True, by="ann")
         assert (await agent().resume()).text == "We promise."
         assert await store.pending() == []
+
+
+# An agent within another's tool.
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_an_agent_within_a_tool_is_no_safe_point_of_the_outer_ones_channel(allowed: bool) -> None:
+    async with MemoryCheckpointer() as store:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="outer", allow_inside_custom_tool=allowed)
+        inner_said: list[str] = []
+
+        @tool
+        async def delegate() -> str:
+            """Have another agent do it."""
+            inner = Agent(
+                model=ScriptedModel([ToolCall("i1", "pay", {"cents": 9}), "Inner done."]),
+                tools=[pay],
+                middleware=[ConfirmToolCallMiddleware(channel)],
+            )
+            inner_said.append((await inner.prompt("go")).messages[2].text)
+            return "ok"
+
+        turns = [ToolCall("c1", "delegate", {}), "Done."]
+        agent = Agent(model=ScriptedModel(turns), tools=[delegate], channel=channel)
+        task = asyncio.create_task(agent.prompt("go"))
+        if allowed:
+            await anext(channel.subscribe())
+            await channel.answer("i1", {"decision": "approve"})
+        assert (await task).text == "Done."
+    assert inner_said == ["paid 9"] if allowed else "HitlDurabilityNotGuaranteed" in inner_said[0]
+
+
+async def test_ask_user_is_a_safe_point_of_a_channel_that_its_agent_is_not_bound_to() -> None:
+    async with MemoryCheckpointer() as store:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="elsewhere")
+        asks = ToolCall("c1", "ask_user", {"questions": [{"key": "who", "prompt": "Who?"}]})
+        agent = Agent(model=ScriptedModel([asks, "Done."]), tools=[ask_user_tool(channel)])
+        task = asyncio.create_task(agent.prompt("go"))
+        request = await anext(channel.subscribe())
+        await channel.answer(request.question_id, {"who": "Ann"})
+        assert "Ann" in (await task).messages[2].text

@@ -21,7 +21,13 @@ class Asking:
     place: Place
     tool_call_id: str
     tool_name: str
+    outer: Asking | None = None
+    """Where the code that asks is itself called from: an agent may run within another's tool."""
     asked: int = 0
+
+    def is_within(self, place: Place) -> bool:
+        """Whether this is such a place, or is called from one."""
+        return self.place == place or (self.outer is not None and self.outer.is_within(place))
 
     def question_id(self, kind: str) -> str:
         """An id that the same question gets again when the run is resumed."""
@@ -54,7 +60,10 @@ class asking_from:  # noqa: N801  (used like a function)
     __slots__ = ("_asking", "_token")
 
     def __init__(self, place: Place, tool_call_id: str, tool_name: str) -> None:
-        self._asking = Asking(place, tool_call_id, tool_name)
+        outer = _asking.get()
+        if outer is not None and outer.tool_call_id == tool_call_id:  # another place of the same call
+            outer = outer.outer
+        self._asking = Asking(place, tool_call_id, tool_name, outer)
 
     def __enter__(self) -> None:
         self._token = _asking.set(self._asking)

@@ -150,8 +150,9 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
 async def _run_body(run: Run, item: Admitted) -> ToolResult:
     """What the body returned, or how it failed."""
     tool, call = item.tool, item.call
+    place = "safe_point" if isinstance(tool, SubagentTool) else "tool"  # a subagent goes on where it was
     try:
-        with asking_from("tool", call.id, call.name):
+        with asking_from(place, call.id, call.name):
             return _without_record(as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
         failure: BaseException = error

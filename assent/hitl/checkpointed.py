@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, Protocol, cast
 
 from assent.agent.asking import current_asking
+from assent.agent.host import hosting
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
 from assent.errors import (
@@ -86,9 +87,7 @@ class CheckpointedChannel(InMemoryChannel):
         return await self._keeper.load_pending_request(self.thread_id)
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        asking = current_asking()
-        if asking is not None and asking.place == "tool" and not self._allow_inside_custom_tool:
-            raise HitlDurabilityNotGuaranteed(asking.tool_name)
+        self._check_place(host)
         thread_id = self.thread_id if host is None else host.thread_id
         request = request.model_copy(update={"thread_id": thread_id})
         if self.checkpointer is None:
@@ -100,6 +99,18 @@ class CheckpointedChannel(InMemoryChannel):
             return known
         await self.checkpointer.save_pending_request(thread_id, request)
         return self._opened(request)
+
+    def _check_place(self, host: ChannelHost | None) -> None:
+        """Refuse to ask from within a tool's body, also for an agent of its own that runs there."""
+        asking = current_asking()
+        if asking is None or self._allow_inside_custom_tool:
+            return
+        running = hosting.get()
+        of_another = running is not None and running is not host
+        if asking.place == "tool" or (
+            of_another and asking.outer is not None and asking.outer.is_within("tool")
+        ):
+            raise HitlDurabilityNotGuaranteed(asking.tool_name)
 
     def _thread_of(self, question_id: str) -> str:
         """The thread that a request belongs to: the one it is waited for on, a subagent's perhaps, or our own."""
