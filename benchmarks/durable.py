@@ -21,6 +21,7 @@ from assent import Agent, AgentSpec, tool
 from assent.checkpointer.base import Step
 from assent.checkpointer.postgres import PostgresCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.ids import new_id
 from assent.messages import (
     AssistantMessage,
     Message,
@@ -162,7 +163,7 @@ def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
     connection.execute("CREATE TABLE raw (thread TEXT, seq INTEGER, body TEXT, PRIMARY KEY (thread, seq))")
 
     def run() -> None:
-        thread, seq = secrets.token_hex(16), 0
+        thread, seq = new_id(), 0
         for bodies in commits:
             connection.execute("BEGIN IMMEDIATE")
             for body in bodies:
@@ -300,7 +301,7 @@ async def postgres_cycles() -> list[Figure]:
         prepared: dict[str, Any] = {}
 
         async def by_hand() -> None:
-            new = secrets.token_hex(16)
+            new = new_id()
             for statements in transactions:
                 async with connection.transaction():
                     for sql, arguments, _ in statements:
