@@ -33,7 +33,7 @@ from assent.messages import (
 )
 from assent.models import ModelRequest
 from assent.store import sqlite_engine
-from assent.store.postgres_engine import _DIALECT, PostgresSession
+from assent.store.postgres_engine import _DIALECT, PostgresSession, as_one
 from benchmarks.measure import Figure, interleaved, no_collection
 
 Sent = tuple[str, tuple[Any, ...], bool]
@@ -290,10 +290,7 @@ def _size(path: Path) -> int:
 
 
 async def postgres_cycles() -> list[Figure]:
-    """A cycle against the statements it is made of, run by asyncpg itself in six transactions.
-
-    Assent joins those of a step to one; by hand they are sent as one writes them, one after another.
-    """
+    """A cycle against the very statements it sends, replayed by asyncpg itself in six transactions."""
     dsn = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
     async with PostgresCheckpointer(dsn) as store:
         transactions, thread_id = await _recorded(store)
@@ -354,10 +351,10 @@ async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
         return await run(self, statement, params)
 
     async def recording_at_once(self: PostgresSession, foreseen: Any) -> bool:
-        forms = [(statement.form(_DIALECT), row) for statement, row in foreseen.parts]
-        transactions.append([(form.sql, tuple(form.arguments(row)), False) for form, row in forms])
+        sql, arguments = as_one(foreseen)
+        transactions.append([(sql, tuple(arguments), False)])
         done = await at_once(self, foreseen)
-        assert done, forms
+        assert done, sql
         return done
 
     await cycle(store)  # what is done once only, is done
