@@ -12,6 +12,7 @@ import pytest
 import servers
 from blockbuster import blockbuster_ctx
 from processes import StoreUrls
+from rigs import rig, stored_rig  # noqa: F401
 from stores import checkpointer, database, fresh_databases  # noqa: F401
 
 from assent.hitl.testing import RaceTrack

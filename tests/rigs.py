@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from assent import Agent
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
@@ -97,6 +99,20 @@ async def open_rig(kind: str, path: Path) -> AsyncIterator[Rig]:
             checkpointer = Keeper()
         rig = Rig(kind, checkpointer, clock)
         stack.push_async_callback(rig.close)
+        yield rig
+
+
+@pytest.fixture(params=KINDS)
+async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """A channel of each kind in turn."""
+    async with open_rig(request.param, tmp_path) as rig:
+        yield rig
+
+
+@pytest.fixture(params=STORED)
+async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
+    """Of each kind that our own checkpointers keep."""
+    async with open_rig(request.param, tmp_path) as rig:
         yield rig
 
 

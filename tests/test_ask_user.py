@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import STORED, Rig, asked
 from transcripts import assert_sound, results
 
 from assent import Agent, tool
@@ -100,12 +98,6 @@ async def test_nobody_at_home() -> None:
 
 
 # Over real channels: asking is a safe point, and needs no flag.
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 async def test_it_asks_without_the_flag(rig: Rig) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, field_validator
-from rigs import KINDS, Rig, asked, open_rig
+from rigs import Rig, asked
 from transcripts import results
 
 from assent import Agent, ToolCallContext, tool
@@ -34,12 +32,6 @@ from assent.requests import StoredRequest
 pytestmark = pytest.mark.anyio
 
 APPROVE = {"decision": "approve"}
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 # Time-outs.

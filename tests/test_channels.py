@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rigs import KINDS, STORED, Keeper, Rig, asked, open_rig
+from rigs import Keeper, Rig, asked, open_rig
 
 from assent.agent.asking import asking_from, safe_point
 from assent.errors import (
@@ -75,18 +75,6 @@ BAD: dict[str, Any] = {
     "escalate": "explode",
 }
 verbs = pytest.mark.parametrize("verb", VERBS)
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
-
-
-@pytest.fixture(params=STORED)
-async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 async def begin(rig: Rig, channel: HitlChannel, verb: str, **how: Any) -> tuple[Any, HitlRequest]:

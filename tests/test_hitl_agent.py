@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import STORED, Rig, asked, open_rig
 from transcripts import assert_sound, open_calls, results
 
 from assent import (
@@ -77,18 +77,6 @@ class Sender:
 
 def model(*turns: Any) -> ScriptedModel:
     return ScriptedModel(turns or [CALL, "done"])
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
-
-
-@pytest.fixture(params=STORED)
-async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import Rig, asked, open_rig
 from transcripts import assert_sound, results
 
 from assent import (
@@ -32,18 +32,6 @@ pytestmark = pytest.mark.anyio
 
 APPROVE = {"decision": "approve"}
 CALL = ToolCall("c1", "pay", {"amount": 5})
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
-
-
-@pytest.fixture(params=STORED)
-async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import STORED, Rig, asked
 from transcripts import results
 
 from assent import Agent, Middleware, ToolCallContext, tool
@@ -258,12 +256,6 @@ async def test_one_approval_is_enough_for_two_layers_and_the_tool() -> None:
 
 
 # Over real channels.
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 @pytest.mark.parametrize(

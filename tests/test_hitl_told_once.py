@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import Rig, asked
 
-from assent import Agent, tool, tracing
+from assent import Agent, tool
 from assent.events import AgentEvent, HitlAnswerEvent
 from assent.hitl import ConfirmToolCallMiddleware, HitlChannel
 from assent.messages import ToolCall
 from assent.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
+pytest_plugins = ("telemetry",)
 
 APPROVE = {"decision": "approve"}
 CALLS = [ToolCall("c1", "pay", {"amount": 1}), ToolCall("c2", "pay", {"amount": 2})]
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What is traced from now on."""
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
-
-
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
-    """What is measured from now on."""
-    reader = InMemoryMetricReader()
-    monkeypatch.setattr(metrics, "get_meter", MeterProvider(metric_readers=[reader]).get_meter)
-    monkeypatch.setattr(tracing, "_instruments", {})
-    return reader
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
-
-
-@pytest.fixture(params=STORED)
-async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 @tool(requires_approval=True)

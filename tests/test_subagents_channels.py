@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from asking import Deeds, call, completed, delegate, script
-from rigs import KINDS, STORED, Rig, asked, open_rig
+from rigs import STORED, Rig, asked
 from stores import Database
 from transcripts import assert_sound
 
@@ -24,12 +22,6 @@ from assent.ids import child_thread_id
 pytestmark = pytest.mark.anyio
 
 APPROVE, DENY = {"decision": "approve"}, {"decision": "deny"}
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 def worker(deeds: Deeds, name: str) -> AgentSpec:

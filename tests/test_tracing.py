@@ -6,19 +6,16 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import SecretStr
-from rigs import KINDS, Rig, asked, open_rig
+from rigs import Rig, asked
 
 from assent import Agent, tool, tracing
 from assent.errors import HitlAborted, HitlDetached, HitlError
@@ -28,35 +25,11 @@ from assent.messages import AssistantMessage, ToolCall, Usage
 from assent.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
+pytest_plugins = ("telemetry",)
 
 OUTCOMES = {"approved", "denied", "edited", "answered", "cancelled", "timed_out", "aborted", "detached"}
 APPROVE = {"decision": "approve"}
 CALL = ToolCall("c1", "pay", {"amount": 5})
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What is traced from now on."""
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
-
-
-@pytest.fixture
-def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
-    """What is measured from now on."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider(metric_readers=[reader])
-    monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
-    monkeypatch.setattr(tracing, "_instruments", {})
-    return reader
-
-
-@pytest.fixture(params=KINDS)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    async with open_rig(request.param, tmp_path) as rig:
-        yield rig
 
 
 def named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:

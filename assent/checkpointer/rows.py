@@ -33,6 +33,7 @@ from assent.requests import (
     StoredRequest,
 )
 from assent.store.rows import (
+    UNREADABLE,
     Loaded,
     RequestRow,
     Row,
@@ -41,6 +42,7 @@ from assent.store.rows import (
     decode_text,
     encode_request,
     fresh_write_id,
+    unreadable,
 )
 
 logger = logging.getLogger("assent.checkpointer")
@@ -194,9 +196,8 @@ def stored_request(row: RequestRow) -> StoredRequest:
     """A request from its row; raises `StoreError` if the row cannot be read."""
     try:
         return _stored_request(row)
-    except (ValueError, TypeError, LookupError) as error:
-        what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
-        raise StoreError(f"{what} cannot be read: {why}") from error
+    except UNREADABLE as error:
+        raise unreadable(row, error) from error
 
 
 def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:

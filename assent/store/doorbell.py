@@ -116,7 +116,7 @@ class Doorbell:
             count = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             try:
                 self._loop.add_reader(count, self._heard)
-            except NotImplementedError:
+            except NotImplementedError:  # a loop that watches no files, such as one of a program's own
                 os.close(count)
             else:
                 self._count = count

@@ -141,6 +141,15 @@ def decode_request(row: RequestRow) -> HitlRequest:
         return HitlRequest.model_validate(
             {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
         )
-    except (ValueError, TypeError, LookupError) as error:
-        what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
-        raise StoreError(f"{what} cannot be read: {why}") from error
+    except UNREADABLE as error:
+        raise unreadable(row, error) from error
+
+
+UNREADABLE = (ValueError, TypeError, LookupError)
+"""What reading a row raises that was not written by us, or not by this version."""
+
+
+def unreadable(row: RequestRow, error: Exception) -> StoreError:
+    """Says which request cannot be read, and why."""
+    what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
+    return StoreError(f"{what} cannot be read: {why}")

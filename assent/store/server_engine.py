@@ -205,19 +205,19 @@ class ServerEngine:
         patience, check = Patience(self._server), None
         async with self._slots:
             while True:
-                session, committing = await self._session(patience), False
+                session = await self._session(patience)
+                committing = at_once and check is None
                 wakes: list[Key] = []
                 try:
-                    committing = at_once and check is None
                     foreseen = await _at_once(session, transaction()) if committing else None
                     if foreseen is not None:
                         result, wakes = foreseen.result, foreseen.wakes
                     else:
                         committing = at_once = False
                         await session.begin()
-                        result = None if check is None else await _pump(session, check(), wakes)
+                        result = None if check is None else await _pump(session.run, check(), wakes)
                         if result is None:
-                            result = await _pump(session, transaction(), wakes)
+                            result = await _pump(session.run, transaction(), wakes)
                         committing = True
                         await session.commit(wakes)
                 except BaseException as error:
@@ -236,7 +236,7 @@ class ServerEngine:
             while True:
                 session = await self._session(patience)
                 try:
-                    result = await _pump(session, transaction(), [])
+                    result = await _pump(session.run, transaction(), [])
                 except BaseException as error:
                     await patience.after(error, await self._recover(session, error))
                 else:
@@ -323,6 +323,30 @@ async def _foresee(session: Session, transaction: Transaction[Any]) -> Foreseen 
     """What a transaction writes once it has read what it needs; None if it reads after it wrote."""
     parts: list[tuple[Statement, Mapping[str, Any]]] = []
     wakes: list[Key] = []
+
+    async def suppose(statement: Statement, params: Params) -> Any:
+        if not statement.reads:
+            rows = params if isinstance(params, list) else [cast("Mapping[str, Any]", params)]
+            parts.extend((statement, row) for row in rows)
+            return len(rows)
+        if parts:
+            raise _Unforeseeable
+        return await session.run(statement, params)
+
+    try:
+        return Foreseen(parts, wakes, await _pump(suppose, transaction, wakes))
+    except _Unforeseeable:
+        return None
+
+
+class _Unforeseeable(Exception):
+    """What a transaction does next depends on what it wrote."""
+
+
+async def _pump(
+    run: Callable[[Statement, Params], Awaitable[Any]], transaction: Transaction[T], wakes: list[Key]
+) -> T:
+    """Drive a transaction to its end."""
     answer: Any = None
     try:
         while True:
@@ -330,27 +354,7 @@ async def _foresee(session: Session, transaction: Transaction[Any]) -> Foreseen 
             if statement is WAKE:
                 wakes.append(woken(params))
                 answer = 0
-            elif not statement.reads:
-                rows = params if isinstance(params, list) else [cast("Mapping[str, Any]", params)]
-                parts += [(statement, row) for row in rows]
-                answer = len(rows)
-            elif parts:
-                return None
             else:
-                answer = await session.run(statement, params)
-    except StopIteration as stop:
-        return Foreseen(parts, wakes, stop.value)
-
-
-async def _pump(session: Session, transaction: Transaction[T], wakes: list[Key]) -> T:
-    answer: Any = None
-    try:
-        while True:
-            statement, params = transaction.send(answer)
-            if statement is WAKE:
-                wakes.append(woken(params))
-                answer = 0
-            else:
-                answer = await session.run(statement, params)
+                answer = await run(statement, params)
     except StopIteration as stop:
         return stop.value
