@@ -7,9 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 from asking import Deeds, account_spec, approve, call, delegate, deny, mailer, paused_at, pending_ids, script
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from transcripts import Held
 
@@ -28,6 +25,7 @@ from assent.messages import AssistantMessage, Delta, TextDelta, ToolCall
 from assent.models.base import ModelRequest
 
 pytestmark = pytest.mark.anyio
+pytest_plugins = ("telemetry",)
 
 
 async def collect(stream: AsyncIterator[StreamEnvelope]) -> list[StreamEnvelope]:
@@ -217,14 +215,6 @@ async def test_a_stream_that_nobody_reads_runs_nothing() -> None:
 
 
 # Traces.
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    return exporter
 
 
 async def test_approvals_are_span_events(spans: InMemorySpanExporter) -> None:

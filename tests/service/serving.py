@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from protocol.published import PUBLISHED, published_validator
 
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import StoreError
 from assent.protocol import (
     ErrorBody,
     HumanInputRequired,
@@ -268,3 +269,10 @@ async def events(
                 fits(PollResponse, data)
                 yield Event(int(fields["id"]), fields["event"], data)
                 fields = {}
+
+
+def not_answering(*_: object) -> asyncio.Future[Any]:
+    """What an engine's ``read`` comes to while its database is away."""
+    failed = asyncio.get_running_loop().create_future()
+    failed.set_exception(StoreError("the database at db.internal does not answer"))
+    return failed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator
@@ -10,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import BROWSER, HandClock, Served, events, fits, serving
+from serving import BROWSER, HandClock, Served, events, fits, not_answering, serving
 
 from assent.checkpointer.connect import checkpointer_from_url
-from assent.errors import ServiceError, StoreError
+from assent.errors import ServiceError
 from assent.protocol import Discovery, ErrorBody, PollResponse, Result, SigningKey, verify_result
 from assent.service.app import create_app
 from assent.service.browser import _origin
@@ -400,12 +399,7 @@ async def test_a_store_that_is_gone_is_503(tmp_path: Path, monkeypatch: pytest.M
     ):
         case = await (await served.agent()).open()
 
-        def gone(*_: object) -> asyncio.Future[Any]:
-            failed = asyncio.get_running_loop().create_future()
-            failed.set_exception(StoreError("the database at db.internal does not answer"))
-            return failed
-
-        monkeypatch.setattr(checkpointer.engine, "read", gone)
+        monkeypatch.setattr(checkpointer.engine, "read", not_answering)
         for answer in (
             await served.http.get("/readyz"),
             await case.agent.get(case.hitl["poll_url"]),

@@ -8,33 +8,16 @@ from typing import Any
 
 import page_cases as cases
 import pytest
-from page_browser import Desk, axe_source, find_chromium, served
+from page_browser import Desk, axe_source
 from page_cases import CLOSED_CASES, EMAIL_ARGS, OPEN_CASES
 from test_pages_hostile import CORPUS, everywhere
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="pages in a browser: playwright is not installed"
-)
+pytest.importorskip("playwright.sync_api", reason="pages in a browser: playwright is not installed")
+pytest_plugins = ("browser_fixtures",)
 
 PHONE = {"width": 360, "height": 740}
 DESKTOP = {"width": 1280, "height": 900}
 ALL_CASES = {**OPEN_CASES, **CLOSED_CASES}
-
-
-@pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with served(Desk()) as desk:
-        yield desk
-
-
-@pytest.fixture(scope="module")
-def browser(desk: Desk) -> Iterator[Any]:
-    """After the desk: a browser leaves a loop running in this thread, in which our code may not read files."""
-    path = find_chromium()
-    with playwright.sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Visit:

@@ -11,7 +11,7 @@ import page_cases as cases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from page_browser import Desk, find_chromium, served
+from page_browser import Desk
 from page_cases import EMAIL_ARGS
 from serving import serving
 from test_pages_hostile import ANY_TEXT, ANY_VALUE, CORPUS
@@ -155,24 +155,8 @@ async def test_a_retry_with_changed_fields_settles_nothing(tmp_path: Path) -> No
 
 # In a browser.
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="pages in a browser: playwright is not installed"
-)
-
-
-@pytest.fixture(scope="module")
-def desk() -> Iterator[Desk]:
-    with served(Desk()) as desk:
-        yield desk
-
-
-@pytest.fixture(scope="module")
-def browser(desk: Desk) -> Iterator[Any]:
-    path = find_chromium()
-    with playwright.sync_playwright() as player:
-        browser = player.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+pytest.importorskip("playwright.sync_api", reason="pages in a browser: playwright is not installed")
+pytest_plugins = ("browser_fixtures",)
 
 
 @pytest.fixture(params=[True, False], ids=["script", "no script"])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import page_cases as cases
 import pytest
 from page_text import Page
-from serving import serving
+from serving import not_answering, serving
 from test_pages_submission import page_of
 
 from assent.checkpointer.connect import checkpointer_from_url
-from assent.errors import InvalidReview, StoreError
+from assent.errors import InvalidReview
 from assent.service.answers import clean_answer
 
 HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -65,12 +64,7 @@ async def test_a_browser_gets_a_page_while_the_store_is_away(
     ):
         case = await (await served.agent()).open()
 
-        def gone(*_: object) -> asyncio.Future[Any]:
-            failed = asyncio.get_running_loop().create_future()
-            failed.set_exception(StoreError("the database at db.internal does not answer"))
-            return failed
-
-        monkeypatch.setattr(checkpointer.engine, "read", gone)
+        monkeypatch.setattr(checkpointer.engine, "read", not_answering)
         seen = await case.visit(Accept=HTML)
         address = f"/review/{case.case_id}/respond?token={case.token}"
         sent = await served.http.post(address, data={"action": "approve"}, headers={"Accept": HTML})
