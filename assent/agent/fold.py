@@ -64,8 +64,19 @@ def usage(messages: Sequence[Message]) -> Usage:
     return reduce(Usage.__add__, each) if each else NO_USAGE
 
 
+def call_ids(messages: Sequence[Message]) -> set[str]:
+    """The ids of all tool calls."""
+    return {
+        part.id
+        for message in messages
+        if message.role == "assistant"
+        for part in message.content
+        if isinstance(part, ToolCall)
+    }
+
+
 def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
-    """The message with every tool call's id new to the thread, and none too long.
+    """The message with every tool call's id new to the thread, and such as every store keeps.
 
     Some models number their calls anew in each message; results, answers and effects are told apart by id.
     """
@@ -73,8 +84,9 @@ def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMe
     renamed: dict[int, ToolCall] = {}
     for index, part in enumerate(message.content):
         if isinstance(part, ToolCall):
-            short = (part.id or "call")[: _LONGEST_ID - 5]
-            unique, count = (part.id or "call") if len(part.id) <= _LONGEST_ASKED else short, 1
+            kept = _kept(part.id)
+            short = _kept(kept[: _LONGEST_ID - 5])
+            unique, count = kept if len(kept) <= _LONGEST_ASKED else short, 1
             while unique in taken or unique in new:
                 count += 1
                 unique = f"{short}-{count}"
@@ -85,3 +97,9 @@ def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMe
         return message
     content = tuple(renamed.get(index, part) for index, part in enumerate(message.content))
     return message.model_copy(update={"content": content})
+
+
+def _kept(call_id: str) -> str:
+    """An id without what some store refuses: nothing at all, NUL, lone surrogates, spaces at its end."""
+    plain = call_id if call_id.isascii() else call_id.encode(errors="ignore").decode()
+    return plain.replace("\0", "").rstrip(" ") or "call"

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assent.agent.emitter import Emitter
-from assent.agent.fold import iterations, unresolved_calls, with_unique_calls
+from assent.agent.fold import call_ids, iterations, unresolved_calls, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
 from assent.clock import Clock, SystemClock
+from assent.errors import InvalidStep
 from assent.events import (
     Event,
     HitlRequestEvent,
@@ -51,13 +52,13 @@ class Thread:
         self.requests: dict[str, StoredRequest] = {}
         self.effects: dict[str, StoredEffect] = {}
         self.ledger: set[str] = set()
-        self._call_ids = {
-            call.id for message in self.messages if message.role == "assistant" for call in message.tool_calls
-        }
+        self._call_ids: set[str] | None = None  # found when the first call is added
 
     def add(self, message: Message) -> Message:
         """Append a message and return it as it stands in the transcript, its calls' ids made unique."""
         if message.role == "assistant" and (calls := message.tool_calls):
+            if self._call_ids is None:
+                self._call_ids = call_ids(self.messages)
             message = with_unique_calls(message, self._call_ids)
             self._call_ids.update(call.id for call in calls)
             self._call_ids.update(call.id for call in message.tool_calls)
@@ -165,22 +166,28 @@ class Run:
         if self.journal.lags:
             await self.journal.catch_up()
         writing, self.unwritten = self.unwritten, []
+        was_recorded, self.is_recorded = self.is_recorded, True
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
-        if not self.is_recorded:  # it goes on from a thread that no run has been on, such as a fork
-            run, self.is_recorded = run or RunRecord(self.spec.id), True
-        await self.journal.write(
-            self.run_id,
-            writing,
-            opened=opened,
-            settled=settled,
-            started=started,
-            ended=ended,
-            run=run,
-            release=release,
-            wait=wait,
-        )
+        if run is None and not was_recorded:  # it goes on from a thread that no run has been on, such as a fork
+            run = RunRecord(self.spec.id)
+        try:
+            await self.journal.write(
+                self.run_id,
+                writing,
+                opened=opened,
+                settled=settled,
+                started=started,
+                ended=ended,
+                run=run,
+                release=release,
+                wait=wait,
+            )
+        except InvalidStep:  # nothing was written: the next commit has the same to write
+            self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
+            ledger.difference_update(effect.tool_call_id for effect in started)
+            raise
         ledger.difference_update(ended)
 
     async def open(
@@ -264,9 +271,18 @@ class Run:
         return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
 
     async def let_go(self) -> None:
-        """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway."""
-        if self.is_open:
+        """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway.
+
+        Messages that no store could keep are left out: they are the last, and the thread is read anew.
+        """
+        if not self.is_open:
+            return
+        try:
             await self.commit(release=True)
+        except InvalidStep:
+            self.unwritten.clear()
+            if self.is_open:
+                await self.commit(release=True)
 
     def _drop(self, status: Literal["aborted", "superseded"], why: str) -> list[Settlement]:
         """How the open requests end when their calls are not run any more."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from pydantic_core import from_json
+from pydantic_core import PydanticSerializationError, from_json
 
 from assent.checkpointer.base import (
     RunRecord,
@@ -19,7 +19,7 @@ from assent.checkpointer.base import (
     StoredThread,
     ThreadInfo,
 )
-from assent.errors import InvalidMessage, StoreError
+from assent.errors import InvalidMessage, InvalidStep, StoreError
 from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
 from assent.requests import (
     Answer,
@@ -86,7 +86,16 @@ def checked_limit(limit: Any) -> int:
 def writing(
     thread_id: str, step: Step, fence: int, *, acquire: bool, owner: str, now: int, until: int
 ) -> Writing:
-    """A step as rows."""
+    """A step as rows; raises `InvalidStep` for one that no store could keep as it is."""
+    try:
+        return _writing(thread_id, step, fence, acquire=acquire, owner=owner, now=now, until=until)
+    except (StoreError, InvalidMessage) as error:
+        raise InvalidStep(thread_id, str(error)) from error
+
+
+def _writing(
+    thread_id: str, step: Step, fence: int, *, acquire: bool, owner: str, now: int, until: int
+) -> Writing:
     return Writing(
         thread_id=checked_id("thread_id", thread_id),
         run_id=checked_id("run_id", step.run_id),
@@ -110,10 +119,15 @@ def writing(
 def opened_row(request: HitlRequest) -> Row:
     """A request's row, but for its thread and run."""
     payload, expires_at = request.payload, request.expires_at
+    question_id = checked_id("question_id", request.question_id)
+    try:
+        encoded = encode_request(request)
+    except PydanticSerializationError:
+        raise StoreError(f"something in request {question_id!r} cannot be written as JSON") from None
     return {
-        "question_id": checked_id("question_id", request.question_id),
+        "question_id": question_id,
         "kind": payload.kind,
-        "payload": encode_request(request),
+        "payload": encoded,
         "digest": payload.digest if isinstance(payload, ApproveRequest) else None,
         "created_at": round(request.created_at * 1000),
         "expires_at": None if expires_at is None else round(expires_at * 1000),
@@ -160,14 +174,20 @@ def point_of(step: Step) -> str:
     return "step"
 
 
-async def stored_thread(thread_id: str, loaded: Loaded, now: int) -> StoredThread:
-    """A thread from its rows; a long one is decoded in pieces, between which others get their turn."""
-    messages: list[Message] = []
-    for start in range(0, len(loaded.bodies), _AT_ONCE):
-        if start:
+async def stored_thread(
+    thread_id: str, loaded: Loaded, now: int, known: Sequence[Message] = ()
+) -> StoredThread:
+    """A thread from its rows, and from messages that are ``known`` already.
+
+    A long one is decoded in pieces, between which others get their turn.
+    """
+    messages = list(known)
+    first = len(messages) - loaded.since
+    for start in range(first, len(loaded.bodies), _AT_ONCE):
+        if start > first:
             await asyncio.sleep(0)
         bodies = loaded.bodies[start : start + _AT_ONCE]
-        messages += [_message(index, body) for index, body in enumerate(bodies, start)]
+        messages += [_message(index, body) for index, body in enumerate(bodies, loaded.since + start)]
     latest = {row.question_id: row for row in loaded.requests}  # later rounds come later
     requests = sorted(latest.values(), key=lambda row: (row.created_at, row.question_id))
     return StoredThread(

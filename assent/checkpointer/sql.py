@@ -27,6 +27,7 @@ from assent.checkpointer.rows import (
 )
 from assent.checkpointer.sql_checkpoints import SqlCheckpoints
 from assent.checkpointer.sql_grants import SqlGrants
+from assent.checkpointer.transcripts import Transcripts
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, StoreError
 from assent.requests import HitlRequest, StoredRequest
@@ -55,6 +56,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     ) -> None:
         self._clock = clock or SystemClock()
         self._leases = Leases(lease_seconds, owner, self._clock)
+        self._transcripts = Transcripts()
         self._open_store: Store | None = None
         self._opening = False
 
@@ -105,8 +107,16 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def load(self, thread_id: str) -> StoredThread | None:
         """The thread as it stands, or None if there is none."""
-        loaded = await self._store.load(checked_id("thread_id", thread_id))
-        return None if loaded is None else await stored_thread(thread_id, loaded, self._now())
+        known = self._transcripts.of(checked_id("thread_id", thread_id))
+        loaded = await self._store.load(thread_id, 0 if known is None else known.since)
+        if known is not None and (loaded is None or not known.is_of(loaded)):
+            self._transcripts.forget(thread_id)
+            known, loaded = None, await self._store.load(thread_id)
+        if loaded is None:
+            return None
+        stored = await stored_thread(thread_id, loaded, self._now(), () if known is None else known.messages)
+        self._transcripts.note(thread_id, stored.messages, loaded, known)
+        return stored
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
@@ -160,7 +170,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def delete(self, thread_id: str) -> None:
         """Remove a thread, if there is one, with its subagents' and all that belongs to them; raises `LeaseHeld`."""
-        checked_id("thread_id", thread_id)
+        self._transcripts.forget(checked_id("thread_id", thread_id))
         while not await finish(self._store.remove(await family(self._store, thread_id), self._now())):
             pass  # it moved on while its subagents were looked for
 

@@ -75,10 +75,13 @@ class Loaded:
     next_seq: int
     lease_owner: str | None
     extra: str | None
+    created_at: int
     requests: list[RequestRow]
     effects: list[tuple[Any, ...]]
     run: tuple[Any, ...] | None
     bodies: list[str] = field(default_factory=list[str])
+    """The messages, from ``since`` on."""
+    since: int = 0
 
 
 class Settled(NamedTuple):

@@ -41,9 +41,9 @@ _LATEST_RUN = select(_T.run_id).where(_T.thread_id == _ID).scalar_subquery()
 
 
 _BODIES = ARRAY(Text)
-_ALL_BODIES = (
+_NEW_BODIES = (
     select(func.array_agg(aggregate_order_by(_M.body, _M.seq)))
-    .where(_M.thread_id == _ID, _M.seq < _T.next_seq)
+    .where(_M.thread_id == _ID, _M.seq >= param("since"), _M.seq < _T.next_seq)
     .correlate(tables.threads)
     .scalar_subquery()
 )
@@ -77,8 +77,8 @@ def _state(dialect: str) -> Executable:
         _part(
             "thread",
             [_T.lease_owner, _T.extra],
-            [_T.fence, _T.lease_until, _T.next_seq],
-            None if none is None else _ALL_BODIES,
+            [_T.fence, _T.lease_until, _T.next_seq, _T.created_at],
+            None if none is None else _NEW_BODIES,
         ).where(_T.thread_id == _ID),
         _part("run", [_R.run_id, _R.agent_id, _R.status], (), none).where(
             _R.thread_id == _ID, _R.run_id == _LATEST_RUN
@@ -92,7 +92,7 @@ def _state(dialect: str) -> Executable:
 STATE = Statement(_state, reads=True)
 
 
-def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
+def loaded(thread_id: str, since: int, rows: Sequence[Sequence[Any]]) -> Loaded | None:
     """The rows of `STATE`, sorted out; None if there is no thread. Most dialects do not bring the messages."""
     bodies: list[str] = []
     thread: Sequence[Any] | None = None
@@ -105,7 +105,7 @@ def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
             named = dict(zip((*_REQUEST_TEXTS, *_REQUEST_NUMBERS), values, strict=False))
             requests.append(RequestRow(thread_id=thread_id, **named))
         elif part == "thread":
-            thread = (*numbers[:3], *texts[:2])
+            thread = (*numbers[:3], *texts[:2], numbers[3])
             bodies = (numbers[_NUMBERS] or bodies) if len(numbers) > _NUMBERS else bodies
         elif part == "run":
             run = tuple(texts[:3])
@@ -114,4 +114,4 @@ def loaded(thread_id: str, rows: Sequence[Sequence[Any]]) -> Loaded | None:
     if thread is None:
         return None
     requests.sort(key=lambda row: row.round)
-    return Loaded(*thread, requests=requests, effects=effects, run=run, bodies=bodies)
+    return Loaded(*thread, requests=requests, effects=effects, run=run, bodies=bodies, since=since)

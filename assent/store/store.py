@@ -44,9 +44,9 @@ class Store:
         """Finish what is under way and disconnect."""
         await self._engine.close()
 
-    def load(self, thread_id: str) -> Job[Loaded | None]:
-        """A thread's rows, all from one moment."""
-        return self._engine.read(partial(threads.load, thread_id))
+    def load(self, thread_id: str, since: int = 0) -> Job[Loaded | None]:
+        """A thread's rows, all from one moment; of its messages, those from ``since`` on."""
+        return self._engine.read(partial(threads.load, thread_id, since))
 
     def commit(self, step: Writing, *, behind: bool = False) -> Job[int]:
         """Write a step; ``behind``, if nobody waits for it just now."""

@@ -98,7 +98,9 @@ APPEND = Statement(
     .inline()
 )
 MESSAGES = Statement(
-    select(_M.body).where(_M.thread_id == param("thread_id"), _M.seq < param("upto")).order_by(_M.seq)
+    select(_M.body)
+    .where(_M.thread_id == param("thread_id"), _M.seq >= param("since"), _M.seq < param("upto"))
+    .order_by(_M.seq)
 )
 RECORD_RUN = upsert(tables.runs, update=("status", "iteration", "usage", "ended_at"))
 _PAGE = (
@@ -202,15 +204,19 @@ def landed(step: Writing) -> Transaction[int | None]:
     return step.new_fence if rows and rows[0][3] == step.write_id else None
 
 
-def load(thread_id: str) -> Transaction[Loaded | None]:
-    """All there is of a thread, as of one moment: a statement sees one, and messages are only ever appended."""
+def load(thread_id: str, since: int = 0) -> Transaction[Loaded | None]:
+    """All there is of a thread, as of one moment: a statement sees one, and messages are only ever appended.
+
+    Those before ``since`` are left out.
+    """
+    from_there = {"thread_id": thread_id, "since": since}
     for _ in range(ATTEMPTS):
-        rows = yield state.STATE, {"thread_id": thread_id}
-        loaded = state.loaded(thread_id, rows)
-        if loaded is None or len(loaded.bodies) == loaded.next_seq:
+        rows = yield state.STATE, from_there
+        loaded = state.loaded(thread_id, since, rows)
+        if loaded is None or len(loaded.bodies) == max(0, loaded.next_seq - since):
             return loaded
-        bodies = yield MESSAGES, {"thread_id": thread_id, "upto": loaded.next_seq}
-        if len(bodies) == loaded.next_seq:
+        bodies = yield MESSAGES, {**from_there, "upto": loaded.next_seq}
+        if len(bodies) == loaded.next_seq - since:
             loaded.bodies = [body for (body,) in bodies]
             return loaded
     raise StoreError(f"thread {thread_id!r} lacks some of its messages")
