@@ -193,6 +193,7 @@ class Agent:
     async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
         message, run_id = UserMessage(content), new_id()
+        self._session.lock.check()  # the run goes on in a task of its own, and is waited for here
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         depth = len(self._session.path)
         unsubscribe = self.subscribe(

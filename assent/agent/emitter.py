@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
+from assent.agent.run_lock import on_behalf
 from assent.errors import HitlControlException
 from assent.events import AgentEvent, Event
 
@@ -68,7 +69,7 @@ class Emitter:
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
         """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
         if self.listening and (waiting := self._tell(event_type, run_id, fields)):
-            self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
+            self._posted = (*self._posted, asyncio.ensure_future(on_behalf(_all(waiting))))
 
     async def flush(self) -> None:
         """Wait until async listeners have dealt with what was posted."""
@@ -119,7 +120,7 @@ async def _all(waiting: Sequence[Awaitable[None]]) -> None:
     if len(waiting) == 1:
         await waiting[0]
         return
-    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+    for ended in await asyncio.gather(*map(on_behalf, waiting), return_exceptions=True):
         if ended is not None:
             raise ended
 

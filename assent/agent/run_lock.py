@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Awaitable, Coroutine
+from contextvars import ContextVar
+from typing import Any, Literal, TypeVar
 
 from assent.errors import WaitsForItself
+
+T = TypeVar("T")
+_Task = asyncio.Task[Any]
+
+_line: ContextVar[tuple[_Task, ...]] = ContextVar("assent_line", default=())
+"""A task, the one that waits for it, and so on. Tasks that nobody may be waiting for inherit it, so it counts
+for the first only."""
+
+
+def on_behalf(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
+    """Work for a task of its own, for which the task that this is called in waits."""
+    waiting = _current_line()
+
+    async def act() -> T:
+        if (task := asyncio.current_task()) is not None:
+            _line.set((task, *waiting))
+        return await work
+
+    return act()
+
+
+def _current_line() -> tuple[_Task, ...]:
+    """This task, and those that wait for it as far as is known."""
+    task, line = asyncio.current_task(), _line.get()
+    if task is None:
+        return ()
+    return line if line and line[0] is task else (task,)
 
 
 class RunLock(asyncio.Lock):
@@ -18,11 +47,11 @@ class RunLock(asyncio.Lock):
     def __init__(self, thread_id: str) -> None:
         super().__init__()
         self._thread_id = thread_id
-        self._holder: asyncio.Task[object] | None = None
+        self._holder: _Task | None = None
 
     def check(self) -> None:
-        """Raise `WaitsForItself` if this task holds it."""
-        if self._holder is not None and self._holder is asyncio.current_task():
+        """Raise `WaitsForItself` if this task holds it, or one that waits for this task."""
+        if self._holder is not None and self._holder in _current_line():
             raise WaitsForItself(self._thread_id)
 
     async def acquire(self) -> Literal[True]:
