@@ -11,6 +11,7 @@ from assent.cli.audit_commands import audit
 from assent.cli.database import database_url, on_database
 from assent.cli.doctor_command import doctor
 from assent.cli.key_commands import keys
+from assent.cli.link_command import link
 from assent.cli.pending_commands import pending, show
 from assent.cli.wait_command import wait
 from assent.errors import ServiceError
@@ -96,5 +97,5 @@ def purge(older_than_days: float) -> None:
     click.echo(f"Deleted {count} case{'' if count == 1 else 's'}.")
 
 
-for command in (answer, audit, cancel, doctor, keys, pending, show, wait):
+for command in (answer, audit, cancel, doctor, keys, link, pending, show, wait):
     assent.add_command(command)

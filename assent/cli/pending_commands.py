@@ -12,7 +12,7 @@ def pending(as_json: bool, watch: bool) -> None:
     """List what waits for a person, oldest first.
 
     That is what agents ask, and the cases that other services have opened. ID is the beginning of an id, enough
-    for assent show, answer and cancel; an id stands for what is asked now, and asked again it gets another one.
+    for assent show, answer, link and cancel; an id stands for what is asked now, and asked again it gets another one.
     AGE is how long it has waited, LEFT how long it can still be answered ("-": for ever; "late": its time is
     up, but nobody has noted that yet), FROM the agent or the API key's name, WHAT the beginning of what is
     asked.

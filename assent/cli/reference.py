@@ -18,6 +18,7 @@ without `service`: it needs `cli` and `client`, and `delivery` for whatever brin
 assent pending                                  # what waits for a person
 assent show 1472d29b                            # one of them, whole
 assent answer 1472d29b --deny "too expensive"
+assent link 1472d29b                            # a link to the page, for somebody else to answer
 assent wait POST https://api.example.com/orders --json @order.json --header @key.txt > result.json
 assent doctor                                   # what is wrong, if something is
 ```
@@ -28,7 +29,7 @@ assent doctor                                   # what is wrong, if something is
 | 1 | it could not be done; standard error has one sentence that says why |
 | 2 | wrong usage |
 | 3 | `assent audit verify` found the trail altered |
-| 4 | `assent show`, `answer`, `cancel`: nothing that is open has this id, or not any more; nothing was changed |
+| 4 | `assent show`, `answer`, `link`, `cancel`: nothing that is open has this id, or not any more |
 | 5 | `assent wait`: the person said no |
 | 6 | `assent wait`: nobody answered in time |
 | 7 | `assent wait`: the service cancelled the case |

@@ -65,6 +65,7 @@ def _blocks(found: Item | Ended) -> Iterator[Labelled]:
     else:
         yield from _opened(found)
     yield "answer", f"assent answer {short(found.id)} {how_to_answer(found)}"
+    yield "page", f"assent link {short(found.id)} prints a link to it"
 
 
 def _ended(ended: Ended) -> Iterator[Labelled]:

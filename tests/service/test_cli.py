@@ -237,6 +237,7 @@ def test_the_page_has_every_command() -> None:
         "assent keys create",
         "assent keys list",
         "assent keys revoke",
+        "assent link",
         "assent pending",
         "assent purge",
         "assent serve",

@@ -1,0 +1,34 @@
+"""``assent link``: the way to the page where something can be answered."""
+
+from __future__ import annotations
+
+import click
+
+DEFAULT_BASE_URL = "http://127.0.0.1:8000"
+
+
+@click.command()
+@click.argument("id")
+@click.option(
+    "--base-url",
+    envvar="ASSENT_BASE_URL",
+    show_envvar=True,
+    default=DEFAULT_BASE_URL,
+    show_default=True,
+    help="Where people reach the service, as assent serve was told.",
+)
+def link(id: str, base_url: str) -> None:
+    """Print a new link to the page where ID can be answered.
+
+    ID is what assent pending prints. Whoever has the link may answer, so give it to that person alone. Of links
+    that were made before only hashes are kept, and none can be shown again: this makes one more, and the others
+    go on working. All of them lead to how it ended, once it has. The audit trail has a row that says who made it.
+
+    A page is there while a service runs on this database: assent serve, or your own application with its
+    address as --base-url.
+
+    Exits with 4 if it is not open any more.
+    """
+    from assent.cli.linking import new_link
+
+    click.echo(new_link(id, base_url))
