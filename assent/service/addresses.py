@@ -1,4 +1,4 @@
-"""Which addresses a callback may go to: none that leads back into the network the service runs in."""
+"""Which addresses are good: for the service itself, and for callbacks, which may not lead back into its network."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 
-from assent.errors import InvalidCallbackUrl
+from assent.errors import InvalidCallbackUrl, ServiceError
 
 URL_LENGTH = 2048
+_REACHED = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
 _URL = re.compile(
     r"(?P<scheme>https?)://"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)"
@@ -55,6 +56,15 @@ _NOT_PUBLIC_6 = tuple(
     )
 )
 _NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def check_base_url(base_url: str) -> None:
+    """Raise `ServiceError` for what cannot be the address of the service."""
+    if not _REACHED.fullmatch(base_url):
+        raise ServiceError(
+            "base_url is where people reach the service, as in https://a.example (http only on localhost or "
+            f"127.0.0.1, as the protocol has it; without ? and #), not {base_url!r}"
+        )
 
 
 class Target(NamedTuple):

@@ -17,7 +17,10 @@ from assent.store.case_rows import CaseRow
 from assent.store.rows import RequestRow, decode_request
 
 NO_LIMIT_SECONDS = 3650 * 86_400
-"""How long a request is open as a case that has no time-out of its own: the protocol knows no for ever."""
+"""How long a request is open as a case that has no time-out of its own: the protocol knows no for ever.
+
+People are not told of it: see `Case.never_expires`.
+"""
 
 
 def adopted(row: RequestRow, rounds: Sequence[tuple[CaseRow, RequestRow]] = ()) -> Case:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import os
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
@@ -27,6 +26,7 @@ from assent.clock import Clock
 from assent.errors import ServiceError, StoreError
 from assent.protocol import SigningKey
 from assent.service import api, browser, wellknown
+from assent.service.addresses import check_base_url
 from assent.service.background import Background, OnCase
 from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.callbacks import CallbackWorker
@@ -43,11 +43,9 @@ from assent.service.metrics import Metrics, RequestCount
 from assent.service.outbound import CallbackSender
 from assent.service.pages import load_pages
 from assent.service.prefills import Prefills
-from assent.service.problems import of_error_to, problem, unauthorized
+from assent.service.problems import nowhere, of_error_to, problem, unauthorized
 from assent.service.rate import CaseRate
 from assent.service.verification import VerificationProvider, Verifier
-
-_REACHED = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
 
 
 def create_app(
@@ -84,11 +82,7 @@ def create_app(
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
         callback_secret(secret, "")  # says so now if it is too short
-    if not _REACHED.fullmatch(base_url):
-        raise ServiceError(
-            "base_url is where people reach the service, as in https://a.example (http only on localhost or "
-            f"127.0.0.1, as the protocol has it; without ? and #), not {base_url!r}"
-        )
+    check_base_url(base_url)
     if isinstance(checkpointer_or_url, str):
         checkpointer_from_url(checkpointer_or_url)  # says so now if it is no database's
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
@@ -182,5 +176,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     refused = cast(HTTPException, error)
-    code = {404: "not_found", 405: "method_not_allowed", 413: "too_long"}.get(refused.status_code, "refused")
+    if refused.status_code == 404:
+        return nowhere(request)
+    code = {405: "method_not_allowed", 413: "too_long"}.get(refused.status_code, "refused")
     return problem(refused.status_code, code, str(refused.detail), dict(refused.headers or {}))

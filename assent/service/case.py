@@ -59,6 +59,11 @@ class Case:
         return is_final(self.status)
 
     @property
+    def never_expires(self) -> bool:
+        """Whether it waits until somebody answers: ``expires_at`` is then as far off as the protocol allows."""
+        return self.request is not None and self.request.timeout_seconds is None
+
+    @property
     def form(self) -> Form | None:
         """The form to fill in, if there is one."""
         form = self.context.get("form")

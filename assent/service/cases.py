@@ -34,7 +34,7 @@ from assent.protocol import (
     token_matches,
 )
 from assent.service import transitions
-from assent.service.adoption import adopted
+from assent.service.adoption import adopted, case_id_of
 from assent.service.answers import clean_answer
 from assent.service.case import Case
 from assent.service.executed import Executed
@@ -187,6 +187,13 @@ class Cases:
             self.followers.wake(case.previous_case_id)
         return case if made.write_id == new.write_id else None
 
+    async def case_for(self, row: RequestRow) -> Case:
+        """The case of an agent's open request, which becomes one now if it is none yet. Raises `CaseNotFound`."""
+        case_id = case_id_of(row.thread_id, row.question_id, row.round)
+        if await self.store.get(case_id) is None:
+            await self._adopt(row)
+        return await self.get(case_id)
+
     def _leave(self, row: RequestRow, error: Exception) -> None:
         """Say once that a request cannot be shown."""
         key = (row.thread_id, row.question_id, row.round)
@@ -204,11 +211,14 @@ class Cases:
         """Somebody has been told."""
         await finish(self.store.told(untold.row))
 
-    async def issue(self, case_id: str, scope: TokenScope = "review") -> str:
-        """A new token that opens a case, besides those that do already. Raises `CaseNotFound`."""
+    async def issue(self, case_id: str, scope: TokenScope = "review", *, by: str = "service") -> str:
+        """A new token that opens a case, besides those that do already; ``by`` is for the audit trail.
+
+        Raises `CaseNotFound`.
+        """
         case = await self.get(case_id)
         tokens, hashed = _issued((scope,))
-        delivered = (entry(self.now(), "service", "delivered", case, {"via": "link"}),)
+        delivered = (entry(self.now(), by, "delivered", case, {"via": "link"}),)
         await finish(self.store.add_tokens(case_id, hashed, delivered if scope == "review" else ()))
         return tokens[scope]
 

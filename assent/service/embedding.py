@@ -36,6 +36,7 @@ from assent.errors import InvalidReview, ServiceError
 from assent.service.opening import accepted, open_review
 from assent.service.problems import of_error, unauthorized
 from assent.service.review import ReviewRequest
+from assent.service.wire import review_url
 
 
 @asynccontextmanager
@@ -89,7 +90,7 @@ async def review_link(service: FastAPI, case_id: str) -> str:
     """
     opened = service_in(service)
     token = await opened.cases.issue(case_id, "review")
-    return f"{opened.base_url}/review/{case_id}?token={token}"
+    return review_url(opened.base_url, case_id, token)
 
 
 def service_in(app: FastAPI) -> Service:

@@ -20,7 +20,7 @@ from assent.errors import (
     ServiceError,
     StoreError,
 )
-from assent.service.pages import PAGE_HEADERS, render_unavailable
+from assent.service.pages import PAGE_HEADERS, render_unavailable, render_unknown
 
 _AWAY = {"Retry-After": "5"}
 
@@ -65,7 +65,19 @@ def of_error(error: ServiceError | StoreError) -> Response:
 
 def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:
     """The refusal that an error stands for: a page for a browser if the store is away, else the body."""
-    if isinstance(error, StoreError) and "text/html" in request.headers.get("accept", "").lower():
+    if isinstance(error, StoreError) and _from_browser(request):
         html = render_unavailable(request.app.state.service.base_path, sent=request.method == "POST")
         return HTMLResponse(html, 503, {**PAGE_HEADERS, **_AWAY})
     return of_error(error)
+
+
+def nowhere(request: Request) -> Response:
+    """The answer to an address that leads nowhere: a page for a browser, else the body."""
+    if _from_browser(request):
+        return HTMLResponse(render_unknown(request.app.state.service.base_path), 404, PAGE_HEADERS)
+    return problem(404, "not_found", "Not Found")
+
+
+def _from_browser(request: Request) -> bool:
+    """Whether somebody looks at the answer in a browser."""
+    return "text/html" in request.headers.get("accept", "").lower()

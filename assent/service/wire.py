@@ -19,13 +19,18 @@ def iso(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def review_url(base_url: str, case_id: str, token: str) -> str:
+    """The link to the page of a case."""
+    return f"{base_url}/review/{case_id}?token={token}"
+
+
 def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> dict[str, Any]:
     """A case for the agent that waits for it; ``tokens`` by scope, as they were issued."""
     api = f"{base_url}/v1/reviews/{case.case_id}"
     said: dict[str, Any] = {
         "spec_version": SPEC_VERSION,
         "case_id": case.case_id,
-        "review_url": f"{base_url}/review/{case.case_id}?token={tokens['review']}",
+        "review_url": review_url(base_url, case.case_id, tokens["review"]),
         "poll_url": f"{api}/status",
         "type": case.type,
         "prompt": case.prompt,
@@ -63,7 +68,7 @@ def poll_answer(case: Case) -> dict[str, Any]:
         said["opened_at"] = iso(case.opened_at)
     if case.ended_at is not None:
         said[_ENDED[case.status]] = iso(case.ended_at)
-    else:
+    elif not case.never_expires:
         said["expires_at"] = iso(case.expires_at)
     if case.status == "expired":
         said["default_action"] = case.default_action

@@ -57,7 +57,9 @@ def service_case(
 def agent_case(payload: HitlPayload, *, status: State = "opened", **facts: Any) -> Case:
     """A case that an agent's request became."""
     question_id = payload.tool_call_id if isinstance(payload, ApproveRequest) else "question_1"
-    request = HitlRequest(question_id=question_id, payload=payload, created_at=ASKED / 1000)
+    request = HitlRequest(
+        question_id=question_id, payload=payload, created_at=ASKED / 1000, timeout_seconds=DAY / 1000
+    )
     return Case(
         case_id="case_1",
         type=case_type(request),

@@ -12,15 +12,22 @@ from assent.service.pages.passage import Passage, passage
 from assent.service.pages.shown import Shown, shown_all
 
 _TITLES = ("title", "label", "name")
+_DESCRIPTION = "description"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One item: its id, and what is said about it."""
+    """One item: its id, what it is called, and what is said about it."""
 
     id: str
-    title: Passage
+    name: str
+    description: Passage | None
     facts: list[Shown]
+
+    @property
+    def title(self) -> Passage:
+        """What it is called."""
+        return passage(self.name)
 
 
 def choices_of(case: Case) -> list[Choice]:
@@ -47,13 +54,19 @@ def _choice(item: Any) -> Choice | None:
     if id_ is None:
         return None
     if not isinstance(item, Mapping):
-        return Choice(id_, passage(id_), [])
+        return Choice(id_, id_, None, [])
     fields = cast("Mapping[str, Any]", item)
     named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
-    title = id_ if named is None else fields[named]
+    about = fields.get(_DESCRIPTION)
+    told = _DESCRIPTION if isinstance(about, str) and about else None
     rest = {
         name: value
         for name, value in fields.items()
-        if name not in (id_key(fields), named) and value is not None
+        if name not in (id_key(fields), named, told) and value is not None
     }
-    return Choice(id_, passage(title), shown_all(rest))
+    return Choice(
+        id_,
+        id_ if named is None else fields[named],
+        None if told is None else passage(fields[told]),
+        shown_all(rest),
+    )

@@ -82,7 +82,13 @@ def page_fields(
     here = {field.key for field in fields}
     return [
         _field(
-            field, _question(case, field.key), values, prefills, faults.get(field.key), field.key in visible
+            field,
+            label_of(case, field),
+            _question(case, field.key),
+            values,
+            prefills,
+            faults.get(field.key),
+            field.key in visible,
         )
         for field in fields
         if field.key in visible or (field.conditional is not None and field.conditional.field in here)
@@ -119,18 +125,15 @@ def read_field(field: FormField, posted: Sequence[str]) -> Any:
     return text
 
 
-def spoken(field: FormField, value: Any) -> Any:
-    """A value in the words in which it was chosen."""
-    if isinstance(value, bool):
-        return "Yes" if value else "No"
-    labels = {option.value: option.label for option in field.options or ()}
-    if isinstance(value, list):
-        return "\n".join(labels.get(str(each), str(each)) for each in cast("list[Any]", value))
-    return labels.get(value, value) if isinstance(value, str) else value
+def label_of(case: Case, field: FormField) -> str:
+    """What is written above a field: an agent's question whole, however long it is."""
+    question = _question(case, field.key)
+    return field.label if question is None else question.prompt
 
 
 def _field(
     field: FormField,
+    label: str,
     question: Question | None,
     values: Mapping[str, Any],
     prefills: Mapping[str, Any],
@@ -141,7 +144,6 @@ def _field(
     if value is None and not field.sensitive:
         value = values.get(field.key)
     text = _text(value)
-    label = field.label if question is None else question.prompt
     hint = None if field.hint in (None, label) else passage(field.hint or "")
     return Field(
         key=field.key,

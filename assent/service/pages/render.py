@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from assent.protocol import Form, FormField, actions_of, redacted, sensitive_keys, visible_fields
+from assent.protocol import Form, FormField, actions_of, visible_fields
 from assent.requests import EscalateRequest
 from assent.service.case import Case
 from assent.service.mailboxes import masked_address
+from assent.service.pages.answered import answered, filled_in, questions
 from assent.service.pages.choices import choices_of, needs_one, takes_one
 from assent.service.pages.diff import Change, changes, differ
 from assent.service.pages.edits import Editable, edit_fields, editable_of
 from assent.service.pages.faults import brief, listed, without_prefix
-from assent.service.pages.fields import defaults, fields_of_step, page_fields, spoken
+from assent.service.pages.fields import defaults, fields_of_step, page_fields
 from assent.service.pages.moments import moment, time_left
 from assent.service.pages.passage import marked, passage
 from assent.service.pages.proofs import proof_fields
-from assent.service.pages.shown import Shown, shown, shown_all, text_of
+from assent.service.pages.shown import text_of
 from assent.service.pages.subject import call_of, why_of, words_of
 from assent.service.pages.templates import fill
 from assent.service.pages.wizard import Step, step_at, step_with
@@ -93,7 +95,7 @@ def _facts(case: Case, base_path: str, now: int) -> dict[str, Any]:
         "words": words_of(case),
         "until": moment(case.expires_at),
         "asked": moment(case.created_at),
-        "left": time_left(case.expires_at - now),
+        "left": None if case.never_expires else time_left(case.expires_at - now),
         "case_name": marked(case.case_id),
         "thread_name": None if case.thread_id is None else marked(case.thread_id),
         "previous_name": None if case.previous_case_id is None else marked(case.previous_case_id),
@@ -147,7 +149,11 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     fields = page_fields(case, form, here.number, values, faults, facts["prefills"])
     places = {field.key: (f"f-{field.key}", brief(field.label)) for field in fields}
     facts |= {"form": form, "step": here, "fields": fields}
-    facts["summary"] = _summary(case, values) if here.is_summary else []
+    if here.is_summary:
+        shown = {
+            field.key: values[field.key] for field in visible_fields(form, values) if field.key in values
+        }
+        facts["summary"] = filled_in(case, form, shown)
     return fill("input.html", **facts, problems=listed(faults, places))
 
 
@@ -185,27 +191,15 @@ def _standing(
     return values, step_at(form, values, number)
 
 
-def _summary(case: Case, values: Mapping[str, Any]) -> list[Shown]:
-    form = case.form
-    if form is None:
-        return []
-    hidden = sensitive_keys(form)
-    return [
-        shown(field.label, "given, not shown" if field.key in hidden else spoken(field, values[field.key]))
-        for field in visible_fields(form, values)
-        if field.key in values
-    ]
-
-
 def _closed(case: Case, facts: dict[str, Any]) -> str:
-    """How a case ended. What a sensitive field held is not told."""
+    """How a case ended: in the words in which it was asked. What a sensitive field held is not told."""
     result: dict[str, Any] = dict(case.result or {})
     data: dict[str, Any] = dict(result.get("data") or {})
-    if case.form is not None:
-        data = redacted(data, case.form)
     editable = editable_of(case)
     edited: Any = data.pop(editable.key, None) if editable is not None else None
     by: Mapping[str, Any] = case.responded_by or {}
+    if case.result is None:
+        facts["words"] = replace(facts["words"], questions=questions(case))
     return fill(
         "closed.html",
         **facts,
@@ -213,7 +207,7 @@ def _closed(case: Case, facts: dict[str, Any]) -> str:
         ended=moment(case.ended_at or case.expires_at),
         action=result.get("action"),
         action_name=marked(str(result.get("action"))),
-        data=shown_all(data),
+        data=answered(case, data),
         changes=_changes(editable, edited),
         by=marked(str(by.get("name") or by.get("email"))) if by else None,
         reason=passage(case.reason) if case.reason else None,

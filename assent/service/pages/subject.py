@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from assent.messages import JsonObject
@@ -51,9 +51,11 @@ class Words:
     prompt: Passage | None
     message: Passage | None
     facts: list[Shown]
+    questions: list[Passage] = field(default_factory=list[Passage])
+    """What was to be filled in or chosen from, where the page has no fields for it any more."""
 
     def __bool__(self) -> bool:
-        return self.prompt is not None or self.message is not None or bool(self.facts)
+        return bool(self.prompt or self.message or self.facts or self.questions)
 
 
 def call_of(case: Case) -> Call | None:

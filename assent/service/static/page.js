@@ -1,7 +1,9 @@
 // The pages work without this. With it, times are in the reader's zone, fields that depend on others come and go at once, and a button says that there are changes.
 "use strict";
 
-const clock = new Intl.DateTimeFormat(undefined, {
+// The pages are in English, so their times are too: as the reader spells it, if they do.
+const english = navigator.languages.find((each) => /^en\b/i.test(each)) ?? "en-GB";
+const clock = new Intl.DateTimeFormat(english, {
   day: "numeric",
   month: "long",
   year: "numeric",
