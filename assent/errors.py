@@ -14,6 +14,7 @@
     │   ├── ThreadNotFound          there is no such thread
     │   ├── LeaseHeld               another worker is advancing the thread just now
     │   ├── LeaseLost               another worker has taken the thread over; nothing was written
+    │   ├── InvalidStep             a step of a run that no store could keep as it is; nothing was written
     │   ├── CheckpointNotFound      the agent has no such checkpoint
     │   └── CheckpointNotPendingError   a checkpoint is claimed by another worker, or resolved, or not claimed at all
     ├── ProtocolError               something does not agree with the HITL Protocol
@@ -44,7 +45,8 @@
     │   └── DiscoveryFailed         a service does not say what it supports
     ├── DeliveryError               a notice did not reach the person
     └── HitlError                   asking a person went wrong
-        ├── HitlConcurrencyError    the channel has a pending request already
+        ├── HitlInvalidRequest      what a person was to be asked makes no question
+        ├── HitlConcurrencyError    the channel, or its thread, has a pending request already
         ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
         ├── HitlNoPendingRequest    there is no such request
         ├── HitlInvalidAnswer       the answer does not fit what was asked
@@ -219,6 +221,15 @@ class LeaseLost(StoreError):
         super().__init__(f"thread {thread_id!r} was taken over by another worker; this one's write is void")
         self.thread_id = thread_id
         self.fence = fence
+
+
+class InvalidStep(StoreError, ValueError):
+    """A step that no store could keep as it is; nothing was written, and the lease is as it was."""
+
+    def __init__(self, thread_id: str, problem: str) -> None:
+        super().__init__(f"nothing was written: {problem}")
+        self.thread_id = thread_id
+        self.problem = problem
 
 
 class CheckpointNotFound(StoreError, LookupError):
@@ -510,11 +521,15 @@ class HitlError(AssentError):
     """Asking a person went wrong."""
 
 
+class HitlInvalidRequest(HitlError, ValueError):
+    """What a person was to be asked makes no question; nobody was asked, and nothing was stored."""
+
+
 class HitlConcurrencyError(HitlError):
-    """A channel was asked while it has a pending request already."""
+    """A channel was asked while it, or its thread, has a pending request already."""
 
     def __init__(self, question_id: str) -> None:
-        super().__init__(f"request {question_id!r} is still pending; a channel asks one thing at a time")
+        super().__init__(f"request {question_id!r} is still pending; one thing is asked at a time")
         self.question_id = question_id
 
 

@@ -20,6 +20,7 @@ from assent.requests import (
     EscalateRequest,
     HitlRequest,
     Question,
+    asked_call,
 )
 from assent.schemas import schema_faults
 
@@ -44,7 +45,7 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
             faults = ["it takes true or false"]
         elif isinstance(payload, ApproveRequest):
             fitted = ApproveAnswer.model_validate(_anonymous(answer))
-            faults = _approve_faults(fitted, check_args or _by_schema(payload.args_schema))
+            faults = _approve_faults(fitted, check_args or schema_check(payload.args_schema, payload.args))
         elif isinstance(payload, AskRequest):
             faults = _ask_faults(payload.questions, answer)
             fitted = None if faults else _ANSWERS.validate_python(answer, strict=True)
@@ -87,15 +88,20 @@ def _escalate_faults(payload: EscalateRequest, answer: EscalateAnswer) -> list[s
     if answer.modified_params is not None:
         if answer.action in ("skip", "abort"):
             faults.append(f"modified_params go with a retry, not with {answer.action}")
-        elif check := _by_schema(payload.args_schema):
-            faults += check(answer.modified_params)
+        else:
+            call = asked_call(payload)
+            check = schema_check(payload.args_schema, None if call is None else call.args)
+            faults += check(answer.modified_params) if check else []
     return faults
 
 
-def _by_schema(schema: Mapping[str, Any] | None) -> ArgsCheck | None:
+def schema_check(
+    schema: Mapping[str, Any] | None, shown: Mapping[str, Any] | None = None
+) -> ArgsCheck | None:
+    """How to check edited arguments by a schema, if there is one; what is as it was ``shown`` is not at fault."""
     if schema is None:
         return None
-    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args)]
+    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args, shown)]
 
 
 def _ask_faults(questions: Sequence[Question], answer: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assent.agent.checkpoint import KeptEffect, KeptRequest, RunCheckpoint
@@ -12,7 +12,7 @@ from assent.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect
 from assent.errors import HitlStaleAnswer, InvalidCheckpoint, LeaseHeld, LeaseLost
 from assent.ids import child_thread_id, new_id
 from assent.messages import JsonObject, Message
-from assent.requests import HitlRequest, StoredRequest
+from assent.requests import HitlRequest, StoredRequest, with_seal
 
 _ATTEMPTS = 5
 
@@ -40,7 +40,7 @@ async def import_checkpoint(memory: Checkpointer, agent_id: str, checkpoint: Run
         if checkpoint.stored:
             await _check_stored(memory, part)
         else:
-            await _store(memory, agent_id, run_id, part, checkpoint.pending)
+            await _store(memory, agent_id, run_id, part, checkpoint.pending, checkpoint.seals or {})
     sessions: list[Any] = [
         _place(threads[each.call_path], each.messages) for each in checkpoint.subagent_sessions
     ]
@@ -90,12 +90,17 @@ async def _check_stored(memory: Checkpointer, part: _Part) -> None:
 
 
 async def _store(
-    memory: Checkpointer, agent_id: str, run_id: str, part: _Part, pending: Sequence[PendingApproval]
+    memory: Checkpointer,
+    agent_id: str,
+    run_id: str,
+    part: _Part,
+    pending: Sequence[PendingApproval],
+    seals: Mapping[str, str],
 ) -> None:
     """Bring a thread up to where the checkpoint is: what is missing at its end, and what is asked there."""
     attempts = {effect.tool_call_id: effect.attempt for effect in part.effects}
     asked = [
-        request_of(each, part.thread_id, attempts.get(each.tool_call.id, 1))
+        with_seal(request_of(each, part.thread_id, attempts.get(each.tool_call.id, 1)), seals.get(each.id))
         for each in pending
         if each.call_path == part.call_path
     ]

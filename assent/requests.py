@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
@@ -52,7 +52,30 @@ class ConfirmRequest(_Frozen):
     details: JsonObject | None = None
 
 
-class ApproveRequest(_Frozen):
+_SEAL = "_seal"
+
+
+class _AboutCall(_Frozen):
+    """A question about a call. Its seal binds the answer to what is not shown of the call's arguments.
+
+    The seal is kept with a stored request and is nowhere else: in no JSON, no ``repr`` and no event's fields.
+    """
+
+    @property
+    def seal(self) -> str | None:
+        """The seal, if the arguments are not shown whole."""
+        return self.__dict__.get(_SEAL)
+
+    def sealed(self, seal: str | None) -> Self:
+        """The same question, with this seal."""
+        if seal == self.seal:
+            return self
+        question = self.model_copy()
+        vars(question)[_SEAL] = seal  # beside the fields, as a cached property is: pydantic passes it over
+        return question
+
+
+class ApproveRequest(_AboutCall):
     """May this tool run with these arguments? ``digest`` binds the answer to exactly this call.
 
     With ``args_schema``, edited arguments are checked wherever the answer is given.
@@ -74,7 +97,7 @@ class AskRequest(_Frozen):
     questions: list[Question]
 
 
-class EscalateRequest(_Frozen):
+class EscalateRequest(_AboutCall):
     """Something went wrong, or may have: what now? ``args_schema`` is for the arguments of a retry."""
 
     kind: Literal["escalate"] = "escalate"
@@ -138,11 +161,18 @@ def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
     """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
     shown = known.payload
     if isinstance(asked, ApproveRequest):
-        return asks_about(known, asked.digest)
+        return asks_about(known, asked.digest) and _is_sealed_like(shown, asked)
     if isinstance(shown, EscalateRequest) and isinstance(asked, EscalateRequest):
+        if not _is_sealed_like(shown, asked):
+            return False
         # What the tool takes by now is no part of the question.
-        shown = shown.model_copy(update={"args_schema": asked.args_schema})
+        shown = shown.model_copy(update={"args_schema": asked.args_schema}).sealed(asked.seal)
     return shown == asked
+
+
+def _is_sealed_like(known: HitlPayload, asked: ApproveRequest | EscalateRequest) -> bool:
+    """Whether what is not shown is the same too, as far as that is on record."""
+    return isinstance(known, _AboutCall) and known.seal in (None, asked.seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:
@@ -152,6 +182,41 @@ def asks_about(known: HitlRequest, digest: str | None) -> bool:
     return isinstance(shown, ApproveRequest) and (
         call_digest(shown.tool_name, shown.args) == shown.digest == digest
     )
+
+
+def seal_in(request: HitlRequest) -> str | None:
+    """The seal of a request about a call, if it has one."""
+    payload = request.payload
+    return payload.seal if isinstance(payload, _AboutCall) else None
+
+
+def with_seal(request: HitlRequest, seal: str | None) -> HitlRequest:
+    """The same request, if it is about a call with this seal."""
+    payload = request.payload
+    if seal is None or not isinstance(payload, _AboutCall):
+        return request
+    return request.model_copy(update={"payload": payload.sealed(seal)})
+
+
+class AskedCall(NamedTuple):
+    """The call that a question is about, with its arguments as they are shown."""
+
+    tool_name: str
+    tool_call_id: str
+    args: JsonObject
+
+
+def asked_call(payload: HitlPayload) -> AskedCall | None:
+    """The call that is to be approved, or that is in doubt; None for other questions."""
+    if isinstance(payload, ApproveRequest):
+        return AskedCall(payload.tool_name, payload.tool_call_id, payload.args)
+    if not isinstance(payload, EscalateRequest):
+        return None
+    told = payload.details or {}
+    name, call_id, args = told.get("tool_name"), told.get("tool_call_id"), told.get("args")
+    if not (isinstance(name, str) and isinstance(call_id, str) and isinstance(args, dict)):
+        return None  # an escalation of the asker's own
+    return AskedCall(name, call_id, cast(JsonObject, args))
 
 
 def plain_answer(answer: Answer) -> Any:
@@ -331,8 +396,19 @@ class ChannelHost(Protocol):
         """How this very request was settled earlier in the run that goes on now, if it was."""
         ...
 
-    def args_check(self, tool_name: str) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools."""
+    def args_check(self, tool_name: str, call: AskedCall | None = None) -> ArgsCheck | None:
+        """How to check edited arguments of one of the agent's tools.
+
+        What is not shown of the ``call`` that people are asked about may stay as it is. None if there is no such
+        tool, or if that cannot be told any more.
+        """
+        ...
+
+    def seal(self, call: AskedCall, known: str | None = None) -> str | None:
+        """What binds an answer to what is not shown of a call's arguments, for the request to be ``sealed`` with.
+
+        None if they are shown whole. ``known`` is the seal of the same question where it was asked before.
+        """
         ...
 
     def args_schema(self, tool_name: str) -> JsonObject | None:

@@ -71,10 +71,13 @@ def _bare(schema: Any) -> Any:
     return bare
 
 
-def schema_faults(schema: Mapping[str, Any], args: Mapping[str, Any]) -> list[Fault]:
+def schema_faults(
+    schema: Mapping[str, Any], args: Mapping[str, Any], shown: Mapping[str, Any] | None = None
+) -> list[Fault]:
     """What is wrong with arguments, by place, in words that hold none of their values.
 
-    Nothing, for a schema that cannot be read: the tool still checks them before it runs.
+    Nothing, for a schema that cannot be read: the tool still checks them before it runs. Nor is anything wrong
+    with what is as it was ``shown``: a mask, or what is missing there too, stands for a value that fits.
     """
     try:
         validator = SchemaValidator(_whole(schema))
@@ -83,8 +86,30 @@ def schema_faults(schema: Mapping[str, Any], args: Mapping[str, Any]) -> list[Fa
     try:
         validator.validate_python(dict(args))
     except ValidationError as error:
-        return list(_faults(error))
+        faults = list(_faults(error))
+        return faults if shown is None else [it for it in faults if not _is_as_shown(it[0], args, shown)]
     return []
+
+
+def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
+    """Whether there is the same in a place of both, or in both nothing."""
+    for step in place[:-1]:
+        args, shown = _inside(args, step), _inside(shown, step)
+    if _NOTHING in (args, shown):
+        return False
+    args, shown = _inside(args, place[-1]), _inside(shown, place[-1])
+    return type(args) is type(shown) and args == shown
+
+
+_NOTHING: Any = object()
+
+
+def _inside(tree: Any, step: str) -> Any:
+    if isinstance(tree, Mapping):
+        return cast("Mapping[str, Any]", tree).get(step, _NOTHING)
+    if isinstance(tree, list) and step.isdecimal() and int(step) < len(cast("list[Any]", tree)):
+        return cast("list[Any]", tree)[int(step)]
+    return _NOTHING
 
 
 def _faults(error: ValidationError) -> Iterator[Fault]:
@@ -192,6 +217,21 @@ def _string(words: Mapping[str, Any]) -> CoreSchema:
     special = _FORMATS.get(words.get("format", ""))
     if special is not None:
         return special()
+    if words.get("format") == "password":
+        return core_schema.no_info_wrap_validator_function(_unless_masked, _text(words))
+    return _text(words)
+
+
+def _unless_masked(value: Any, validate: Any) -> Any:
+    """A secret that is masked is not held to what holds for its value."""
+    return value if value == _MASK else validate(value)
+
+
+_MASK = "*" * 10
+"""What pydantic shows of a secret."""
+
+
+def _text(words: Mapping[str, Any]) -> CoreSchema:
     bounds = {"min_length": words.get("minLength"), "max_length": words.get("maxLength")}
     try:
         SchemaValidator(core_schema.str_schema(pattern=words.get("pattern")))

@@ -14,6 +14,7 @@ from assent.agent.run import Thread
 from assent.agent.session import OnPending, Session
 from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
+from assent.agent.tree import request_in_flight
 from assent.approvals import ApprovalResponse
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
@@ -227,7 +228,7 @@ class Agent:
     def in_flight_hitl_request(self) -> HitlRequest | None:
         """What a person is being asked through the channel just now. Raises `HitlError` without a channel."""
         if self.channel is None:
-            raise HitlError("this agent has no channel; give it one: Agent(..., channel=...)")
+            raise HitlError(_NO_CHANNEL)
         return self.channel.pending
 
     async def load_pending_hitl_request(self) -> HitlRequest | None:
@@ -240,10 +241,12 @@ class Agent:
         `respond` or `resume` goes on, here or in another process. Raises `HitlNoPendingRequest` if nobody is
         being asked.
         """
-        pending = self.in_flight_hitl_request
-        if pending is None or self.channel is None or self.channel.interrupt(HitlDetached()) is None:
-            raise HitlNoPendingRequest(self.thread_id)
+        if self.channel is None:
+            raise HitlError(_NO_CHANNEL)
         session = self._session
+        pending = request_in_flight(session)
+        if pending is None or self.channel.interrupt(HitlDetached()) is None:
+            raise HitlNoPendingRequest(self.thread_id)
         await session.emitter.emit(AgentSuspendedEvent, session.run_id or "", pending_request=pending)
 
     async def respond(
@@ -260,10 +263,9 @@ class Agent:
         `HitlNoPendingRequest` if there is no request, `HitlStaleAnswer` if it is another or settled already, and
         `HitlInvalidAnswer` if the answer does not fit; nothing is changed then.
         """
-        channel = self.channel
-        waiting = channel.pending if channel is not None else None
-        if channel is not None and waiting is not None:
-            await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
+        waiting = request_in_flight(self._session)
+        if self.channel is not None and waiting is not None:
+            await self.channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
             return None
         return await answering.respond(self._session, question_id, answer, by, via)
 
@@ -277,6 +279,7 @@ class Agent:
         await self._session.close(reason)
 
 
+_NO_CHANNEL = "this agent has no channel; give it one: Agent(..., channel=...)"
 _OF_A_CHANNEL = (
     *("confirm", "approve", "ask", "escalate", "pending", "answer", "cancel"),
     *("thread_id", "checkpointer", "bind", "interrupt", "open_request"),

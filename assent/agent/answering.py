@@ -8,8 +8,9 @@ from typing import Any
 from assent.agent.pausing import answer_all, unsaid
 from assent.agent.result import AgentResult
 from assent.agent.session import Session
-from assent.agent.tree import load_tree, open_requests
+from assent.agent.tree import asked, load_tree, open_request, walk
 from assent.approvals import ApprovalResponse
+from assent.errors import HitlStaleAnswer
 from assent.requests import HitlRequest
 
 
@@ -20,7 +21,7 @@ async def look(session: Session) -> HitlRequest | None:
         request = session.thread.pending.request
     if request is None and session.spec.delegates:
         await _load(session)
-        request = next((stored.request for _, stored in open_requests(session)), None)
+        request = await open_request(session)
     return request
 
 
@@ -28,13 +29,24 @@ async def respond(
     session: Session, question_id: str | None, answer: Any, by: str | None, via: str | None
 ) -> AgentResult:
     """Settle what is asked, by the agent or one of its subagents, and go on."""
-    owner = session
-    if session.spec.delegates:
-        await _load(session)
-        asked = open_requests(session)
-        owner = next((who for who, it in asked if question_id in (None, it.question_id)), session)
+    owner = await _owner(session, question_id) if session.spec.delegates else session
     await owner.inbox.answer(owner.thread, question_id, answer, by, via)
     return await session.resume()
+
+
+async def _owner(session: Session, question_id: str | None) -> Session:
+    """Who asks this, or anything at all; raises `HitlStaleAnswer` if something else is asked."""
+    await _load(session)
+    asking = await asked(session)
+    for owner, request in asking:
+        if question_id in (None, request.question_id):
+            return owner
+    for owner in walk(session):
+        if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
+            return owner
+    if question_id is not None and asking:
+        raise HitlStaleAnswer(question_id)
+    return session
 
 
 async def resume_with(

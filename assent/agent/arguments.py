@@ -10,13 +10,38 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from assent.agent.emitter import logger
-from assent.agent.tools import Tool
+from assent.agent.masked import masks_in, unmasked
+from assent.agent.tools import Tool, json_object
 
 
 def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
     """The arguments as the tool's model, or what is wrong with them."""
-    read = _read(tool, args, faults)
+    return _in_a_sentence(_read(tool, args, faults))
+
+
+def parse_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> BaseModel | str:
+    """Edited arguments as the tool's model, or what is wrong with them.
+
+    Of ``args``, those that were edited, what is not shown stays as it is; None, if they are not known.
+    """
+    return _in_a_sentence(_read_edit(tool, args, edited, faults))
+
+
+def _in_a_sentence(read: BaseModel | list[str]) -> BaseModel | str:
     return "; ".join(read) + "." if isinstance(read, list) else read
+
+
+def _read_edit(
+    tool: Tool,
+    args: BaseModel | None,
+    edited: Mapping[str, Any],
+    told: Callable[[ValidationError], list[str]],
+) -> BaseModel | list[str]:
+    if args is None:
+        return _read(tool, edited, told)
+    restored, misplaced = unmasked(args, json_object(args), edited)
+    read = misplaced or _read(tool, restored, told)
+    return read if isinstance(read, list) else masks_in(read) or read
 
 
 def _read(
@@ -40,9 +65,12 @@ def _at(fault: ErrorDetails, words: str) -> str:
     return f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {words}"
 
 
-def args_faults(tool: Tool, args: Mapping[str, Any]) -> list[str]:
-    """What is wrong with edited arguments, one by one; nothing, if they fit the tool. No value is repeated."""
-    read = _read(tool, args, _unquoted)
+def args_faults(tool: Tool, edited: Mapping[str, Any], args: BaseModel | None = None) -> list[str]:
+    """What is wrong with edited arguments, one by one; nothing, if they fit the tool. No value is repeated.
+
+    ``args`` are those that were edited, if they are known.
+    """
+    read = _read_edit(tool, args, edited, _unquoted)
     return read if isinstance(read, list) else []
 
 

@@ -65,14 +65,15 @@ class asking_from:  # noqa: N801  (used like a function)
             outer = outer.outer
         self._asking = Asking(place, tool_call_id, tool_name, outer)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Asking:
         self._token = _asking.set(self._asking)
+        return self._asking
 
     def __exit__(self, *error: object) -> None:
         _asking.reset(self._token)
 
 
-def safe_point() -> AbstractContextManager[None]:
+def safe_point() -> AbstractContextManager[Asking | None]:
     """Declare that nothing done so far in this tool's body would be repeated by beginning anew."""
     current = _asking.get()
     return (

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from assent.approvals import PendingApproval
 from assent.errors import InvalidMessage
 from assent.fitting import fit_answer
 from assent.messages import JsonObject, Message, Usage, Value
-from assent.requests import HitlRequest, RequestStatus, StoredRequest, plain_answer
+from assent.requests import HitlRequest, RequestStatus, StoredRequest, plain_answer, seal_in, with_seal
 
 _FOR_ANSWERS = {"payload": {"args_schema"}}
 """What a request that has its answer needs no more."""
@@ -24,6 +24,7 @@ class KeptRequest(Value):
     reason: str | None = None
     answered_by: str | None = None
     via: str | None = None
+    seal: str | None = Field(default=None, repr=False)
 
     @classmethod
     def of(cls, stored: StoredRequest) -> "KeptRequest":
@@ -35,11 +36,12 @@ class KeptRequest(Value):
             reason=stored.reason,
             answered_by=stored.answered_by,
             via=stored.via,
+            seal=seal_in(stored.request),
         )
 
     def stored(self, thread_id: str) -> StoredRequest:
         """The request as a run knows it."""
-        request = HitlRequest.model_validate(self.request)
+        request = with_seal(HitlRequest.model_validate(self.request), self.seal)
         answer = None if self.answer is None else fit_answer(request, self.answer)
         return StoredRequest(
             request, thread_id, None, self.status, answer, self.reason, self.answered_by, self.via
@@ -86,7 +88,9 @@ class RunCheckpoint(Value):
 
     ``pending`` lists every call that waits, those of subagents included. Version 1 knows neither digests nor
     subagents nor answers given in part; both versions are read. ``stored`` says that the run is kept by a
-    checkpointer, on ``thread_id``: it goes on there, not from this value alone.
+    checkpointer, on ``thread_id``: it goes on there, not from this value alone. ``seals`` bind the answers to
+    arguments that ``pending`` does not show, by the id of the approval; like the transcript, they are for whoever
+    resumes the run, not for those who answer.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -103,6 +107,7 @@ class RunCheckpoint(Value):
     stored: bool = False
     root_requests: tuple[KeptRequest, ...] = ()
     root_effects: tuple[KeptEffect, ...] = ()
+    seals: dict[str, str] | None = Field(default=None, repr=False)
 
     @model_validator(mode="after")
     def _whole(self) -> "RunCheckpoint":

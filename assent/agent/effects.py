@@ -8,16 +8,18 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from assent import tracing
-from assent.agent.asking import asking_from
+from assent.agent.asking import asking_from, is_about
+from assent.agent.bodies import Bodies
 from assent.agent.emitter import is_cancelled, logger
 from assent.agent.gate import Admitted, Settled
 from assent.agent.middleware import ToolCallContext
 from assent.agent.run import Run
+from assent.agent.run_lock import on_behalf
 from assent.agent.subagents import SubagentTool
 from assent.agent.tools import ToolContext, ToolResult, as_result, json_object
-from assent.agent.verdict import args_digest, edit_notice, refusal_of
+from assent.agent.verdict import args_digest, edit_notice, refusal_of, said_of
 from assent.checkpointer.base import StoredEffect
-from assent.errors import HitlCancelled, HitlControlException, HitlPaused, HitlTimedOut
+from assent.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
 from assent.events import ToolEndedEvent, ToolStartedEvent
 from assent.messages import JsonObject, TextPart, ToolResultMessage
 
@@ -57,20 +59,26 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
             await _resolve(run, item, results)
         except HitlControlException as signal:
             signals.append(signal)
+        if run.bodies is not None and await run.bodies.done(item.call.id):
+            await run.rest()
 
     await _write_starts(run, group)
+    if run.journal is not None and any(map(_is_subagent, group)):
+        run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
     try:
         if len(group) == 1:
             await resolve(group[0])
         else:
             async with asyncio.TaskGroup() as tasks:
                 for item in group:
-                    tasks.create_task(resolve(item))
+                    tasks.create_task(on_behalf(resolve(item)))
     finally:
+        run.bodies = None
         if any(isinstance(signal, HitlPaused) for signal in signals):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
-    await run.commit(wait=bool(signals) or run.aborted)
+    if run.unwritten:
+        await run.commit(wait=bool(signals) or run.aborted)
     if signals:
         raise next((it for it in signals if not isinstance(it, HitlPaused)), signals[0])
 
@@ -80,9 +88,8 @@ def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessa
 
     So results stand in the order of the calls, whichever person answers first.
     """
-    for item in group:
-        if isinstance(item, Admitted) and isinstance(item.tool, SubagentTool):
-            results.pop(item.call.id, None)
+    for item in filter(_is_subagent, group):
+        results.pop(item.call.id, None)
 
 
 def _in_order(
@@ -100,12 +107,16 @@ async def _write_starts(run: Run, group: list[Settled]) -> None:
     """Write down that bodies are about to start, if their effects may not be repeated."""
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
-        # A subagent is no effect, but it has some: its call must be on record, as this worker's, before them.
-        delegates = any(isinstance(it, Admitted) and isinstance(it.tool, SubagentTool) for it in group)
-        if starting or (delegates and (run.unwritten or not run.journal.holds)):
+        # A subagent is no effect, but it has some: its call must be on record before them.
+        delegates = any(map(_is_subagent, group))
+        if starting or (delegates and run.unwritten):
             await run.commit(started=starting)
         elif delegates:
             await run.journal.catch_up()
+
+
+def _is_subagent(item: Settled) -> bool:
+    return isinstance(item, Admitted) and isinstance(item.tool, SubagentTool)
 
 
 def _counts(item: Settled) -> TypeGuard[Admitted]:
@@ -141,7 +152,7 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
                 span.fail("tool_error")
         await run.emitter.flush()
         if run.spec.onion.after_tool_call:
-            result = results[call.id] = await _after(run, item, result)
+            result = await _after(run, item, results)
     else:
         result = results[call.id] = _message(item, as_result(ToolResult(item.why, is_error=True)))
     await run.emit(ToolEndedEvent, tool_call_id=call.id, tool_name=call.name, is_error=result.is_error)
@@ -157,8 +168,8 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
     except Exception as error:
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:
-        why, trace = refusal_of(call.name, signal)
-        return as_result(ToolResult(why, {"hitl": trace}, is_error=True))
+        why = f"{tool.name} stopped before its end, for {said_of(signal)}. What it had done by then stands."
+        return as_result(ToolResult(why, {"hitl": refusal_of(call.name, signal)[1]}, is_error=True))
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
@@ -185,16 +196,46 @@ def _say(failure: BaseException) -> str:
     return f"{name}: {said}" if said else name
 
 
-async def _after(run: Run, item: Admitted, result: ToolResultMessage) -> ToolResultMessage:
+async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
+    """What the hooks make of a result, in ``results`` too. Where a person was asked and did not say yes in the
+    end, whatever the reason, the model is not shown it: only that the tool has run."""
+    call = item.call
     ctx = ToolCallContext(
-        item.call, item.tool, item.args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
+        call, item.tool, item.args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
     )
-    for hook in run.spec.onion.after_tool_call:
-        try:
-            result = _same_call(await hook(replace(ctx, result=result)) or result, item)
-        except Exception:
-            logger.exception("after_tool_call raised on %s; its result stands", item.tool.name)
-    return result
+    with asking_from("tool", f"{call.id}:after", call.name) as asking:
+        for hook in run.spec.onion.after_tool_call:
+            result = results[call.id]
+            try:
+                results[call.id] = _same_call(await hook(replace(ctx, result=result)) or result, item)
+            except Exception as error:
+                withholds = bool(asking.asked) or isinstance(error, HitlError)
+                what = "is withheld" if withholds else "stands"
+                logger.exception("after_tool_call raised on %s; its result %s", item.tool.name, what)
+                if withholds:
+                    results[call.id] = _withheld(item, f"a check of it failed ({type(error).__name__})")
+                    break
+            except (HitlTimedOut, HitlCancelled) as signal:
+                results[call.id] = _withheld(item, said_of(signal))
+                break
+            except BaseException:
+                if asking.asked:
+                    results[call.id] = _withheld(item, "a person was asked about it, and has not answered")
+                    await _withdraw_about(run, asking.tool_call_id)
+                raise
+    return results[call.id]
+
+
+def _withheld(item: Admitted, why: str) -> ToolResultMessage:
+    said = f"{item.tool.name} ran, but what came of it is withheld: {why}."
+    return _message(item, as_result(ToolResult(said, {"hitl": {"withheld": why}}, is_error=True)))
+
+
+async def _withdraw_about(run: Run, asked_about: str) -> None:
+    """Nobody waits for these answers any more. (A run that is cancelled leaves this to the one that goes on.)"""
+    for known in list(run.thread.requests.values()):
+        if known.status == "pending" and is_about(known.question_id, asked_about) and not is_cancelled():
+            await run.withdraw(known.question_id, "its call ended without it")
 
 
 def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel
 
-from assent.agent.arguments import expected, parse_args, unknown_tool
+from assent.agent.arguments import expected, parse_args, parse_edit, unknown_tool
 from assent.agent.asking import asking_from, is_about, is_from_body
 from assent.agent.emitter import logger
 from assent.agent.judging import ALLOWED, is_judged, judge, judge_call
-from assent.agent.masked import unmasked
+from assent.agent.masked import whole
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
 from assent.agent.pending import attribution, tell
 from assent.agent.people import Waiting, ask_approve, ask_escalate, refused_before
@@ -20,7 +20,6 @@ from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import (
     APPROVED,
     approve_trace,
-    args_digest,
     escalate_trace,
     refusal_of,
     with_decision,
@@ -132,6 +131,7 @@ async def _decide(
     if isinstance(admitted, Refused):
         return admitted
     call, tool = admitted.call, admitted.tool
+    run.thread.at_gate.pop(call.id, None)
     free = decision.verdict == "allow" and not tool.requires_approval
     if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
         return admitted
@@ -143,6 +143,7 @@ async def _decide(
             if decision.verdict == "deny":
                 return _not_allowed(admitted, decision)
             settled: Settled | Waiting = admitted
+            run.thread.at_gate[call.id] = admitted.args
             if effect is not None:
                 settled = await _resolve_doubt(run, admitted, effect)
             if isinstance(settled, Admitted) and run.spec.onion.before_tool_call:
@@ -163,7 +164,7 @@ async def _refused_before(run: Run, admitted: Admitted) -> Refused | Waiting | N
     before, tool = await refused_before(run, admitted.call), admitted.tool
     if before is None or isinstance(before, Waiting):
         return before
-    trace = approve_trace(tool, args_digest(tool, admitted.args), before)
+    trace = approve_trace(tool, admitted.args, before)
     return Refused(admitted.call, denial(tool.name, before.reason), trace)
 
 
@@ -204,17 +205,17 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
     again = replace(admitted, attempt=effect.attempt + 1)
     if "once" not in (effect.effect, tool.effect):
         return again
-    answer = await ask_escalate(run, call, json_object(admitted.args), effect.attempt)
+    answer = await ask_escalate(run, call, admitted.args, effect.attempt)
     if isinstance(answer, Waiting):
         return answer
-    trace = escalate_trace(answer)
+    trace = escalate_trace(tool, admitted.args, answer)
     if answer.action == "abort":
         raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
     if answer.action == "skip":
         return Refused(call, f"{tool.name} was not run again, as a person decided.", trace)
     if answer.modified_params is None:
         return replace(again, trace=trace)
-    args = parse_args(tool, answer.modified_params)
+    args = parse_edit(tool, admitted.args, answer.modified_params)
     if isinstance(args, str):
         return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
     return replace(again, args=args, trace=trace)
@@ -222,34 +223,53 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
 
 async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
     call, tool, args, trace = admitted.call, admitted.tool, admitted.args, admitted.trace
+    approved: BaseModel | None = None
     for hook in run.spec.onion.before_tool_call:
+        run.thread.at_gate[call.id] = args
         ctx = ToolCallContext(
             call, tool, args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
         )
-        try:
-            decision = await hook(ctx)
-            if decision is None:
-                continue
-            if not isinstance(decision, BeforeToolCallResult):
-                raise TypeError(f"before_tool_call returned {decision!r}, which is no BeforeToolCallResult")
-        except Exception as error:
-            logger.exception("before_tool_call raised on %s; the call is refused", tool.name)
-            why = f"{tool.name} was not run: a check before it failed ({type(error).__name__})."
-            return Refused(call, why, trace)
+        decision = await _decided(hook, ctx)
+        if decision is None:
+            continue
         if decision.hitl_trace is not None:
             trace = with_decision(trace, decision.hitl_trace)
         if decision.block:
             return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
         if decision.edited_args is not None:
-            shown = json_object(args)
-            edited = parse_args(tool, unmasked(args, shown, decision.edited_args))
+            edited = parse_edit(tool, args, decision.edited_args)
             if isinstance(edited, str):
                 return _misfit(call, edited, trace)
-            approved = trace is not None and trace.get("decision") in APPROVED and decision.hitl_trace is None
-            if approved and edited != args and json_object(edited) == shown:
+            if approved is not None and decision.hitl_trace is None and _differ_unseen(approved, edited):
                 return Refused(call, f"{tool.name} was not run: {_UNSEEN}", trace)
             args = edited
+        if decision.hitl_trace is not None:
+            approved = args if trace is not None and trace.get("decision") in APPROVED else None
     return replace(admitted, args=args, trace=trace)
+
+
+async def _decided(
+    hook: Callable[[ToolCallContext], Awaitable[BeforeToolCallResult | None]], ctx: ToolCallContext
+) -> BeforeToolCallResult | None:
+    """What a hook decides about a call; one that fails blocks it."""
+    name = ctx.tool.name
+    try:
+        decision = await hook(ctx)
+        if decision is not None and not isinstance(decision, BeforeToolCallResult):
+            raise TypeError(f"before_tool_call returned {decision!r}, which is no BeforeToolCallResult")
+        return decision
+    except Exception as error:
+        logger.exception("before_tool_call raised on %s; the call is refused", name)
+        why = f"{name} was not run: a check before it failed ({type(error).__name__})."
+        return BeforeToolCallResult(block=True, reason=why)
+
+
+def _differ_unseen(approved: BaseModel, args: BaseModel) -> bool:
+    """Whether arguments differ from those a person approved in nothing but what people are not shown."""
+    shown = json_object(args)
+    return json_object(approved) == shown and whole(args, shown, made=False) != whole(
+        approved, shown, made=False
+    )
 
 
 async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled | Waiting:
@@ -262,19 +282,21 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     on_record = before.get("decision") in APPROVED
     if not on_record and not tool.requires_approval and decision.verdict != "ask":
         return admitted
-    args = json_object(admitted.args)
-    digest = call_digest(tool.name, args)
+    shown = json_object(admitted.args)
+    digest = call_digest(tool.name, shown)
     if on_record and before.get("digest") == digest:
         return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
-    answer = await ask_approve(run, call, args, digest, attribution(run.path, run.principal, decision))
+    run.thread.at_gate[call.id] = admitted.args
+    details = attribution(run.path, run.principal, decision)
+    answer = await ask_approve(run, call, admitted.args, shown, digest, details)
     if isinstance(answer, Waiting):
         return answer
-    trace = with_decision(before, approve_trace(tool, digest, answer))
+    trace = with_decision(before, approve_trace(tool, admitted.args, answer, digest))
     if answer.decision == "deny":
         return Refused(call, denial(tool.name, answer.reason), trace)
     if answer.edited_args is None:
         return Admitted(call, tool, admitted.args, trace, admitted.attempt, digest)
-    edited = parse_args(tool, unmasked(admitted.args, args, answer.edited_args))
+    edited = parse_edit(tool, admitted.args, answer.edited_args)
     if isinstance(edited, str):
         return _misfit(call, edited, trace)
     again = replace(admitted, args=edited, trace=trace)

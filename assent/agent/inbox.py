@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from assent.agent.arguments import args_faults
+from pydantic import BaseModel
+
+from assent.agent.arguments import args_faults, parse_args
 from assent.agent.asking import is_about
+from assent.agent.fold import unresolved_calls
+from assent.agent.masked import masks_in
 from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
+from assent.agent.tools import Tool, json_object
+from assent.agent.verdict import shown_edit
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
-from assent.fitting import fit_answer
+from assent.fitting import fit_answer, schema_check
 from assent.messages import JsonObject, Message, ToolResultMessage
-from assent.requests import ArgsCheck, HitlChannel, HitlRequest, StoredRequest
+from assent.requests import (
+    ApproveRequest,
+    ArgsCheck,
+    AskedCall,
+    EscalateRequest,
+    HitlChannel,
+    HitlRequest,
+    StoredRequest,
+    asked_call,
+    plain_answer,
+)
 
 
 class Inbox:
@@ -41,15 +57,32 @@ class Inbox:
         self._checkpointer = checkpointer
 
     async def open_in(self, thread: Thread) -> HitlRequest | None:
-        """The open request, going by the thread as it was last loaded."""
-        return thread.pending.request if thread.pending is not None else await self._kept()
+        """The open request, going by the thread as it was last loaded; what is overdue is timed out."""
+        while (known := thread.pending) is not None:
+            expired = await self._expired(known.request)
+            if expired is None:
+                return known.request
+            thread.requests[known.question_id] = expired
+        return await self._kept()
 
     async def look(self) -> HitlRequest | None:
-        """The open request, as the store says now."""
+        """The open request, as the store says now; what is overdue is timed out."""
         stored = None
         if self._checkpointer is not None:
             stored = await self._checkpointer.load_pending_request(self._thread_id)
+            while stored is not None and await self._expired(stored) is not None:
+                stored = await self._checkpointer.load_pending_request(self._thread_id)
         return stored or await self._kept()
+
+    async def _expired(self, request: HitlRequest) -> StoredRequest | None:
+        """A stored request as it was settled, if it was, or is now because it is overdue."""
+        if self._checkpointer is None or request.expires_at is None:
+            return None
+        try:
+            found = await self._checkpointer.expire(self._thread_id, request.question_id)
+        except HitlNoPendingRequest:
+            return None  # it went with its thread, as whoever writes to that will find
+        return None if found.status == "pending" else found
 
     async def answer(
         self, thread: Thread, question_id: str | None, answer: Any, by: str | None, via: str | None
@@ -60,24 +93,38 @@ class Inbox:
             await self._channel.answer(kept.question_id, answer, by=by, via=via)
         elif self._checkpointer is not None:
             request = await self._stored(self._checkpointer, question_id)
-            fitted = self._fitted(request, answer)
+            fitted = self._fitted(thread, request, answer)
             await self._checkpointer.settle(self._thread_id, request.question_id, fitted, by=by, via=via)
         elif thread.pending is not None or question_id in thread.requests:
             known = thread.pending if question_id is None else thread.requests.get(question_id)
             if known is None or known.status != "pending":
                 raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
-            fitted = self._fitted(known.request, answer)
+            fitted = self._fitted(thread, known.request, answer)
             await self.settle(
                 thread, replace(known, status="answered", answer=fitted, answered_by=by, via=via)
             )
         elif kept is not None and question_id is not None:
             raise HitlStaleAnswer(question_id)
         else:
+            await self._check_settled(question_id)
             raise HitlNoPendingRequest(self._thread_id, question_id)
 
-    def _fitted(self, request: HitlRequest, answer: Any) -> Any:
-        payload = request.payload
-        check = self.args_check(payload.tool_name) if payload.kind == "approve" else None
+    async def _check_settled(self, question_id: str | None) -> None:
+        """Raise `HitlStaleAnswer` for what the channel has settled, though whoever asked has yet to hear of it."""
+        channel = self._channel
+        if question_id is None or channel is None or channel.checkpointer is not None:
+            return
+        if await channel.open_request() is None:  # then there is nothing that this would answer
+            try:
+                await channel.answer(question_id, None)
+            except HitlStaleAnswer as stale:
+                if stale.status is not None:
+                    raise
+
+    def _fitted(self, thread: Thread, request: HitlRequest, answer: Any) -> Any:
+        payload, check = request.payload, None
+        if payload.kind == "approve":
+            check = self.args_check(payload.tool_name, thread, asked_call(payload))
         return fit_answer(request, answer, check)
 
     async def settle(self, thread: Thread, answered: StoredRequest) -> None:
@@ -98,11 +145,16 @@ class Inbox:
             digest=payload.digest if payload.kind == "approve" else None,
         )
 
-    async def drop(self, why: str) -> None:
-        """End a request that only the channel keeps; a stored one ends with the step that ends its call."""
+    async def drop(self, why: str) -> bool:
+        """End a request that only the channel keeps; a stored one ends with the step that ends its call.
+
+        False if there was none.
+        """
         request = await self._kept()
-        if request is not None and self._channel is not None:
-            await self._channel.cancel(request.question_id, why)
+        if request is None or self._channel is None:
+            return False
+        await self._channel.cancel(request.question_id, why)
+        return True
 
     async def drop_moot(self, messages: Sequence[Message]) -> None:
         """End a request that only the channel keeps if its call is resolved, such as one of a tool that is gone."""
@@ -111,10 +163,35 @@ class Inbox:
         if request is not None and any(is_about(request.question_id, it.tool_call_id) for it in resolved):
             await self.drop("its call was settled without it")
 
-    def args_check(self, tool_name: str) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools."""
+    def args_check(self, tool_name: str, thread: Thread, call: AskedCall | None = None) -> ArgsCheck | None:
+        """How to check edited arguments of one of the agent's tools.
+
+        What is not shown of the ``call`` that was asked about may stay as it is.
+        """
         tool = self._spec.tools_by_name.get(tool_name)
-        return None if tool is None else lambda args: args_faults(tool, args)
+        return None if tool is None else lambda edited: _edit_faults(tool, thread, call, edited)
+
+    def shown_answer(self, thread: Thread, stored: StoredRequest) -> Any:
+        """An answer for listeners: edited arguments as the tool shows them."""
+        if stored.answer is None:
+            return None
+        plain, payload = plain_answer(stored.answer), stored.request.payload
+        if not isinstance(payload, ApproveRequest | EscalateRequest):
+            return plain
+        name = "edited_args" if isinstance(payload, ApproveRequest) else "modified_params"
+        edited = plain.pop(name, None)
+        shown = None if edited is None else self._shown_edit(thread, payload, edited)
+        return plain if shown is None else {**plain, name: shown}
+
+    def _shown_edit(
+        self, thread: Thread, payload: ApproveRequest | EscalateRequest, edited: JsonObject
+    ) -> JsonObject | None:
+        """Edited arguments as they would be shown; None where nobody can say what of them would be."""
+        call = asked_call(payload)
+        tool = None if call is None else self._spec.tools_by_name.get(call.tool_name)
+        if call is None or tool is None:
+            return edited if payload.args_schema is None else None  # of no tool, or of one that is gone
+        return shown_edit(tool, _standing(thread, tool, call), edited)
 
     def args_schema(self, tool_name: str) -> JsonObject | None:
         """What the arguments of one of the agent's tools are like."""
@@ -141,3 +218,29 @@ class Inbox:
         if question_id is None or (known is None and oldest is None):
             raise HitlNoPendingRequest(self._thread_id, question_id)
         raise HitlStaleAnswer(question_id, None if known is None else known.status)
+
+
+def _edit_faults(
+    tool: Tool, thread: Thread, call: AskedCall | None, edited: Mapping[str, Any]
+) -> Sequence[str]:
+    args = None if call is None else _standing(thread, tool, call)
+    if call is None or args is not None:
+        return args_faults(tool, edited, args)
+    check = schema_check(tool.args_schema, call.args)  # as elsewhere; the gate knows the rest
+    return [] if check is None else check(edited)
+
+
+def _standing(thread: Thread, tool: Tool, call: AskedCall) -> BaseModel | None:
+    """The arguments that are shown as a call's, with what is not shown of them; None if they are not known here.
+
+    They are those that the call stands at the gate with, or the model's own if nobody has changed those.
+    """
+    considered = thread.at_gate.get(call.tool_call_id)
+    if considered is not None and json_object(considered) == call.args:
+        return considered
+    called = [it.args for it in unresolved_calls(thread.messages) if it.id == call.tool_call_id]
+    for given in (*called, call.args):
+        args = parse_args(tool, given)
+        if not isinstance(args, str) and json_object(args) == call.args and not masks_in(args):
+            return args
+    return None

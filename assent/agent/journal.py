@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, WritesBehind
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep
 from assent.messages import Message
 from assent.requests import HitlRequest, StoredRequest
 
@@ -19,7 +19,7 @@ class Journal:
     again, and fails if another worker has been at the thread meanwhile.
 
     After a write that failed nothing more is written: a step without the one before it would be a hole in the
-    transcript.
+    transcript. A step that no store could keep (`InvalidStep`) was not sent, and the lease is held as before.
 
     A step need not be waited for (``wait=False``) if what follows does no harm should it fail, such as asking
     the model. The next one raises its failure, and is not written then either: the fence did not move.
@@ -59,6 +59,11 @@ class Journal:
         return self._failure is not None
 
     @property
+    def failure(self) -> Exception | None:
+        """What went wrong with it."""
+        return self._failure
+
+    @property
     def holds(self) -> bool:
         """Whether the thread is leased to this run."""
         return self._holds
@@ -95,6 +100,9 @@ class Journal:
         except asyncio.CancelledError:
             # The write is decided by now, and all but surely made; if it was not, the next one fails.
             self._fence, self._holds = self._fence + 1, not release
+            raise
+        except InvalidStep:
+            self._under_way = earlier
             raise
         except Exception as failure:
             # Those that followed it failed with it; what it says is why.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from assent.agent.emitter import Emitter
+from assent.agent.fold import is_finished
 from assent.agent.host import Host
 from assent.agent.inbox import Inbox
 from assent.agent.journal import Journal
@@ -77,11 +78,11 @@ class LiveThread(Host):
         self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
         self.fence = stored.fence if stored is not None else 0
         self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
+        self.held = None
         if stored is not None:
             self.thread.effects.update(stored.effects)
             self.thread.ledger.update(stored.effects)
             self.thread.requests.update(stored.requests)
-            self.held = None
             self.children.clear()
             if stored.is_leased:
                 self.held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
@@ -103,11 +104,15 @@ class LiveThread(Host):
             )
         return self.children[call_id]
 
-    def new_run(self, run_id: str) -> Run:
-        """A run on the thread as it is known."""
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something was begun here, as far as is known, and is not done."""
+        return bool(self.thread.messages) and not is_finished(self.thread.messages)
+
+    def new_run(self, run_id: str, journal: Journal | None = None) -> Run:
+        """A run on the thread as it is known; with a ``journal`` that may hold it already."""
         is_recorded, self.run_id = run_id == self.run_id, run_id
-        journal = None
-        if self.checkpointer is not None:
+        if self.checkpointer is not None and journal is None:
             parent = None if self.parent is None else self.parent.thread_id
             journal = Journal(self.checkpointer, self.thread_id, self.fence, parent)
         return Run(
@@ -122,4 +127,5 @@ class LiveThread(Host):
             principal=self.principal,
             policy=self.policy,
             is_recorded=is_recorded,
+            caller=None if self.parent is None else self.parent.current_run,
         )

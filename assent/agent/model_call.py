@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator
 from assent import tracing
 from assent.agent.asking import asking_from, is_about
 from assent.agent.emitter import logger
-from assent.agent.fold import iterations
+from assent.agent.fold import answers, iterations
 from assent.agent.middleware import ModelCallContext
 from assent.agent.run import Run
 from assent.agent.turns import in_turn
-from assent.errors import ModelError
+from assent.agent.verdict import said_of
+from assent.errors import HitlCancelled, HitlTimedOut, ModelError
 from assent.messages import AssistantMessage, ToolCall
 from assent.models.base import ModelRequest
 from assent.permissions.guardrails import judge_answer
@@ -37,6 +38,9 @@ async def ask_model(run: Run) -> AssistantMessage:
         except ModelError as error:
             span.fail(type(error).__name__)
             return _failure(str(error))
+        except (HitlTimedOut, HitlCancelled) as signal:  # asked by a hook around the model
+            span.fail(type(signal).__name__)
+            return _failure(said_of(signal))
         except Exception as error:
             logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
             span.fail(type(error).__name__)
@@ -47,13 +51,21 @@ async def ask_model(run: Run) -> AssistantMessage:
     if spec.guardrails and not message.tool_calls:
         with asking_from("gate", f"{place}-answer", ""):
             message = await _guarded(run, message)
-    for known in [each for each in run.thread.requests.values() if each.status == "pending"]:
-        if is_about(known.question_id, place) or is_about(known.question_id, f"{place}-answer"):
-            await run.withdraw(known.question_id, "it was not asked again")
+    await _withdraw_moot(run, place, f"{place}-answer")
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
     return message
+
+
+async def _withdraw_moot(run: Run, *places: str) -> None:
+    """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
+    known = [each for each in run.thread.requests.values() if each.status == "pending"]
+    if known:
+        resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
+        for each in known:
+            if any(is_about(each.question_id, about) for about in (*places, *resolved)):
+                await run.withdraw(each.question_id, "it was not asked again")
 
 
 async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:

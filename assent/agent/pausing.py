@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from assent.agent.checkpoint import (
     CheckpointUsage,
@@ -27,11 +27,15 @@ from assent.messages import JsonObject
 from assent.permissions.decision import Decision
 from assent.requests import (
     ApproveRequest,
+    EscalateAnswer,
     EscalateRequest,
     HitlPayload,
     HitlRequest,
     StoredRequest,
+    asked_call,
     plain_answer,
+    seal_in,
+    with_seal,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +60,16 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
         stored=session.checkpointer is not None,
         root_requests=_settled(session),
         root_effects=_effects(session),
+        seals=_seals(session) or None,
     )
+
+
+def _seals(session: Session) -> dict[str, str]:
+    """The seals of what is pending, by the id of the approval; a store has them itself."""
+    if session.checkpointer is not None:
+        return {}
+    pending = ((approval.id, seal_in(stored.request)) for approval, _, stored in pending_approvals(session))
+    return {approval_id: seal for approval_id, seal in pending if seal is not None}
 
 
 def _serialized(session: Session) -> SerializedSession:
@@ -106,7 +119,8 @@ def restore(session: Session, checkpoint: RunCheckpoint) -> None:
         owner = owners.get(approval.call_path)
         if owner is not None:  # else the subagent that asked is none any more, and its call is refused
             effect = owner.thread.effects.get(approval.tool_call.id)
-            request = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
+            asked = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
+            request = with_seal(asked, (checkpoint.seals or {}).get(approval.id))
             stored = StoredRequest(request, owner.thread_id, None, "pending")
             owner.thread.requests[request.question_id] = stored
 
@@ -229,12 +243,10 @@ def _words(answered: StoredRequest) -> object:
 
 
 def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
-    payload = stored.request.payload
-    said = response.answer_to(payload.kind)
-    check = owner.args_check(payload.tool_name) if isinstance(payload, ApproveRequest) else None
-    if isinstance(payload, EscalateRequest) and response.edited_args is not None:
-        details = cast("dict[str, str]", payload.details or {})
-        check = owner.args_check(details.get("tool_name", ""))
-        if check is not None and (faults := check(response.edited_args)):
-            raise HitlInvalidAnswer(stored.question_id, faults)
+    said = response.answer_to(stored.request.payload.kind)
+    call = asked_call(stored.request.payload)
+    check = None if call is None else owner.args_check(call.tool_name, call)
+    changed = said.modified_params if isinstance(said, EscalateAnswer) else None
+    if changed is not None and check is not None and (faults := check(changed)):
+        raise HitlInvalidAnswer(stored.question_id, faults)
     return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel
+
 from assent.agent.run import Run
+from assent.agent.seals import seal_on
+from assent.agent.tools import json_object
 from assent.agent.turns import in_turn
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
 from assent.messages import JsonObject, ToolCall
@@ -14,6 +18,7 @@ from assent.requests import (
     ApproveRequest,
     EscalateAnswer,
     EscalateRequest,
+    HitlChannel,
     HitlPayload,
     HitlRequest,
     StoredRequest,
@@ -32,43 +37,44 @@ class Waiting:
 
 
 async def ask_approve(
-    run: Run, call: ToolCall, args: JsonObject, digest: str, details: JsonObject | None
+    run: Run, call: ToolCall, args: BaseModel, shown: JsonObject, digest: str, details: JsonObject | None
 ) -> ApproveAnswer | Waiting:
-    """May this call run with these arguments?"""
+    """May this call run with these arguments? ``digest`` is that of the call as it is ``shown``."""
     channel = run.channel
     if channel is not None:
-        return await in_turn(channel, lambda: channel.approve(call.name, call.id, args, details=details))
-    known = run.thread.requests.get(call.id)
-    if known is not None and asks_about(known.request, digest):
-        return _on_record(known)
+        return await _approve_through(channel, call, shown, details)
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
-        args=args,
+        args=shown,
         details=details,
         digest=digest,
         args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
-    return _waiting(run, payload, call.id)
+    return _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), call.id)
 
 
-async def ask_escalate(run: Run, call: ToolCall, args: JsonObject, attempt: int) -> EscalateAnswer | Waiting:
+async def _approve_through(
+    channel: HitlChannel, call: ToolCall, shown: JsonObject, details: JsonObject | None
+) -> ApproveAnswer:
+    return await in_turn(channel, lambda: channel.approve(call.name, call.id, shown, details=details))
+
+
+async def ask_escalate(run: Run, call: ToolCall, args: BaseModel, attempt: int) -> EscalateAnswer | Waiting:
     """A call was started and its end is unknown: what now?"""
     prompt = (
         f"{call.name} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort the run?"
     )
-    details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": args, "attempt": attempt}
+    shown = json_object(args)
+    details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": shown, "attempt": attempt}
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     schema = run.spec.tools_by_name[call.name].args_schema
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
     question_id = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
-    known = run.thread.requests.get(question_id)
-    if known is not None and same_question(known.request, payload):
-        return _on_record(known)
-    return _waiting(run, payload, question_id)
+    return _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), question_id)
 
 
 async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | None:
@@ -86,17 +92,15 @@ async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | 
         and asks_about(known.request, asked.digest)
     ):
         # The channel finds the answer as well, and has listeners and the trace hear of it if they have not yet.
-        return await ask_approve(run, call, asked.args, asked.digest or "", asked.details)
+        return await _approve_through(run.channel, call, asked.args, asked.details)
     return outcome_of(known)
 
 
-def _on_record(known: StoredRequest) -> Any:
-    """The answer to the very question that is asked, or that it is still waited for."""
-    return Waiting(known.request) if known.status == "pending" else outcome_of(known)
-
-
-def _waiting(run: Run, payload: HitlPayload, question_id: str) -> Waiting:
-    """A question that was not asked before."""
+def _asked(run: Run, payload: HitlPayload, question_id: str) -> Any:
+    """The answer to this very question, if it is on record; else that it is waited for."""
+    known = run.thread.requests.get(question_id)
+    if known is not None and same_question(known.request, payload):
+        return Waiting(known.request) if known.status == "pending" else outcome_of(known)
     return Waiting(
         HitlRequest(
             question_id=question_id,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
+from assent.agent.bodies import Bodies
 from assent.agent.emitter import Emitter
 from assent.agent.fold import call_ids, iterations, unresolved_calls, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
+from assent.agent.subagents import SubagentTool
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
 from assent.clock import Clock, SystemClock
 from assent.errors import InvalidStep
@@ -34,17 +38,18 @@ from assent.messages import (
     UserMessage,
 )
 from assent.permissions.decision import PermissionPolicy
-from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
+from assent.requests import ApproveAnswer, HitlChannel, HitlRequest, StoredRequest, same_question
 
 
 class Thread:
     """One conversation: its transcript, which only ever grows at its end, and what is open in it.
 
     ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
-    and have not ended, by tool call id, and ``ledger`` the ids of those whose start is written down.
+    and have not ended, by tool call id, and ``ledger`` the ids of those whose start is written down. ``at_gate``
+    are the arguments with which calls were last considered in this process, by tool call id.
     """
 
-    __slots__ = ("_call_ids", "effects", "ledger", "messages", "requests", "thread_id")
+    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "thread_id")
 
     def __init__(self, thread_id: str, messages: Iterable[Message] = ()) -> None:
         self.thread_id = thread_id
@@ -52,6 +57,7 @@ class Thread:
         self.requests: dict[str, StoredRequest] = {}
         self.effects: dict[str, StoredEffect] = {}
         self.ledger: set[str] = set()
+        self.at_gate: dict[str, BaseModel] = {}
         self._call_ids: set[str] | None = None  # found when the first call is added
 
     def add(self, message: Message) -> Message:
@@ -64,6 +70,7 @@ class Thread:
             self._call_ids.update(call.id for call in message.tool_calls)
         elif message.role == "tool":
             self.effects.pop(message.tool_call_id, None)
+            self.at_gate.pop(message.tool_call_id, None)
         self.messages.append(message)
         if self.requests and not unresolved_calls(self.messages):
             self.requests.clear()
@@ -73,6 +80,16 @@ class Thread:
     def pending(self) -> StoredRequest | None:
         """The request that was open when the thread was last looked at, if any."""
         return next((known for known in self.requests.values() if known.status == "pending"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a conversation ends that waits for people, and what they are asked with it."""
+
+    status: Literal["aborted", "superseded"]
+    why: str
+    is_told: bool = False
+    """Whether listeners are told that somebody chose to end it there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +120,10 @@ class Run:
     policy: PermissionPolicy | None = None
     is_recorded: bool = False
     """Whether the store knows of this run; its answers are found by it."""
+    caller: Run | None = None
+    """The run whose call this one serves."""
+    bodies: Bodies | None = None
+    """The calls that are under way, where there are subagents among them and a store."""
     messages: list[Message] = field(init=False)
     """The thread's transcript."""
 
@@ -165,12 +186,16 @@ class Run:
             return
         if self.journal.lags:
             await self.journal.catch_up()
+        if not self.journal.holds and self.caller is not None and self.caller.bodies is not None:
+            await self.caller.bodies.wake(self.call_path[-1])
         writing, self.unwritten = self.unwritten, []
         was_recorded, self.is_recorded = self.is_recorded, True
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
-        if run is None and not was_recorded:  # it goes on from a thread that no run has been on, such as a fork
+        if (
+            run is None and not was_recorded
+        ):  # it goes on from a thread that no run has been on, such as a fork
             run = RunRecord(self.spec.id)
         try:
             await self.journal.write(
@@ -198,7 +223,7 @@ class Run:
         Calls that are still open are not run any more, and their requests are settled as superseded. Nobody
         can be ahead of us on a thread that ``is_new``: if nobody listens either, the model is asked meanwhile.
         """
-        superseded = self._drop("superseded", "a newer prompt came")
+        superseded = self._drop(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
         added = self._add([*self._unrun("Not run: the conversation went on without it.", trace), message])
         wait = not is_new or self.emitter.listening
@@ -214,7 +239,15 @@ class Run:
             await self.commit(opened=[request], release=release)
             known = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
             self.thread.requests[request.question_id] = known
+        elif release and known.status == "pending":
+            await self.let_go()
         return known
+
+    async def rest(self) -> None:
+        """Nothing goes on here before a person answers: no caller needs its thread, unless for something else."""
+        caller = self.caller
+        if caller is not None and caller.bodies is not None and await caller.bodies.rest(self.call_path[-1]):
+            await caller.rest()
 
     async def withdraw(self, question_id: str, why: str) -> None:
         """End a stored request that need not be answered any more, unless it was just now."""
@@ -252,17 +285,31 @@ class Run:
                 self.said.clear()
         await self.emit(MessageDeltaEvent, delta=delta)
 
-    async def close(self, why: str = "the run was aborted", trace: JsonObject | None = None) -> None:
-        """End an aborted run: no call is left open, and the last word is what the model had said by then."""
-        last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=why)
-        self.dropped = self._drop("aborted", why)
-        await self.append(*self._unrun(f"Not run: {why}.", trace), last)
+    async def take(self, ending: Ending) -> None:
+        """Hold the thread, with nothing asked on it any more: nobody goes on with it while it is being ended."""
+        dropped = self._drop(ending)
+        if self.journal is not None and (dropped or not self.journal.holds):
+            await self.commit(settled=dropped)
+        known = self.thread.requests
+        for each in dropped:
+            known[each.question_id] = replace(known[each.question_id], status=each.status, reason=each.reason)
+
+    async def close(self, ending: Ending, trace: JsonObject | None = None) -> None:
+        """End a run early: no call is left open, and the last word is what the model had said by then."""
+        last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
+        self.dropped = self._drop(ending)
+        await self.append(*self._unrun(f"Not run: {ending.why}.", trace), last)
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and give the thread back."""
         if self.journal is not None:
             record = RunRecord(self.spec.id, status, iterations(self.messages), usage)
             await self.commit(settled=self.dropped, run=record, release=True)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be written any more, if so."""
+        return None if self.journal is None else self.journal.failure
 
     @property
     def is_open(self) -> bool:
@@ -284,25 +331,40 @@ class Run:
             if self.is_open:
                 await self.commit(release=True)
 
-    def _drop(self, status: Literal["aborted", "superseded"], why: str) -> list[Settlement]:
+    def _drop(self, ending: Ending) -> list[Settlement]:
         """How the open requests end when their calls are not run any more."""
         known = self.thread.requests.values()
-        return [Settlement(each.question_id, status, why) for each in known if each.status == "pending"]
+        return [
+            Settlement(each.question_id, ending.status, ending.why)
+            for each in known
+            if each.status == "pending"
+        ]
 
     def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
-        return [
-            self.interrupted(call, trace) if call.id in self.thread.effects else _synthetic(call, why, trace)
-            for call in unresolved_calls(self.messages)
-        ]
+        found: list[ToolResultMessage] = []
+        for call in unresolved_calls(self.messages):
+            noted = _with_answer(trace, self.thread.requests.get(call.id))
+            is_begun = call.id in self.thread.effects
+            found.append(self.interrupted(call, noted) if is_begun else _synthetic(call, why, noted))
+        return found
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
         """The result of a call whose body began and whose end nobody saw."""
-        if self.thread.effects[call.id].effect == "none":
+        is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
+        if self.thread.effects[call.id].effect == "none" and not is_subagent:
             why = "Interrupted while it ran. It has no effects, so it may be tried again."
         else:
             why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
         return _synthetic(call, why, trace)
+
+
+def _with_answer(trace: JsonObject | None, known: StoredRequest | None) -> JsonObject | None:
+    """The record of a call that is not run, with what a person had answered about it, if one had."""
+    if known is None or not isinstance(known.answer, ApproveAnswer):
+        return trace
+    said = {"answer": known.answer.decision, "answered_by": known.answered_by, "via": known.via}
+    return {"decision": "superseded", **(trace or {}), **{k: v for k, v in said.items() if v is not None}}
 
 
 def _synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultMessage:

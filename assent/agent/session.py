@@ -5,35 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Literal, Self
 
 from assent import tracing
-from assent.agent.asking import is_about
 from assent.agent.emitter import call_on, logger
-from assent.agent.fold import is_finished, unresolved_calls
+from assent.agent.fold import is_finished
 from assent.agent.host import hosting
+from assent.agent.journal import Journal
 from assent.agent.live import LiveThread
 from assent.agent.loop import advance
 from assent.agent.pausing import checkpoint_of
 from assent.agent.result import AgentResult, paused, result_of, suspended
-from assent.agent.run import Run, Thread
+from assent.agent.run import Ending, Run, Thread
 from assent.agent.run_lock import RunLock
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool, running
 from assent.agent.tools import ToolResult
 from assent.agent.tree import (
+    check_closed,
+    cut,
+    drop_all,
+    is_cut_short,
     latest_children,
     load_tree,
     open_children,
-    open_requests,
+    open_request,
     pending_approvals,
+    request_in_flight,
 )
 from assent.agent.turns import Turns, taking
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
+    HitlControlException,
     HitlDetached,
-    HitlNoPendingRequest,
     HitlPaused,
     HitlRequestPending,
     HitlStaleAnswer,
@@ -96,21 +102,28 @@ class Session(LiveThread):
         for _ in range(_ATTEMPTS):
             await self.load()
             superseding = await self._check_pending(on_pending)
-            children = open_children(self)
-            run = self.new_run(run_id)
             try:
-                added = await run.open(message, superseding=superseding, is_new=self.is_new)
+                run = self.new_run(run_id, await self._supersede_children())
+                async with self._letting_go(run):
+                    added = await run.open(message, superseding=superseding, is_new=self.is_new)
             except (LeaseLost, HitlStaleAnswer):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
-            except BaseException:
-                await self._let_go(run)
-                raise
             else:
                 self.is_new = False
-                async with self._letting_go(run):
-                    await _abandon(children, "superseded by a newer prompt")
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+
+    async def _supersede_children(self) -> Journal | None:
+        """End what subagents have open, in the name of the run that called them.
+
+        Returns the journal that holds the thread since then, if there was anything to end.
+        """
+        if not any(child.is_under_way for child in open_children(self)):
+            return None
+        run = self.new_run(self.run_id or new_id())
+        async with self._letting_go(run):
+            await cut(run, open_children(self), _SUPERSEDED)
+        return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
         """A run that goes on from what the transcript says; ``otherwise`` begins one that says nothing yet."""
@@ -132,21 +145,22 @@ class Session(LiveThread):
         person was first.
         """
         self.lock.check()
-        waiting = self.channel.interrupt(HitlAborted(reason)) if self.channel is not None else None
+        waiting = self._interrupt(HitlAborted(reason))
         if waiting is not None:
-            await self.inbox.drop(reason)  # at once: nobody is to answer any more
-        if waiting is None and self._running is not None:
-            self._check_closed(waiting)  # it is at work, not waiting
+            await drop_all(self, reason)  # at once: nobody is to answer any more
+        elif self._running is not None:
+            check_closed(self, waiting)  # it is at work, not waiting
         async with self.lock:
             for _ in range(_ATTEMPTS):
                 await self.load(fresh=True)
                 await load_tree(self)
-                if await self.inbox.open_in(self.thread) is None and not open_requests(self):
-                    self._check_closed(waiting)
+                if await open_request(self) is None and not is_cut_short(self):
+                    check_closed(self, waiting)
                     return
                 run = self.new_run(self.run_id or new_id())
                 try:
-                    await self._abort(run, reason)
+                    async with self._letting_go(run):
+                        await self._close(run, Ending("aborted", reason, is_told=True))
                     return
                 except (LeaseLost, LeaseHeld, HitlStaleAnswer):
                     pass  # it moved on since it was loaded: look again
@@ -154,17 +168,15 @@ class Session(LiveThread):
                     self.loaded = self.checkpointer is None
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
-    def _check_closed(self, waiting: HitlRequest | None) -> None:
-        """Nothing is open: that is right if the run that waited has closed itself, and else an error."""
-        for call in unresolved_calls(self.thread.messages):
-            for known in self.thread.requests.values():
-                if is_about(known.question_id, call.id):
-                    status = None if known.status == "pending" else known.status
-                    raise HitlStaleAnswer(known.question_id, status)
-        if waiting is None:
-            raise HitlNoPendingRequest(self.thread_id)
-        if result_of(self.thread.messages, self.thread_id, "").status != "aborted":
-            raise HitlStaleAnswer(waiting.question_id)
+    async def cut(self, ending: Ending) -> None:
+        """End what is under way here, whomever it waits for: the call that it serves is not run any more."""
+        async with self.lock:
+            await self.load(fresh=True)
+            await load_tree(self)
+            if self.is_under_way:
+                run = self.new_run(self.run_id or new_id())
+                async with self._letting_go(run):
+                    await self._close(run, ending)
 
     def abort(self) -> None:
         """Stop the run that is going on, if any; from any thread."""
@@ -206,24 +218,26 @@ class Session(LiveThread):
 
     def _make_way(self, on_pending: OnPending) -> None:
         """A run of this process that waits for a person is not waited for: it is named, or let go."""
-        pending = self.channel.pending if self.channel is not None else None
-        if pending is None or self.channel is None:
-            return
-        if on_pending == "raise":
-            raise HitlRequestPending(self.thread_id, pending.question_id)
-        self.channel.interrupt(HitlDetached())
+        pending = request_in_flight(self)
+        if pending is not None and on_pending == "raise":
+            raise HitlRequestPending(pending.thread_id or self.thread_id, pending.question_id)
+        self._interrupt(HitlDetached())
+
+    def _interrupt(self, signal: HitlControlException) -> HitlRequest | None:
+        """Let the run that waits for a person through the channel hear this, if it is one of ours."""
+        if self.channel is None or request_in_flight(self) is None:
+            return None
+        return self.channel.interrupt(signal)
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
         await load_tree(self)
-        request = await self.inbox.open_in(self.thread)
-        if request is None:
-            request = next((stored.request for _, stored in open_requests(self)), None)
+        request = await open_request(self)
         if request is None:
             return False
         if on_pending == "raise":
-            raise HitlRequestPending(self.thread_id, request.question_id)
-        await self.inbox.drop("superseded by a newer prompt")
+            raise HitlRequestPending(request.thread_id or self.thread_id, request.question_id)
+        await drop_all(self, _SUPERSEDED.why)
         return True
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
@@ -263,13 +277,26 @@ class Session(LiveThread):
             taking.reset(tokens[2])
         async with self._letting_go(run):
             if run.aborted and not is_finished(run.messages):
-                children = latest_children(self)  # bodies that were cut short have a result that says so
-                await run.close()
-                await self.inbox.drop("the run was aborted")
-                await _abandon(children, "the run was aborted")
-            elif added is None:
+                return await self._stop(run)
+            if added is None:
                 await self.inbox.drop_moot(run.messages)
             return await self._end(run)
+
+    async def _stop(self, run: Run) -> AgentResult:
+        """End a run that was aborted while it went on."""
+        children = latest_children(self)  # bodies that were cut short have a result that says so
+        try:
+            for _ in range(_ATTEMPTS):
+                with suppress(
+                    HitlStaleAnswer
+                ):  # a person answers just now, and that changes nothing any more
+                    await cut(run, children, _STOPPED)
+                    break
+        except (LeaseLost, LeaseHeld) as lost:
+            return await self._suspend(run, lost)
+        await run.close(_STOPPED)
+        await self.inbox.drop(_STOPPED.why)
+        return await self._end(run)
 
     async def _end(self, run: Run) -> AgentResult:
         """Write the end, then tell of it."""
@@ -284,18 +311,18 @@ class Session(LiveThread):
         """Close the conversation where the run stands."""
         async with self._letting_go(run):
             try:
-                return await self._abort(run, reason)
+                return await self._close(run, Ending("aborted", reason, is_told=True))
             except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
                 return await self._suspend(run, lost)
 
-    async def _abort(self, run: Run, reason: str) -> AgentResult:
+    async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
-        children = open_children(self)
-        await run.close(reason, {"decision": "aborted", "reason": reason})
-        await self.inbox.drop(reason)
+        await drop_all(self, ending.why)
+        await cut(run, open_children(self), ending)
+        await run.close(ending, {"decision": ending.status, "reason": ending.why})
         result = await self._finish(run)
-        await _abandon(children, reason)
-        await run.emit(AgentAbortedEvent, reason=reason)
+        if ending.is_told:
+            await run.emit(AgentAbortedEvent, reason=ending.why)
         await self._tell_ended(run, result)
         return result
 
@@ -321,6 +348,7 @@ class Session(LiveThread):
     async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
         """Stop where the thread stands; somebody goes on with it later, or does already."""
         await self._let_go(run)
+        stopped = run.failure or stopped  # a subagent may have found that the thread is another's by now
         reason = "it waits for a person" if isinstance(stopped, HitlDetached) else str(stopped)
         if not isinstance(stopped, HitlDetached):
             await self.load(fresh=True)  # what this run has made of the thread is not what is stored
@@ -357,24 +385,16 @@ class Session(LiveThread):
         )
 
 
-async def _abandon(children: Sequence[Session], reason: str) -> None:
-    """Close what subagents have open whose call is not run any more."""
-    for child in children:
-        # Most wait for nobody: they are done, or were cut short with their caller.
-        with suppress(HitlNoPendingRequest, HitlStaleAnswer, LeaseHeld):
-            await child.close(reason)
-
-
+@dataclass(slots=True)
 class _Running:
     """The run that is going on, and how to abort it."""
 
-    __slots__ = ("loop", "run", "scope")
-
-    def __init__(self, run: Run, scope: asyncio.Timeout, loop: asyncio.AbstractEventLoop) -> None:
-        self.run = run
-        self.scope = scope
-        self.loop = loop
+    run: Run
+    scope: asyncio.Timeout
+    loop: asyncio.AbstractEventLoop
 
 
+_SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
+_STOPPED = Ending("aborted", "the run was aborted")
 _ATTEMPTS = 5
 """How often a prompt looks at a thread again that other workers keep moving on."""

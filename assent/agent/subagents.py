@@ -63,7 +63,8 @@ def subagent_tool(
     The agent works on a thread of its own under the caller's, with its own tools, policy, guardrails and
     iterations; without a policy of its own the caller's holds for it. It asks people through ``channel`` if it
     has one, else as its caller does. Running it is no effect: what its tools do is kept account of there, so
-    a run that stopped in the middle goes on where it was.
+    a run that stopped in the middle goes on where it was. It may have had some, though: on a fork of the
+    caller's thread, where it would begin anew, a person is asked first.
     """
 
     async def body(args: BaseModel, context: ToolContext) -> Any:

@@ -17,6 +17,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import from_json, to_json
 
 from assent.agent.emitter import Emitter, call_on
+from assent.agent.ordered import in_order
 from assent.agent.signature import name_of, read_signature
 from assent.errors import InvalidTool
 from assent.events import ToolProgressEvent
@@ -129,6 +130,10 @@ class Tool:
         ):
             if value not in allowed:
                 raise InvalidTool(self.name, f"{option} is one of {', '.join(allowed)}, not {value!r}")
+        if _yields(self.function):
+            raise InvalidTool(
+                self.name, "it is a generator: no model can take its values one by one; return them"
+            )
         object.__setattr__(self, "schema", ToolSchema(self.name, self.description, _schema(self)))
         object.__setattr__(self, "args_schema", bare_schema(self.schema.parameters))
         object.__setattr__(self, "_call", _by_model(self))
@@ -144,6 +149,12 @@ class Tool:
             return await self._call(args, context)
         returned = await asyncio.to_thread(_in_thread, self._call, args, context)
         return await returned if inspect.isawaitable(returned) else returned
+
+
+def _yields(function: Any) -> bool:
+    """Whether calling it would only make a generator, and run nothing."""
+    forms = (function, type(function).__call__)
+    return any(inspect.isgeneratorfunction(it) or inspect.isasyncgenfunction(it) for it in forms)
 
 
 def _in_thread(call: Callable[[BaseModel, ToolContext], Any], args: BaseModel, context: ToolContext) -> Any:
@@ -249,7 +260,9 @@ def json_object(value: Any) -> JsonObject:
         encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
         check_depth(encoded, within=24)  # it may become a part of what is checked again
         parsed: Any = from_json(encoded)
-        return parsed if parsed.__class__ is dict else {"text": _text(value)}
+        if parsed.__class__ is not dict:
+            return {"text": _text(value)}
+        return in_order(value, parsed) if isinstance(value, BaseModel) else parsed
     except Exception:
         return {"text": _text(value)}
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from assent.agent.asking import is_about
-from assent.agent.fold import answers, unresolved_calls
+from assent.agent.fold import answers, is_finished, unresolved_calls
 from assent.agent.pending import pending_approval
+from assent.agent.result import result_of
+from assent.agent.run import Ending, Run
 from assent.agent.subagents import SubagentTool
 from assent.approvals import PendingApproval
-from assent.requests import StoredRequest
+from assent.checkpointer.base import StoredEffect
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.requests import HitlRequest, StoredRequest
 
 if TYPE_CHECKING:
     from assent.agent.session import Session
@@ -50,6 +54,9 @@ async def load_tree(session: Session, *, fresh: bool = True) -> None:
         child = session.child(tool, call_id)
         await child.load(fresh=fresh)
         await load_tree(child, fresh=fresh)
+        if child.thread.messages:  # begun by another process, perhaps
+            begun = StoredEffect(call_id, tool.name, "", tool.effect, 1)
+            session.thread.effects.setdefault(call_id, begun)
 
 
 def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
@@ -60,6 +67,83 @@ def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
         for stored in owner.thread.requests.values()
         if stored.status == "pending"
     ]
+
+
+async def open_request(session: Session) -> HitlRequest | None:
+    """One of those requests, if there is any; those that are past their deadlines are timed out."""
+    for owner in walk(session):
+        request = await owner.inbox.open_in(owner.thread)
+        if request is not None:
+            return request
+    return None
+
+
+async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
+    """What people are being asked, and by whom: as far as it is in the store, on a thread, or in a channel alone."""
+    found: list[tuple[Session, HitlRequest]] = []
+    for owner in walk(session):
+        first = await owner.inbox.open_in(owner.thread)
+        known = [it.request for it in owner.thread.requests.values() if it.status == "pending"]
+        found += [(owner, request) for request in known]
+        if first is not None and first not in known:
+            found.append((owner, first))
+    return found
+
+
+async def drop_all(session: Session, why: str) -> None:
+    """End what only channels keep of all that the session, and those that work for it, have asked."""
+    owners = list(walk(session))
+    for _ in owners:  # a channel names but one at a time
+        if not any([await owner.inbox.drop(why) for owner in owners]):
+            return
+
+
+async def cut(run: Run, children: Sequence[Session], ending: Ending) -> None:
+    """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
+
+    If the process dies in between, the caller is open still, and whoever comes next ends it.
+    """
+    open_still = [child for child in children if child.is_under_way]
+    if open_still:
+        await run.take(ending)  # so that nobody goes on with them meanwhile
+    for child in open_still:
+        await child.cut(ending)
+
+
+def check_closed(session: Session, waiting: HitlRequest | None) -> None:
+    """Nothing is open: that is right if the run that was ``waiting`` has closed itself, and else an error."""
+    for owner in walk(session):
+        for call in unresolved_calls(owner.thread.messages):
+            for known in owner.thread.requests.values():
+                if is_about(known.question_id, call.id):
+                    status = None if known.status == "pending" else known.status
+                    raise HitlStaleAnswer(known.question_id, status)
+    if waiting is None:
+        raise HitlNoPendingRequest(session.thread_id)
+    if result_of(session.thread.messages, session.thread_id, "").status != "aborted":
+        raise HitlStaleAnswer(waiting.question_id)
+
+
+def is_cut_short(session: Session) -> bool:
+    """Whether a subagent was ended together with its caller, whose own end was never written."""
+    return any(
+        result_of(child.thread.messages, child.thread_id, "").status == "aborted"
+        if is_finished(child.thread.messages)
+        else is_cut_short(child)
+        for child in open_children(session)
+        if child.thread.messages
+    )
+
+
+def request_in_flight(session: Session) -> HitlRequest | None:
+    """What the channel asks just now, if it is the session that asks, or one that works for it.
+
+    Other agents may ask through the same channel; their requests are none of ours.
+    """
+    pending = None if session.channel is None else session.channel.pending
+    if pending is None or pending.thread_id is None:
+        return pending
+    return pending if any(pending.thread_id == owner.thread_id for owner in walk(session)) else None
 
 
 def pending_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:

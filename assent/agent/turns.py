@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TypeVar
 
+from assent.agent.host import hosting
 from assent.errors import HitlAborted, HitlDetached
 from assent.requests import HitlChannel
 
@@ -23,7 +24,10 @@ class Turns:
 
     async def take(self, channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask when it is our turn, and wait for the answer."""
-        return await self._lines.setdefault(id(channel), _Line()).take(ask)
+        line = self._lines.setdefault(id(channel), _Line())
+        if line.is_taken and channel.checkpointer is not None and (host := hosting.get()) is not None:
+            await host.stand_back()
+        return await line.take(ask)
 
 
 class _Line:
@@ -37,6 +41,10 @@ class _Line:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._stopped: HitlDetached | HitlAborted | None = None
+
+    @property
+    def is_taken(self) -> bool:
+        return self._lock.locked()
 
     async def take(self, ask: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from assent.agent.arguments import parse_edit
 from assent.agent.tools import Tool, json_object
 from assent.errors import HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, call_digest
@@ -21,24 +24,49 @@ def args_digest(tool: Tool, args: BaseModel) -> str:
     return call_digest(tool.name, json_object(args))
 
 
-def approve_trace(tool: Tool, digest: str, answer: ApproveAnswer) -> JsonObject:
-    """The record of an answer, bound to the digest of what may run: as it was shown, or as edited."""
+def approve_trace(
+    tool: Tool, args: BaseModel, answer: ApproveAnswer, digest: str | None = None
+) -> JsonObject:
+    """The record of an answer, bound to the digest of what may run: ``args`` as they were shown, or as edited.
+
+    An edit that does not fit the tool is bound to nothing. ``digest`` is that of ``args``, where it is known.
+    """
     edited = answer.edited_args if answer.decision == "edit" else None
-    bound = digest if edited is None else _edited_digest(tool, edited)
-    trace: JsonObject = {"decision": _DECISIONS[answer.decision], "digest": bound}
-    return trace | _given(answer.reason, answer.answered_by, answer.via, edited)
+    runs = args if edited is None else parse_edit(tool, args, edited)
+    trace: JsonObject = {"decision": _DECISIONS[answer.decision]}
+    if not isinstance(runs, str):
+        trace["digest"] = digest if digest is not None and runs is args else args_digest(tool, runs)
+    if edited is not None and not isinstance(runs, str):
+        trace["edited_args"] = _as_shown(runs, edited)
+    return trace | _given(answer.reason, answer.answered_by, answer.via)
 
 
-def escalate_trace(answer: EscalateAnswer) -> JsonObject:
+def escalate_trace(tool: Tool, args: BaseModel, answer: EscalateAnswer) -> JsonObject:
     """The record of what a person chose for a call whose end nobody saw."""
     trace: JsonObject = {"decision": f"human_{answer.action}"}
-    return trace | _given(answer.reason, answer.answered_by, answer.via, answer.modified_params)
+    edited = answer.modified_params
+    shown = None if edited is None else shown_edit(tool, args, edited)
+    if shown is not None:
+        trace["edited_args"] = shown
+    return trace | _given(answer.reason, answer.answered_by, answer.via)
 
 
-def _given(
-    reason: str | None, answered_by: str | None, via: str | None, edited: JsonObject | None
-) -> JsonObject:
-    fields = {"reason": reason, "answered_by": answered_by, "via": via, "edited_args": edited}
+def shown_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> JsonObject | None:
+    """Edited arguments as they are shown: what a person typed into a masked field is masked.
+
+    None if they do not fit the tool: nobody can say then what in them is not to be shown.
+    """
+    read = parse_edit(tool, args, edited)
+    return None if isinstance(read, str) else _as_shown(read, edited)
+
+
+def _as_shown(read: BaseModel, edited: Mapping[str, Any]) -> JsonObject:
+    """As much of the arguments as an edit gave."""
+    return {name: value for name, value in json_object(read).items() if name in edited}
+
+
+def _given(reason: str | None, answered_by: str | None, via: str | None) -> JsonObject:
+    fields = {"reason": reason, "answered_by": answered_by, "via": via}
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -46,13 +74,6 @@ def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
     """The record with one more decision: who made the one before, and why, does not count for the latest."""
     dropped = _OF_ONE_DECISION if "decision" in latest else ()
     return {name: value for name, value in (before or {}).items() if name not in dropped} | latest
-
-
-def _edited_digest(tool: Tool, edited: JsonObject) -> str:
-    try:
-        return args_digest(tool, tool.parameters.model_validate(edited))
-    except ValidationError:  # the gate refuses it and says why
-        return call_digest(tool.name, edited)
 
 
 def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[str, JsonObject]:
@@ -63,6 +84,13 @@ def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[st
         "decision": "cancelled",
         "reason": signal.reason,
     }
+
+
+def said_of(signal: HitlTimedOut | HitlCancelled) -> str:
+    """Why there is no answer to what was asked."""
+    if isinstance(signal, HitlTimedOut):
+        return f"a person was asked, and {signal}"
+    return f"a person was asked, and the request was cancelled ({signal.reason})"
 
 
 def edit_notice(args: BaseModel, trace: JsonObject | None) -> str | None:

@@ -128,8 +128,9 @@ class Checkpointer(Protocol):
         With ``acquire`` the lease is taken: the thread must be at ``fence`` still and leased to nobody (or
         its lease lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet
         and is made. Without ``acquire`` the lease must be held at ``fence``. Raises `LeaseHeld` if someone
-        else is at work, `LeaseLost` if the thread has moved on; nothing is written then. A caller that is
-        cancelled meanwhile is told so only when the step is written, or certain not to be.
+        else is at work, `LeaseLost` if the thread has moved on; nothing is written then. `InvalidStep` is for
+        what no store could keep: nothing was sent, and whoever holds the lease holds it still. A caller that
+        is cancelled meanwhile is told so only when the step is written, or certain not to be.
         """
         ...
 
@@ -148,8 +149,9 @@ class Checkpointer(Protocol):
         A surface that showed an approve passes the ``digest`` it showed: if the call was asked again since,
         with other arguments, the answer is stale and does not count for them.
 
-        Raises `HitlNoPendingRequest` for an unknown request, `HitlStaleAnswer` for one that is settled or
-        past its deadline, `HitlInvalidAnswer` for an answer that does not fit.
+        Raises `HitlStaleAnswer` for a request that is settled, past its deadline or not the one that is open,
+        `HitlNoPendingRequest` for an unknown one on a thread where none is open, and `HitlInvalidAnswer` for an
+        answer that does not fit.
         """
         ...
 
@@ -185,8 +187,14 @@ class Checkpointer(Protocol):
         """Open requests of all threads, oldest first; ``after`` is a `StoredRequest.cursor` to go on from."""
         ...
 
-    async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
-        """Store a request for a thread, lease or no lease; None ends whatever is pending there."""
+    async def save_pending_request(
+        self, thread_id: str, request: HitlRequest | None, *, alone: bool = False
+    ) -> None:
+        """Store a request for a thread, lease or no lease; None ends whatever is pending there.
+
+        With ``alone`` it raises `HitlConcurrencyError` if another is open on the thread, and stores nothing;
+        one that is past its deadline does not count.
+        """
         ...
 
     async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
@@ -198,7 +206,10 @@ class Checkpointer(Protocol):
         ...
 
     async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
-        """A new thread with the first ``upto`` messages (all, if None) of another, and nothing else of it."""
+        """A new thread with the first ``upto`` messages (all, if None) of another, and nothing else of it.
+
+        But what was begun there and has no result here is in doubt here, subagents included.
+        """
         ...
 
     async def delete(self, thread_id: str) -> None:

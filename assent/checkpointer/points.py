@@ -18,6 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+POINTS = (
+    "effect.started",
+    "effect.ended",
+    "request.opened",
+    "run.ended",
+    "prompt",
+    "message",
+    "step",
+    "request.settled",
+)
+"""The points after the commits; each has one before it."""
+
 hook: Callable[[str], None] | None = None
 """Called with a point's name as it is reached; set by `assent.hitl.testing`, None in production."""
 

@@ -164,8 +164,8 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         """A new thread with the first ``upto`` messages of another; raises `ThreadNotFound`."""
         checked_id("thread_id", thread_id)
         checked_id("new_thread_id", new_thread_id)
-        if upto is not None and upto < 0:
-            raise StoreError(f"upto is a number of messages, not {upto}")
+        if upto is not None and (type(upto) is not int or upto < 0):
+            raise StoreError(f"upto is a number of messages, not {upto!r}")
         await finish(self._store.fork(thread_id, new_thread_id, upto, self._now(), fresh_write_id()))
 
     async def delete(self, thread_id: str) -> None:
@@ -267,12 +267,18 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
             # Some cannot be read. A page that is not full would say that there are no more.
             left, place = limit - len(found), (rows[-1].created_at, rows[-1].thread_id, rows[-1].question_id)
 
-    async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
-        """Store a request for a thread, lease or no lease; None cancels whatever is pending there."""
+    async def save_pending_request(
+        self, thread_id: str, request: HitlRequest | None, *, alone: bool = False
+    ) -> None:
+        """Store a request for a thread, lease or no lease; None cancels whatever is pending there.
+
+        With ``alone`` it raises `HitlConcurrencyError` if another request is open on the thread.
+        """
         checked_id("thread_id", thread_id)
         row = None if request is None else opened_row(request)
         point = "request.settled" if row is None else "request.opened"
-        await self._at_point(point, self._store.save_request, thread_id, row, self._now(), fresh_write_id())
+        now, write_id = self._now(), fresh_write_id()
+        await self._at_point(point, self._store.save_request, thread_id, row, now, write_id, alone)
 
     async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
         """The thread's oldest pending request."""

@@ -18,7 +18,13 @@ from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.fitting import fit_answer
-from assent.hitl.inputs import checked_choices, checked_seconds
+from assent.hitl.inputs import (
+    checked_choices,
+    checked_details,
+    checked_payload,
+    checked_questions,
+    checked_seconds,
+)
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
 from assent.messages import JsonObject, call_digest
@@ -27,7 +33,6 @@ from assent.requests import (
     Answers,
     ApproveAnswer,
     ApproveRequest,
-    AskRequest,
     ChannelHost,
     ConfirmRequest,
     EscalateAnswer,
@@ -36,6 +41,7 @@ from assent.requests import (
     HitlRequest,
     Question,
     StoredRequest,
+    asked_call,
 )
 
 _TOLD = 1000
@@ -68,7 +74,7 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> bool:
         """Ask yes or no."""
-        payload = ConfirmRequest(prompt=prompt, details=_json(details))
+        payload = checked_payload(ConfirmRequest, prompt=prompt, details=checked_details(details))
         return cast(bool, await self._put(payload, timeout, signal))
 
     async def approve(
@@ -82,11 +88,12 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> ApproveAnswer:
         """Ask whether a tool may run with these arguments; the answer is bound to them."""
-        payload = ApproveRequest(
+        payload = checked_payload(
+            ApproveRequest,
             tool_name=tool_name,
             tool_call_id=tool_call_id,
             args=dict(args),
-            details=_json(details),
+            details=checked_details(details),
             digest=call_digest(tool_name, args),
             args_schema=self._args_schema(tool_name),
         )
@@ -100,7 +107,7 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> Answers:
         """Ask some questions; the answer has a string, or a list of them, for each key."""
-        return cast(Answers, await self._put(AskRequest(questions=list(questions)), timeout, signal))
+        return cast(Answers, await self._put(checked_questions(questions), timeout, signal))
 
     async def escalate(
         self,
@@ -112,11 +119,13 @@ class Channel(ABC):
         signal: asyncio.Event | None = None,
     ) -> EscalateAnswer:
         """Ask what to do about something that went wrong."""
-        payload = EscalateRequest(
+        shown = checked_details(details)
+        payload = checked_payload(
+            EscalateRequest,
             prompt=prompt,
             choices=checked_choices(choices),
-            details=_json(details),
-            args_schema=self._args_schema((details or {}).get("tool_name")),
+            details=shown,
+            args_schema=self._args_schema((shown or {}).get("tool_name")),
         )
         return cast(EscalateAnswer, await self._put(payload, timeout, signal))
 
@@ -125,7 +134,8 @@ class Channel(ABC):
     @property
     def pending(self) -> HitlRequest | None:
         """The request that is waited for in this process, if any."""
-        return self._slot.request if self._slot is not None and self._slot.told else None
+        slot = self._slot
+        return slot.request if slot is not None and slot.told and not slot.settled.done() else None
 
     async def open_request(self) -> HitlRequest | None:
         """The request that waits for an answer, whether or not anyone waits for it just now."""
@@ -185,13 +195,25 @@ class Channel(ABC):
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
         if isinstance(payload, ApproveRequest) and (owner := self._owner(payload.tool_name, asker)):
-            check = owner.args_check(payload.tool_name)
+            check = owner.args_check(payload.tool_name, asked_call(payload))
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
         """What the arguments of a tool are like, if the agent that asks has it."""
         owner = self._owner(tool_name, hosting.get()) if isinstance(tool_name, str) else None
         return None if owner is None else owner.args_schema(tool_name)
+
+    def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
+        """A question about a call, bound to what is not shown of its arguments too."""
+        call = asked_call(payload)
+        owner = None if call is None else self._owner(call.tool_name, hosting.get())
+        if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
+            return payload
+        return payload.sealed(owner.seal(call, self._kept_seal(question_id)))
+
+    def _kept_seal(self, question_id: str) -> str | None:
+        """The seal of a question that this channel itself keeps."""
+        return None
 
     def _owner(self, tool_name: str, asker: ChannelHost | None) -> ChannelHost | None:
         """The agent whose tool this is: the one that asks, whosever channel this is, or the one it belongs to."""
@@ -239,13 +261,14 @@ class Channel(ABC):
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
-        if self._slot is not None:
+        if self._slot is not None and not self._slot.settled.done():
             raise HitlConcurrencyError(self._slot.request.question_id)
         host = host_of(self, self._host)
+        question_id = _question_id(payload)
         asked = HitlRequest(
-            question_id=_question_id(payload),
+            question_id=question_id,
             thread_id=host.thread_id if host is not None else None,
-            payload=payload,
+            payload=self._sealed(question_id, payload),
             created_at=self._clock.now(),
             timeout_seconds=timeout,
         )
@@ -266,7 +289,8 @@ class Channel(ABC):
                     await self._announce(stored.request, host)
                     stored = await self._wait(slot, signal)
             finally:
-                self._slot = None
+                if self._slot is slot:
+                    self._slot = None
                 slot.close()
             self._forget(stored)
             span.settled(stored)
@@ -387,10 +411,6 @@ class _Subscription:
 
     async def __anext__(self) -> HitlRequest:
         return await self.queue.get()
-
-
-def _json(details: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if details is None else dict(details)
 
 
 def _question_id(payload: HitlPayload) -> str:

@@ -13,9 +13,11 @@ from assent.errors import (
     HitlConcurrencyError,
     HitlDurabilityNotGuaranteed,
     HitlError,
+    HitlNoPendingRequest,
     HitlStaleAnswer,
     InvalidAgent,
 )
+from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
 
@@ -83,8 +85,35 @@ class CheckpointedChannel(InMemoryChannel):
         super().bind(host)
 
     async def open_request(self) -> HitlRequest | None:
-        """The thread's open request, as the store knows it."""
-        return await self._keeper.load_pending_request(self.thread_id)
+        """The open request of the thread, or of a subagent under it, as the store knows it.
+
+        What is overdue is timed out.
+        """
+        while (request := await self._keeper.load_pending_request(self.thread_id)) is not None:
+            if request.expires_at is None or not await self._is_over(request, self.thread_id):
+                return request
+        if self.checkpointer is None:
+            return None
+        while (found := await open_beneath(self.checkpointer, self.thread_id)) is not None:
+            if found.request.expires_at is None or not await self._is_over(found.request, found.thread_id):
+                return found.request
+        return None
+
+    async def _is_over(self, request: HitlRequest, thread_id: str) -> bool:
+        """Time a request out if its deadline has passed; whether it is settled now, or was before."""
+        if self.checkpointer is not None:
+            try:
+                found = await self.checkpointer.expire(thread_id, request.question_id)
+            except HitlNoPendingRequest:
+                return True  # it went with its thread
+            return found.status != "pending"
+        async with self._keeping:
+            self._kept.setdefault(request.question_id, self._opened(request))
+            if not self._is_due(request.question_id):
+                return False
+            await self._keeper.save_pending_request(self.thread_id, None)
+            self._set(request.question_id, "timed_out")
+            return True
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         self._check_place(host)
@@ -97,7 +126,9 @@ class CheckpointedChannel(InMemoryChannel):
         known = await self.checkpointer.request(thread_id, request.question_id)
         if known is not None and same_question(known.request, request.payload):
             return known
-        await self.checkpointer.save_pending_request(thread_id, request)
+        # A call that begins anew asks all of its own again, whatever of it is open still.
+        alone = current_asking() is None
+        await self.checkpointer.save_pending_request(thread_id, request, alone=alone)
         return self._opened(request)
 
     def _check_place(self, host: ChannelHost | None) -> None:
@@ -112,12 +143,16 @@ class CheckpointedChannel(InMemoryChannel):
         ):
             raise HitlDurabilityNotGuaranteed(asking.tool_name)
 
-    def _thread_of(self, question_id: str) -> str:
-        """The thread that a request belongs to: the one it is waited for on, a subagent's perhaps, or our own."""
+    def _waited_on(self, question_id: str) -> str:
+        """The thread on which a request is waited for here: a subagent's perhaps, or our own."""
         slot = self._slot
-        if slot is not None and slot.request.question_id == question_id and slot.request.thread_id:
-            return slot.request.thread_id
+        if slot is not None and slot.request.question_id == question_id:
+            return self._home(slot.request)
         return self.thread_id
+
+    def _home(self, request: HitlRequest) -> str:
+        """The thread that a request belongs to."""
+        return request.thread_id or self.thread_id
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         if self.checkpointer is not None:
@@ -129,8 +164,9 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
-            await self._check_round(await self._stored(question_id))
-            return await self.checkpointer.cancel(self._thread_of(question_id), question_id, reason)
+            shown = await self._stored(question_id)
+            await self._check_round(shown)
+            return await self.checkpointer.cancel(self._home(shown), question_id, reason)
         async with self._keeping:
             await self._kept_pending(question_id)
             await self._keeper.save_pending_request(self.thread_id, None)
@@ -138,7 +174,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
-            return self._as_asked(await self.checkpointer.expire(self._thread_of(question_id), question_id))
+            return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
         async with self._keeping:
             if self._is_due(question_id):
                 await self._keeper.save_pending_request(self.thread_id, None)
@@ -147,16 +183,19 @@ class CheckpointedChannel(InMemoryChannel):
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
-        return self._as_asked(await self.checkpointer.settled(self._thread_of(question_id), question_id))
+        return self._as_asked(await self.checkpointer.settled(self._waited_on(question_id), question_id))
 
     async def _stored(self, question_id: str) -> HitlRequest:
         """The request that is pending under this id; raises `HitlStaleAnswer` if none is."""
         if self._slot is not None and self._slot.request.question_id == question_id:
             return self._slot.request
-        known = await cast(Checkpointer, self.checkpointer).request(self.thread_id, question_id)
+        store = cast(Checkpointer, self.checkpointer)
+        own = known = await store.request(self.thread_id, question_id)
         if known is None or known.status != "pending":
-            raise HitlStaleAnswer(question_id, known.status if known is not None else None)
-        return known.request
+            known = await open_beneath(store, self.thread_id, question_id)
+        if known is None:
+            raise HitlStaleAnswer(question_id, own.status if own is not None else None)
+        return known.request.model_copy(update={"thread_id": known.thread_id})
 
     # One id may be asked about again: by another process, or by a thread of the same name made anew.
 
@@ -171,7 +210,7 @@ class CheckpointedChannel(InMemoryChannel):
             await self._check_round(shown)  # the store tells only calls apart
         try:
             return await cast(Checkpointer, self.checkpointer).settle(
-                self._thread_of(question_id), question_id, fitted, by=by, via=via, digest=digest
+                self._home(shown), question_id, fitted, by=by, via=via, digest=digest
             )
         except HitlStaleAnswer:
             await self._check_round(shown)
@@ -180,7 +219,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def _check_round(self, shown: HitlRequest) -> None:
         """Raise `HitlStaleAnswer` if something else was asked since; then whoever waits here is told so too."""
         question_id = shown.question_id
-        found = await cast(Checkpointer, self.checkpointer).request(self._thread_of(question_id), question_id)
+        found = await cast(Checkpointer, self.checkpointer).request(self._home(shown), question_id)
         if found is not None and not _answers(found, shown):
             self._deliver(_superseded(found, shown))
             raise HitlStaleAnswer(question_id, "superseded")

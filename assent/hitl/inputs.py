@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from assent.errors import HitlInvalidRequest
+from assent.json_types import check_depth
+from assent.messages import JsonObject
+from assent.requests import AskRequest, Question
+
+P = TypeVar("P", bound=BaseModel)
+_UNWRITABLE = (
+    "cannot be written as JSON: there is an object in it, or text that is no Unicode, or it nests too deep"
+)
 _LONGEST = 1e12
 """The longest time-out in seconds: every store can keep its deadline."""
 
@@ -14,23 +26,81 @@ def checked_seconds(timeout: Any) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        raise ValueError(f"a time-out is a number of seconds, or None for no limit; {timeout!r} is neither")
+        raise HitlInvalidRequest(
+            f"a time-out is a number of seconds, or None for no limit; {timeout!r} is neither"
+        )
     if not 0 <= timeout <= _LONGEST:  # nan is not, either
         allowed = f"from 0 to {_LONGEST:g} seconds, or None for no limit"
-        raise ValueError(f"a time-out is {allowed}; {timeout!r} is not")
+        raise HitlInvalidRequest(f"a time-out is {allowed}; {timeout!r} is not")
     return timeout
+
+
+def checked_payload(kind: type[P], **fields: Any) -> P:
+    """What is to be asked, if a person can be shown it, whatever keeps it until then."""
+    try:
+        payload = kind(**fields)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise HitlInvalidRequest(f"{where} cannot be asked like this: {fault['msg']}") from None
+    for name, value in payload:
+        if name not in _CHECKED_BEFORE:
+            _check_writable(name, value)
+    return payload
+
+
+_CHECKED_BEFORE = ("kind", "args", "args_schema", "details", "digest")
+
+
+def _check_writable(name: str, value: Any) -> None:
+    if isinstance(value, str) and value.isascii():
+        return
+    try:
+        to_json(value)
+    except PydanticSerializationError:
+        why = "is not valid Unicode" if isinstance(value, str) else _UNWRITABLE
+        raise HitlInvalidRequest(f"{name} {why}") from None
+
+
+def checked_details(details: Mapping[str, Any] | None) -> JsonObject | None:
+    """What is shown along with a request, as JSON: dates, sets, models and the like as pydantic writes them.
+
+    Any other object is refused. What Python says of it is nothing to show, and differs after a restart.
+    """
+    if details is None:
+        return None
+    if not isinstance(details, Mapping):
+        raise HitlInvalidRequest(f"details are names with values, not {type(details).__name__}")
+    try:
+        encoded = to_json(dict(details), inf_nan_mode="constants")
+        check_depth(encoded, within=24)  # they become a part of what is checked again
+        return from_json(encoded)
+    except Exception as error:
+        raise HitlInvalidRequest(f"details {_UNWRITABLE}") from error
+
+
+def checked_questions(questions: Sequence[Question]) -> AskRequest:
+    """Questions whose answers can be told apart."""
+    request = checked_payload(AskRequest, questions=list(questions))
+    keys = [question.key for question in request.questions]
+    if not keys:
+        raise HitlInvalidRequest("there is no question to ask")
+    for key in keys:
+        if keys.count(key) > 1:
+            raise HitlInvalidRequest(f"each question has a key of its own; {key!r} is there twice")
+    return request
 
 
 def checked_choices(choices: Sequence[str]) -> list[str]:
     """Choices that a person can tell apart."""
     listed = list(choices)
     if isinstance(choices, str):
-        raise ValueError(f"choices are a list of texts; {choices!r} is a single one")
+        raise HitlInvalidRequest(f"choices are a list of texts; {choices!r} is a single one")
     if not listed:
-        raise ValueError("choices are empty; there is nothing to choose from")
+        raise HitlInvalidRequest("choices are empty; there is nothing to choose from")
     for choice in listed:
         if not choice or choice.isspace():
-            raise ValueError(f"a choice has a text; {choice!r} has none")
+            raise HitlInvalidRequest(f"a choice has a text; {choice!r} has none")
         if listed.count(choice) > 1:
-            raise ValueError(f"choices differ from one another; {choice!r} is there twice")
+            raise HitlInvalidRequest(f"choices differ from one another; {choice!r} is there twice")
     return listed

@@ -8,7 +8,7 @@ from typing import Any
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
 from assent.hitl.channel import Channel
-from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question
+from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
 
 
 class InMemoryChannel(Channel):
@@ -41,6 +41,10 @@ class InMemoryChannel(Channel):
         opened = StoredRequest(request, request.thread_id or "", None, "pending")
         self._kept[request.question_id] = opened
         return opened
+
+    def _kept_seal(self, question_id: str) -> str | None:
+        kept = self._kept.get(question_id)
+        return None if kept is None else seal_in(kept.request)
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         fitted = self.fit(self._pending(question_id).request, answer)

@@ -12,7 +12,7 @@ from assent.agent.middleware import BeforeToolCallResult, Middleware, ToolCallCo
 from assent.agent.tools import json_object
 from assent.agent.verdict import approve_trace, refusal_of
 from assent.errors import HitlCancelled, HitlTimedOut
-from assent.messages import JsonObject, call_digest
+from assent.messages import JsonObject
 from assent.requests import DEFAULT, HitlChannel
 
 
@@ -77,7 +77,7 @@ class ApprovalPolicyMiddleware(Middleware):
         except (HitlTimedOut, HitlCancelled) as signal:
             why, trace = refusal_of(call.name, signal)
             return BeforeToolCallResult(block=True, reason=why, hitl_trace=trace)
-        trace = approve_trace(ctx.tool, call_digest(ctx.tool.name, args), answer)
+        trace = approve_trace(ctx.tool, ctx.args, answer)
         if answer.decision == "deny":
             why = denial(call.name, answer.reason)
             return BeforeToolCallResult(block=True, reason=why, hitl_trace=trace)

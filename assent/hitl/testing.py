@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import os
 import signal as signals
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 from assent.checkpointer import points
 from assent.errors import HitlError
@@ -52,7 +53,9 @@ class _InstantChannel(InMemoryChannel):
             return stored
         try:
             reply = self._reply(request)
-            if isinstance(reply, BaseException):
+            if inspect.isawaitable(reply):
+                reply = await reply
+            if _is_exception(reply):
                 raise reply
             await self._announce(request, host)
             return await self._settle(request.question_id, reply, None, None)
@@ -64,9 +67,9 @@ class _InstantChannel(InMemoryChannel):
 class ScriptedChannel(_InstantChannel):
     """Gives the answers of a script, in order.
 
-    An answer is a value (a model or plain JSON, checked like a person's), a function of the request that
-    returns one, or an exception, which is raised where the answer is awaited. ``history`` has every request
-    seen. When the answers are used up, asking raises `HitlError`.
+    An answer is a value (a model or plain JSON, checked like a person's), a function of the request, async or
+    not, that returns one, or an exception or its class, which is raised where the answer is awaited. ``history``
+    has every request seen. When the answers are used up, asking raises `HitlError`.
     """
 
     def __init__(self, answers: Sequence[Any] = ()) -> None:
@@ -81,7 +84,7 @@ class ScriptedChannel(_InstantChannel):
                 f"the scripted channel has {len(self._answers)} answers and was asked once more: {request.payload!r}"
             )
         answer = self._answers[len(self.history) - 1]
-        return answer(request) if callable(answer) else answer
+        return answer(request) if callable(answer) and not _is_exception(answer) else answer
 
 
 class NoopChannel(_InstantChannel):
@@ -103,6 +106,12 @@ class NoopChannel(_InstantChannel):
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """As it is: saying nothing is an answer here."""
         return answer if isinstance(request.payload, AskRequest) else super().fit(request, answer)
+
+
+def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]:
+    return isinstance(answer, BaseException) or (
+        isinstance(answer, type) and issubclass(answer, BaseException)
+    )
 
 
 def _first(question: Question) -> str | list[str]:
@@ -155,13 +164,17 @@ async def _settle_down() -> None:
 
 
 @contextmanager
-def crash_at(point: str, *, skip: int = 0) -> Generator[None]:
+def crash_at(point: str, *, skip: int = 0, own: bool = False) -> Generator[None]:
     """Kill this process (SIGKILL) when a commit's point is reached; for the child process of a test.
 
     Points are named after the commits: ``"effect.started"`` is right after that commit, and
     ``"before:effect.started"`` right before it; see `assent.checkpointer.points`. ``skip`` lets it pass that
-    many times.
+    many times. Another name raises `HitlError`; ``own`` is for a point that the test itself reaches, by
+    `points.reached`.
     """
+    if not own and point.removeprefix("before:") not in points.POINTS:
+        known = ", ".join(points.POINTS)
+        raise HitlError(f"{point!r} is no point to crash at; there are {known}, each also as before:...")
     left = skip
 
     def kill(reached: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from assent.errors import InvalidFormData, InvalidReview
 from assent.protocol import Form, actions_of, clean_form_data
-from assent.requests import ApproveRequest, EscalateRequest
+from assent.requests import ApproveRequest, EscalateRequest, asked_call
 from assent.schemas import schema_faults
 from assent.service.case import Case
 from assent.service.items import item_id
@@ -62,7 +62,9 @@ def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
         return {}
     faults = {f"{key}.{name}": "is no argument of this call" for name in edits if name not in shown}
     faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
-    found = _by_kind(shown, edits) if payload.args_schema is None else _by_schema(payload.args_schema, edits)
+    schema, call = payload.args_schema, asked_call(payload)
+    asked = {} if call is None else call.args
+    found = _by_kind(shown, edits) if schema is None else _by_schema(schema, edits, asked)
     return {f"{key}.{name}": fault for name, fault in found.items()} | faults
 
 
@@ -71,9 +73,11 @@ def _by_kind(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, st
     return {name: f"is {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])}
 
 
-def _by_schema(schema: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
+def _by_schema(
+    schema: Mapping[str, Any], edits: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, str]:
     found: dict[str, str] = {}
-    for (name, *inside), why in schema_faults(schema, edits):
+    for (name, *inside), why in schema_faults(schema, edits, asked):
         said = f"Inside, {'.'.join(inside)} {why}." if inside else why
         found[name] = f"{found[name]} {said}" if name in found else said
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import case, insert, literal, null, select, update
 
+from assent.messages import ToolCall
 from assent.store import tables
 from assent.store.statement import Statement, Transaction, param, upsert
 
@@ -31,6 +32,17 @@ COPY = Statement(
         ),
     )
 )
+
+
+def in_doubt(call: ToolCall) -> dict[str, Any]:
+    """The row of a call that may have taken effect, though no body of it was begun on this thread."""
+    return {
+        "tool_call_id": call.id,
+        "tool_name": call.name,
+        "digest": "",
+        "effect": "once",
+        "attempt": 1,
+    }
 
 
 def start(begun: Sequence[Mapping[str, Any]], key: Mapping[str, Any], now: int) -> Transaction[None]:

@@ -21,7 +21,13 @@ from sqlalchemy import (
     update,
 )
 
-from assent.errors import HitlInvalidAnswer, HitlNoPendingRequest, HitlStaleAnswer, StoreError
+from assent.errors import (
+    HitlConcurrencyError,
+    HitlInvalidAnswer,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    StoreError,
+)
 from assent.fitting import fit_answer
 from assent.requests import plain_answer
 from assent.store import tables
@@ -128,7 +134,7 @@ def settle(by: Settled) -> Transaction[RequestRow]:
     The caller looks at the status of what it gets.
     """
     params = _params(by)
-    row = yield from _latest(params)
+    row = yield from _meant(params)
     if row.status != "pending":
         raise HitlStaleAnswer(by.question_id, row.status)
     if by.digest is not None and by.digest != row.digest:  # it was asked again, about something else
@@ -188,6 +194,13 @@ def oldest_open(thread_id: str) -> Transaction[RequestRow | None]:
     return min(map(RequestRow._make, rows), key=lambda row: (row.created_at, row.question_id), default=None)
 
 
+def check_alone(thread_id: str, question_id: str, now: int) -> Transaction[None]:
+    """Raise `HitlConcurrencyError` if a thread has another request than this one that can still be answered."""
+    for row in map(RequestRow._make, (yield OPEN_HERE, {"thread_id": thread_id})):
+        if row.question_id != question_id and not _overdue(row, now):
+            raise HitlConcurrencyError(row.question_id)
+
+
 def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
     """Cancel whatever is pending on a thread."""
     rows = yield OPEN_IDS, {"thread_id": thread_id}
@@ -235,6 +248,16 @@ def _latest(params: Row) -> Transaction[RequestRow]:
     if not rows:
         raise HitlNoPendingRequest(params["thread_id"], params["question_id"])
     return RequestRow(*rows[0])
+
+
+def _meant(params: Row) -> Transaction[RequestRow]:
+    """The request that somebody wants to settle; an unknown one is not the one that is open, if one is."""
+    try:
+        return (yield from _latest(params))
+    except HitlNoPendingRequest:
+        if (yield OPEN_IDS, params):
+            raise HitlStaleAnswer(params["question_id"]) from None
+        raise
 
 
 def _overdue(row: RequestRow, now: int) -> bool:

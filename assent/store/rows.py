@@ -10,7 +10,7 @@ from pydantic_core import from_json, to_json
 
 from assent.errors import StoreError
 from assent.ids import fresh_write_id as fresh_write_id
-from assent.requests import ApproveRequest, HitlRequest
+from assent.requests import ApproveRequest, HitlRequest, seal_in, with_seal
 
 Row = Mapping[str, Any]
 AT_ONCE = 50
@@ -132,7 +132,9 @@ def encode_request(request: HitlRequest) -> str:
     out, payload = _IN_ROW, request.payload
     if isinstance(payload, ApproveRequest) and payload.tool_call_id == request.question_id:
         out = {**_IN_ROW, "payload": {"digest": True, "tool_call_id": True}}
-    return request.model_dump_json(exclude=out, exclude_none=True)
+    text = request.model_dump_json(exclude=out, exclude_none=True)
+    seal = seal_in(request)
+    return text if seal is None else f'{text[:-1]},"seal":{to_json(seal).decode()}}}'
 
 
 def decode_request(row: RequestRow) -> HitlRequest:
@@ -141,9 +143,11 @@ def decode_request(row: RequestRow) -> HitlRequest:
         envelope = from_json(row.payload)
         if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
             envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
-        return HitlRequest.model_validate(
+        seal = envelope.pop("seal", None)
+        request = HitlRequest.model_validate(
             {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
         )
+        return with_seal(request, seal)
     except UNREADABLE as error:
         raise unreadable(row, error) from error
 

@@ -111,11 +111,15 @@ class Store:
         """A thread's oldest pending request."""
         return self._engine.read(partial(requests.oldest_open, thread_id))
 
-    def save_request(self, thread_id: str, request: Row | None, now: int, write_id: int) -> Job[None]:
-        """Open a request outside of any step, or end all that are open."""
+    def save_request(
+        self, thread_id: str, request: Row | None, now: int, write_id: int, alone: bool
+    ) -> Job[None]:
+        """Open a request outside of any step, ``alone`` on its thread if so, or end all that are open."""
         if request is None:
             return self._engine.write(partial(requests.end_open, thread_id, now, write_id))
-        return self._engine.write(partial(threads.save_request, thread_id, request, now, write_id))
+        return self._engine.write(
+            partial(threads.save_request, thread_id, request, now, write_id, alone=alone)
+        )
 
     # Checkpoints.
 

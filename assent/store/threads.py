@@ -25,7 +25,8 @@ from sqlalchemy import (
 )
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
-from assent.messages import decode
+from assent.ids import child_thread_id
+from assent.messages import ToolCall, decode
 from assent.store import case_tables, effects, requests, state, tables
 from assent.store.rows import AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
@@ -231,7 +232,7 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
     """Copy a thread's beginning to a new thread, which nobody holds.
 
     What has no result there and was begun here, whether or not it came to its end, is in doubt there: it may
-    have taken effect.
+    have taken effect. A subagent was begun if it has a thread here; there it would begin anew, on another.
     """
     rows = yield LOCKED, {"thread_id": thread_id}  # or it could be deleted before its messages are copied
     if not rows:
@@ -245,17 +246,19 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
     if count:
         copied = {"thread_id": thread_id, "new_thread_id": new_thread_id, "upto": count}
         yield COPY, copied
-        for call_id in _unresolved((yield TAIL, copied)):
-            yield effects.COPY, {**copied, "tool_call_id": call_id}
+        for call in _unresolved((yield TAIL, copied)):
+            begun = yield effects.COPY, {**copied, "tool_call_id": call.id}
+            if not begun and (yield from children(thread_id, [child_thread_id(thread_id, call.id)])):
+                yield from effects.start([effects.in_doubt(call)], {"thread_id": new_thread_id}, now)
     return True
 
 
-def _unresolved(rows: Sequence[tuple[str]]) -> list[str]:
+def _unresolved(rows: Sequence[tuple[str]]) -> list[ToolCall]:
     """The calls without a result in what the model said last and what follows it."""
     messages = [decode(body) for (body,) in rows]
     resolved = {message.tool_call_id for message in messages if message.role == "tool"}
     return [
-        call.id
+        call
         for message in messages
         if message.role == "assistant"
         for call in message.tool_calls
@@ -269,8 +272,13 @@ def forked(new_thread_id: str, write_id: int) -> Transaction[bool | None]:
     return True if rows and rows[0][3] == write_id else None
 
 
-def save_request(thread_id: str, request: Row, now: int, write_id: int) -> Transaction[None]:
-    """Open a request outside of any step; the same one, pending still, is left as it is."""
+def save_request(
+    thread_id: str, request: Row, now: int, write_id: int, *, alone: bool = False
+) -> Transaction[None]:
+    """Open a request outside of any step; the same one, pending still, is left as it is.
+
+    With ``alone`` it raises `HitlConcurrencyError` if the thread has another that can still be answered.
+    """
     key = {"thread_id": thread_id, "run_id": None}
     known = yield from requests.latest(thread_id, request["question_id"])
     if known is not None and known.status == "pending" and known.payload == request["payload"]:
@@ -278,6 +286,8 @@ def save_request(thread_id: str, request: Row, now: int, write_id: int) -> Trans
     fresh = {**key, "parent": None, "count": 0, "now": now, "write_id": write_id}
     yield CREATE, {**fresh, "fence": 0, "lease_owner": None, "lease_until": 0}
     yield LOCKED, key
+    if alone:
+        yield from requests.check_alone(thread_id, request["question_id"], now)
     yield from requests.open_all([request], key, now, write_id)
 
 
