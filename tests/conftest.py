@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import bytecode  # noqa: F401
 import crash_table
 import hypothesis  # here too because its plugin would import it from deep within: a bug of Python 3.11.7
 import pytest
@@ -29,15 +30,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 LONGEST = (
-    "test_crashes.py",
     "test_pages_browser.py",
-    "test_demo.py",
+    "test_crashes.py",
+    "test_service_crashes.py",
     "test_races.py",
     "test_restarts.py",
-    "test_service_crashes.py",
-    "test_checkpointer_opening.py",
-    "test_cli_corners.py",
+    "test_demo.py",
     "test_client_other_service.py",
+    "test_servers.py",
+    "test_checkpointer_races.py",
+    "test_credentials_browser.py",
+    "test_cli_corners.py",
     "test_examples.py",
     "test_email_codes.py",
     "test_client_durable.py",
@@ -69,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     crash_table.summarize(terminalreporter)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
 
@@ -90,8 +93,8 @@ def store_urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreUrls]:
         yield StoreUrls(tmp_path_factory.mktemp("stores"), stack)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def race_track() -> Iterator[RaceTrack]:
-    """A process from which a test's processes are forked."""
+    """A process from which the processes of all tests are forked: it has loaded everything before."""
     with RaceTrack() as track:
         yield track

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -77,9 +78,12 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
     reached: list[str] = []
     crash = job["crash"]
     points.hook = reached.append
-    with nullcontext() if crash is None else crash_at(crash[0], skip=crash[1]):
-        async with checkpointer_from_url(job["url"], lease_seconds=LEASE_SECONDS) as store:
-            status = await life.live(store)
+    try:
+        with nullcontext() if crash is None else crash_at(crash[0], skip=crash[1], own=True):
+            async with checkpointer_from_url(job["url"], lease_seconds=LEASE_SECONDS) as store:
+                status = await life.live(store)
+    finally:
+        points.hook = None
     return {"status": status, "reached": reached, "answered": life.answered}
 
 
@@ -87,7 +91,7 @@ class _Life:
     def __init__(self, scenario: Scenario, thread_id: str, effects: Path) -> None:
         self.scenario = scenario
         self.thread_id = thread_id
-        self.effects = effects
+        _effects.append(effects)
         self.answered: list[str] = []
 
     async def live(self, store: Checkpointer) -> str:
@@ -97,7 +101,7 @@ class _Life:
             channel = CheckpointedChannel(checkpointer=store, thread_id=self.thread_id)
         agent = Agent(
             model=ScriptedModel([self._turn] * 10_000),
-            tools=[*_tools(self.effects), *([ask_user_tool(channel)] if channel else [])],
+            tools=[*_tools(), *([ask_user_tool(channel)] if channel else [])],
             channel=channel,
             checkpointer=store,
             thread_id=self.thread_id,
@@ -122,7 +126,8 @@ class _Life:
                 result = await self._answer(agent, request, result)
             if result.status != "suspended":
                 return result.status
-            await asyncio.sleep(0.05)
+            lapses = known.lease_until / 1000 if known is not None and known.lease_owner else 0
+            await asyncio.sleep(max(lapses - time.time(), 0.05))
         return f"suspended for {PATIENCE} s: {result.reason}"
 
     async def _answer(self, agent: Agent, request: HitlRequest, result: AgentResult) -> Any:
@@ -172,13 +177,20 @@ def reply(request: HitlRequest, scenario: Scenario) -> Any:
             return scenario.doubt
 
 
-def _tools(effects: Path) -> Sequence[Tool]:
+_effects: list[Path] = []
+"""Where the effects are written, for the tools; the last one is that of the life that this process lives."""
+
+
+@cache
+def _tools() -> Sequence[Tool]:
+    """Made by the life that the others are forked from; in each of them that would take longer than the rest."""
+
     async def act(ctx: ToolContext, amount: int) -> str:
         """The effect: a line on disk. On either side of it there is a point to die at."""
         points.reached(f"body.before:{ctx.tool_name}")
         await asyncio.sleep(0)
         append(
-            effects,
+            _effects[-1],
             {"call": ctx.tool_call_id, "key": ctx.idempotency_key, "attempt": ctx.attempt, "n": amount},
         )
         points.reached(f"body.during:{ctx.tool_name}")

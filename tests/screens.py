@@ -8,11 +8,12 @@ import pty
 import re
 import struct
 import subprocess
-import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from warm_python import warm_python
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 ENV = {
@@ -22,15 +23,6 @@ ENV = {
 }
 for unwanted in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
     ENV.pop(unwanted, None)
-
-# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from. What runs in the
-# background, as these tests may, has Ctrl-C ignored, and so has whatever it starts.
-TAKE_TERMINAL = (
-    "import fcntl, os, signal, sys, termios;"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "signal.signal(signal.SIGINT, signal.SIG_DFL);"
-    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
 
 
 class Screen:
@@ -77,7 +69,7 @@ def screen(script: Path, *args: str) -> Iterator[Screen]:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-c", TAKE_TERMINAL, str(script), *args],
+        [*warm_python(terminal=True), str(script), *args],
         stdin=slave,
         stdout=slave,
         stderr=slave,

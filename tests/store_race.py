@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
+import secrets
+import warnings
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
-from stores import connect, said
+from stores import connect, prompt, said
 
 from assent.errors import HitlStaleAnswer, LeaseHeld, LeaseLost
+from assent.hitl.testing import RaceTrack
 from assent.messages import UserMessage
 
 CLAIMS = 60
 
 
-@dataclass
-class Report:
-    """What one process achieved."""
-
-    number: int
-    claimed: list[int] = field(default_factory=list)
-    settled: list[int] = field(default_factory=list)
-    woken_by: str | None = None
-
-
-def run(kind: str, address: str, number: int, start: Any, reports: Any) -> None:
-    """Take part, and report."""
-    reports.put(asyncio.run(race(kind, address, number, start)))
-
-
-async def race(kind: str, address: str, number: int, start: Any) -> Report:
-    report = Report(number)
-    async with connect(kind, address, owner=f"process {number}") as checkpointer:
-        await asyncio.to_thread(start.wait)
+async def race(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+    """Take part, and report what was achieved."""
+    number, claimed, settled = job["number"], list[int](), list[int]()
+    async with connect(job["kind"], job["address"], owner=f"process {number}") as checkpointer:
+        await start()
         for claim in range(CLAIMS):
             step = said(UserMessage(f"claimed by {number}"))
             with suppress(LeaseHeld, LeaseLost):
                 await checkpointer.commit(f"t{claim}", step, fence=2, acquire=True)
-                report.claimed.append(claim)
+                claimed.append(claim)
             with suppress(HitlStaleAnswer):
                 decision = "approve" if number % 2 else "deny"
                 await checkpointer.settle(f"t{claim}", "call-1", {"decision": decision}, by=str(number))
-                report.settled.append(claim)
-        report.woken_by = (await checkpointer.settled("signal", "call-1")).answered_by
-    return report
+                settled.append(claim)
+        woken_by = (await checkpointer.settled("signal", "call-1")).answered_by
+    return {"number": number, "claimed": claimed, "settled": settled, "woken_by": woken_by}
+
+
+async def open_fresh(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> None:
+    """Be among the first to open a database, and use it; nobody is warned of the others."""
+    await start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        async with connect(job["kind"], job["address"]) as checkpointer:
+            await checkpointer.commit(job["thread_id"], prompt(), fence=0, acquire=True)
+
+
+RACE = f"{__name__}:{race.__name__}"
+OPEN = f"{__name__}:{open_fresh.__name__}"
+
+
+async def warm_up(track: RaceTrack, kind: str, address: str) -> None:
+    """Have whatever a store of this kind needs loaded by the process that the others are forked from."""
+    job = {"kind": kind, "address": address, "thread_id": secrets.token_hex(4)}
+    await track.race(OPEN, [], warm_up=job)

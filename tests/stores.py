@@ -85,22 +85,26 @@ class Unreachable(Exception):
     """There is no such server to test on."""
 
 
-async def on_server(kind: str, statement: str, *, database: str | None = None) -> list[Any]:
-    """Run a statement on the test server, by default in its own test database."""
-    dsn = server_address(kind, database)
+async def on_server(kind: str, *statements: str, database: str | None = None) -> list[Any]:
+    """Run statements on the test server, by default in its own test database; returns the last one's rows."""
+    dsn, rows = server_address(kind, database), []
     if kind == "postgres":
         connection = await asyncpg.connect(dsn, timeout=10)
         try:
-            return await connection.fetch(statement)
+            for statement in statements:
+                rows = await connection.fetch(statement)
         finally:
             await connection.close()
+        return rows
     connection = await asyncmy.connect(**mysql_login(dsn), autocommit=True, connect_timeout=10)
     try:
         async with connection.cursor() as cursor:
-            await cursor.execute(statement)
-            return list(await cursor.fetchall() or ())
+            for statement in statements:
+                await cursor.execute(statement)
+                rows = list(await cursor.fetchall() or ())
     finally:
         await connection.ensure_closed()
+    return rows
 
 
 def server_address(kind: str, database: str | None = None) -> str:
@@ -174,8 +178,8 @@ async def empty(kind: str, address: str) -> None:
     async with connect(kind, address):
         pass
     name = urlsplit(address).path.lstrip("/")
-    for table in TABLES:
-        await on_server(kind, f"DELETE FROM assent_{table}", database=name)  # noqa: S608
+    deletions = [f"DELETE FROM assent_{table}" for table in TABLES]  # noqa: S608
+    await on_server(kind, *deletions, database=name)
 
 
 def check_threads() -> None:

@@ -256,3 +256,15 @@ async def test_a_custom_tool_that_was_detached_begins_anew(rig: Rig, effect: Any
     assert result.status == "completed"
     assert results(result.messages)["c1"].text == "said True"
     assert began == [1, 1]
+
+
+async def test_questions_that_cannot_be_told_apart_are_the_models_mistake(rig: Rig) -> None:
+    channel = rig.channel()
+    questions = [{"key": "k", "prompt": "one"}, {"key": "k", "prompt": "two"}]
+    model = ScriptedModel([ToolCall("c1", "ask_user", {"questions": questions}), "I see."])
+    agent = rig.agent(channel, model=model, tools=[ask_user_tool(channel)])
+    result = await agent.prompt("go")
+    assert (result.text, await channel.open_request()) == ("I see.", None)
+    refused = results(result.messages)["c1"]
+    assert refused.is_error
+    assert "'k' is there twice" in refused.text

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import math
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +24,11 @@ from assent.hitl import (
     HitlAborted,
     HitlCancelled,
     HitlInvalidAnswer,
+    HitlInvalidRequest,
     HitlTimedOut,
     InMemoryChannel,
+    Option,
+    Question,
 )
 from assent.hitl.testing import NoopChannel, ScriptedChannel
 from assent.messages import ToolCall
@@ -90,6 +96,114 @@ async def test_choices_that_nobody_could_choose_from_are_refused(rig: Rig, choic
     with pytest.raises(ValueError, match=why):
         await channel.escalate("What now?", choices=choices, timeout=0)
     assert await channel.open_request() is None
+
+
+# Texts and details.
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "why"),
+    [
+        ("confirm", ["Delete caf\udce9.txt?"], "prompt is not valid Unicode"),
+        ("confirm", [5], "prompt cannot be asked like this: Input should be a valid string"),
+        ("escalate", ["caf\udce9?"], "prompt is not valid Unicode"),
+        ("approve", ["send", "caf\udce9", {}], "tool_call_id is not valid Unicode"),
+        ("ask", [[Question(key="k", prompt="caf\udce9")]], "questions cannot be written as JSON: "),
+        ("ask", [[Question(key="k", prompt="?", hint=object())]], "questions cannot be written as JSON: "),
+        (
+            "ask",
+            [[Question(key="k", prompt="?", options=[Option(label="caf\udce9", value="v")])]],
+            "questions cannot be written as JSON: ",
+        ),
+        ("ask", [[{"key": "k"}]], "questions.0.prompt cannot be asked like this: Field required"),
+        ("ask", [[]], "there is no question to ask"),
+        (
+            "ask",
+            [[Question(key="k", prompt="one"), Question(key="k", prompt="two")]],
+            "each question has a key of its own; 'k' is there twice",
+        ),
+    ],
+)
+async def test_what_cannot_be_shown_is_not_asked(rig: Rig, verb: str, given: list[Any], why: str) -> None:
+    channel = rig.channel()
+    with pytest.raises(HitlInvalidRequest, match=f"^{why}"):
+        await getattr(channel, verb)(*given)
+    assert channel.pending is None
+    assert await channel.open_request() is None
+
+
+async def test_choices_that_are_no_text_are_refused(rig: Rig) -> None:
+    channel = rig.channel()
+    with pytest.raises(HitlInvalidRequest, match=r"^choices cannot be written as JSON: "):
+        await channel.escalate("What now?", choices=["caf\udce9"])
+    assert await channel.open_request() is None
+
+
+class Place(BaseModel):
+    name: str
+
+
+DAY = datetime.datetime(2026, 11, 16, 9, 30, tzinfo=datetime.UTC)
+
+
+async def test_details_are_shown_as_json(rig: Rig) -> None:
+    channel = rig.channel()
+    details = {
+        "when": DAY,
+        "who": {"ada"},
+        "where": Place(name="Rome"),
+        "file": Path("a/b"),
+        1: Decimal("2.50"),
+    }
+    for verb, given in (("confirm", ["Sure?"]), ("approve", ["send", "c1", {}]), ("escalate", ["Hm?"])):
+        task = rig.start(getattr(channel, verb)(*given, details=details))
+        payload = (await asked(channel)).payload
+        assert payload.details == {
+            "when": "2026-11-16T09:30:00Z",
+            "who": ["ada"],
+            "where": {"name": "Rome"},
+            "file": "a/b",
+            "1": "2.50",
+        }
+        assert channel.pending is not None
+        await channel.cancel(channel.pending.question_id)
+        with pytest.raises(HitlCancelled):
+            await task
+
+
+def _nested() -> dict[str, Any]:
+    outer: dict[str, Any] = {}
+    inner = outer
+    for _ in range(300):
+        inner["in"] = inner = {}
+    return outer
+
+
+@pytest.mark.parametrize(
+    "details",
+    [{"file": "caf\udce9.txt"}, {"caf\udce9": 1}, {"x": object()}, _nested(), ["no names"]],
+    ids=["text", "name", "object", "deep", "list"],
+)
+async def test_details_that_cannot_be_shown_are_refused(rig: Rig, details: Any) -> None:
+    channel = rig.channel()
+    with pytest.raises(HitlInvalidRequest, match=r"^details (cannot be written as JSON: |are names with)"):
+        await channel.confirm("Sure?", details=details)
+    assert await channel.open_request() is None
+
+
+async def test_what_cannot_be_asked_at_the_gate_denies_the_call(rig: Rig) -> None:
+    @tool
+    def delete(name: str) -> str:
+        """Delete a file."""
+        return "deleted"
+
+    channel = rig.channel()
+    model = ScriptedModel([ToolCall("c1", "delete", {"name": "x"}), "Done."])
+    asks = ConfirmToolCallMiddleware(channel, details_fn=lambda ctx: {"file": "caf\udce9.txt"})
+    agent = rig.agent(channel, model=model, tools=[delete], middleware=[asks])
+    result = await agent.prompt("go")
+    assert (result.status, results(result.messages)["c1"].is_error) == ("completed", True)
+    assert "HitlInvalidRequest" in results(result.messages)["c1"].text
 
 
 # Reasons.

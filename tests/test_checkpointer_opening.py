@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import store_race
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -23,6 +24,7 @@ from assent.checkpointer.mysql import MySQLCheckpointer
 from assent.checkpointer.postgres import PostgresCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.errors import MissingExtra, StoreError
+from assent.hitl.testing import RaceTrack
 from assent.store import all_tables, schema, tables
 
 pytestmark = pytest.mark.anyio
@@ -114,35 +116,20 @@ async def test_a_servers_first_schema_is_brought_up_to_date(kind: str, fresh_dat
         await on_server(kind, f"DROP DATABASE {name}")
 
 
-OPEN = """
-import asyncio, sys
-sys.path.insert(0, sys.argv[1])
-from stores import connect, prompt
-async def main():
-    async with connect(sys.argv[2], sys.argv[3]) as checkpointer:
-        await checkpointer.commit("t" + sys.argv[4], prompt(), fence=0, acquire=True)
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("kind", SHARED)
 async def test_twelve_processes_open_a_fresh_database_at_once(
-    kind: str, tmp_path: Path, fresh_databases: Fresh
+    kind: str, tmp_path: Path, fresh_databases: Fresh, race_track: RaceTrack
 ) -> None:
     name = "assent_test_rush"
+    known = fresh_databases.address(kind) if kind in SERVERS else str(tmp_path / "known.db")
+    await store_race.warm_up(race_track, kind, known)
     if kind in SERVERS:
-        fresh_databases.address(kind)
         await on_server(kind, f"DROP DATABASE IF EXISTS {name}")
         await on_server(kind, f"CREATE DATABASE {name}")
     address = server_address(kind, name) if kind in SERVERS else str(tmp_path / "x.db")
-    command_line = [sys.executable, "-W", "error", "-c", OPEN, str(Path(__file__).parent), kind, address]
-    processes = [
-        await asyncio.create_subprocess_exec(*command_line, str(number), stderr=subprocess.PIPE)
-        for number in range(12)
-    ]
-    for process in processes:
-        _, errors = await process.communicate()
-        assert process.returncode == 0, errors.decode()
+    jobs = [{"kind": kind, "address": address, "thread_id": f"t{number}"} for number in range(12)]
+    outcomes = await race_track.race(store_race.OPEN, jobs)
+    assert [outcome for outcome in outcomes if not outcome.won] == []
     async with {"postgres": PostgresCheckpointer, "mysql": MySQLCheckpointer, "sqlite": SQLiteCheckpointer}[
         kind
     ](address) as checkpointer:

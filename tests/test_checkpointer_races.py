@@ -3,51 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
+from typing import Any
 
 import pytest
 import store_race
 from stores import SHARED, Database, asked
+
+from assent.hitl.testing import RaceTrack
 
 pytestmark = pytest.mark.anyio
 PROCESSES = 8
 
 
 @pytest.mark.parametrize("database", SHARED, indirect=True)
-async def test_eight_processes_race_for_sixty_leases_and_sixty_answers(database: Database) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    start, reports = spawn.Barrier(PROCESSES + 1), spawn.Queue()
+async def test_eight_processes_race_for_sixty_leases_and_sixty_answers(
+    database: Database, race_track: RaceTrack
+) -> None:
+    shared = {"kind": database.kind, "address": database.address}
+    await store_race.warm_up(race_track, **shared)
     async with database.checkpointer() as checkpointer:
         for claim in range(store_race.CLAIMS):
             await asked(checkpointer, f"t{claim}")
         await asked(checkpointer, "signal")
-        arguments = (database.kind, database.address)
-        processes = [
-            spawn.Process(target=store_race.run, args=(*arguments, number, start, reports), daemon=True)
-            for number in range(PROCESSES)
-        ]
-        for process in processes:
-            await asyncio.to_thread(process.start)
-        await asyncio.to_thread(start.wait, 60)
+        jobs = [{**shared, "number": number} for number in range(PROCESSES)]
+        racing = asyncio.create_task(race_track.race(store_race.RACE, jobs))
+        while not racing.done() and not await is_answered(checkpointer, store_race.CLAIMS - 1):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         await checkpointer.settle("signal", "call-1", {"decision": "approve"}, by="the parent")
-        results = [await asyncio.to_thread(reports.get, True, 60) for _ in processes]
-        for process in processes:
-            await asyncio.to_thread(process.join, 60)
-        assert {result.woken_by for result in results} == {"the parent"}
+        outcomes = await racing
+        assert [outcome for outcome in outcomes if not outcome.won] == []
+        results = [outcome.value for outcome in outcomes]
+        assert {result["woken_by"] for result in results} == {"the parent"}
         everything = list(range(store_race.CLAIMS))
-        assert sorted(claim for result in results for claim in result.claimed) == everything
-        assert sorted(claim for result in results for claim in result.settled) == everything
+        assert sorted(claim for result in results for claim in result["claimed"]) == everything
+        assert sorted(claim for result in results for claim in result["settled"]) == everything
         for result in results:
             await check_winner(checkpointer, result)
 
 
-async def check_winner(checkpointer: object, result: store_race.Report) -> None:
+async def is_answered(checkpointer: Any, claim: int) -> bool:
+    """Whether a process is as far as that: it waits for the signal, or is about to."""
+    return (await checkpointer.request(f"t{claim}", "call-1")).status == "answered"
+
+
+async def check_winner(checkpointer: Any, result: dict[str, Any]) -> None:
     """The tables agree with what a process was told."""
-    for claim in result.claimed:
-        thread = await checkpointer.load(f"t{claim}")  # type: ignore[attr-defined]
-        assert (thread.fence, thread.lease_owner) == (3, f"process {result.number}")
-        assert [message.text for message in thread.messages[2:]] == [f"claimed by {result.number}"]
-    for claim in result.settled:
-        request = await checkpointer.request(f"t{claim}", "call-1")  # type: ignore[attr-defined]
-        assert request.answered_by == str(result.number)
-        assert request.answer.decision == ("approve" if result.number % 2 else "deny")
+    number = result["number"]
+    for claim in result["claimed"]:
+        thread = await checkpointer.load(f"t{claim}")
+        assert (thread.fence, thread.lease_owner) == (3, f"process {number}")
+        assert [message.text for message in thread.messages[2:]] == [f"claimed by {number}"]
+    for claim in result["settled"]:
+        request = await checkpointer.request(f"t{claim}", "call-1")
+        assert request.answered_by == str(number)
+        assert request.answer.decision == ("approve" if number % 2 else "deny")

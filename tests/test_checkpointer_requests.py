@@ -10,7 +10,13 @@ from stores import SHARED, Database, approval, asked, confirmation, prompt, said
 
 from assent.checkpointer.base import Settlement
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.errors import HitlInvalidAnswer, HitlNoPendingRequest, HitlStaleAnswer, StoreError
+from assent.errors import (
+    HitlConcurrencyError,
+    HitlInvalidAnswer,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    StoreError,
+)
 from assent.hitl.testing import FakeClock
 from assent.requests import (
     ApproveAnswer,
@@ -103,16 +109,23 @@ async def test_only_the_first_settlement_counts(checkpointer: SqlCheckpointer) -
 
 async def test_an_unknown_request_is_told_apart(checkpointer: SqlCheckpointer) -> None:
     await asked(checkpointer)
-    for thread_id, question_id in (("t", "?"), ("?", "call-1")):
-        for attempt in (
-            checkpointer.settle(thread_id, question_id, True),
-            checkpointer.cancel(thread_id, question_id),
-            checkpointer.expire(thread_id, question_id),
-            checkpointer.settled(thread_id, question_id),
+    for thread_id, question_id, refused in (
+        ("t", "?", HitlStaleAnswer),
+        ("?", "call-1", HitlNoPendingRequest),
+    ):
+        for attempt, error in (
+            (checkpointer.settle(thread_id, question_id, True), refused),
+            (checkpointer.cancel(thread_id, question_id), refused),
+            (checkpointer.expire(thread_id, question_id), HitlNoPendingRequest),
+            (checkpointer.settled(thread_id, question_id), HitlNoPendingRequest),
         ):
-            with pytest.raises(HitlNoPendingRequest):
+            with pytest.raises(error) as told:
                 await attempt
+            assert told.value.question_id == question_id
         assert await checkpointer.request(thread_id, question_id) is None
+    await checkpointer.cancel("t", "call-1")
+    with pytest.raises(HitlNoPendingRequest):
+        await checkpointer.settle("t", "?", True)
 
 
 async def test_a_cancel_keeps_its_reason(checkpointer: SqlCheckpointer) -> None:
@@ -274,6 +287,18 @@ async def test_the_seeds_two_methods(checkpointer: SqlCheckpointer) -> None:
     request = await checkpointer.request("t", "older")
     assert request is not None
     assert (request.status, request.run_id) == ("cancelled", None)
+
+
+async def test_a_request_may_be_saved_alone(checkpointer: SqlCheckpointer) -> None:
+    await checkpointer.save_pending_request("t", confirmation("one", timeout_seconds=1.0))  # overdue
+    await checkpointer.save_pending_request("t", confirmation("two"), alone=True)
+    with pytest.raises(HitlConcurrencyError) as refused:
+        await checkpointer.save_pending_request("t", confirmation("three"), alone=True)
+    assert refused.value.question_id == "two"
+    await checkpointer.save_pending_request("t", confirmation("two"), alone=True)
+    await checkpointer.save_pending_request("t", confirmation("two", 1_700_000_001.0), alone=True)
+    await checkpointer.save_pending_request("other", confirmation("three"), alone=True)
+    assert sorted(it.question_id for it in await checkpointer.pending()) == ["one", "three", "two"]
 
 
 async def test_a_request_may_be_saved_before_its_thread_and_while_it_is_leased(

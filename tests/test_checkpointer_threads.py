@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from stores import (
@@ -270,8 +271,10 @@ async def test_a_fork_needs_a_source_and_a_free_name(checkpointer: SqlCheckpoint
         await checkpointer.fork("nobody", "new")
     with pytest.raises(StoreError, match="'t' already"):
         await checkpointer.fork("t", "t")
-    with pytest.raises(StoreError, match="upto"):
-        await checkpointer.fork("t", "new", upto=-1)
+    upto: Any
+    for upto in (-1, 1.5, "2", True, False):
+        with pytest.raises(StoreError, match=f"^upto is a number of messages, not {upto!r}$"):
+            await checkpointer.fork("t", "new", upto=upto)
     assert await checkpointer.load("new") is None
 
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python
 
 from assent.errors import ServiceError, StoreError
 from assent.service import background
@@ -23,10 +24,12 @@ ROOT = Path(__file__).parent.parent
 ENV = {name: value for name, value in os.environ.items() if not name.startswith("ASSENT_")}
 
 
-def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, in an empty folder."""
+def run(
+    folder: Path, *command: str, cold: bool = False, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """A process of its own, in an empty folder; cold where it matters what it loads."""
     done = subprocess.run(  # noqa: S603
-        [sys.executable, *command],
+        [*([sys.executable] if cold else warm_python()), *command],
         cwd=folder,
         env={**ENV, **variables},
         stdin=subprocess.DEVNULL,
@@ -128,7 +131,7 @@ try:
 except MissingExtra as error:
     print(error.extra, error)
 """
-    done = run(tmp_path, "-c", hidden)
+    done = run(tmp_path, "-c", hidden, cold=True)
     assert done.stdout.startswith(f"{extra} ")
     assert done.stdout.endswith(f"pip install 'assent[{extra}]'\n")
 

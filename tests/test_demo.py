@@ -17,6 +17,7 @@ from types import ModuleType
 import httpx2
 import pytest
 from screens import ENV, screen
+from warm_python import warm_python
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo"
@@ -24,9 +25,9 @@ LINK = re.compile(r"http://127\.0\.0\.1:\d+/review/\S+")
 HINT = "press a to approve"
 
 
-def run(*args: str) -> subprocess.CompletedProcess[str]:
+def run(*args: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "error", str(DEMO), *args],
+        [*([sys.executable] if cold else warm_python()), "-W", "error", str(DEMO), *args],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -66,7 +67,7 @@ def answer(link: str, action: str, data: dict[str, str]) -> None:
 
 
 def test_auto_shows_each_step_and_succeeds() -> None:
-    done = run("--auto", "--fast")
+    done = run("--auto", "--fast", cold=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     lines = done.stdout.splitlines()
@@ -155,7 +156,7 @@ def test_auto_gives_up_in_the_end(
 )
 def test_a_person_answers_on_the_page(action: str, data: dict[str, str], said: str) -> None:
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-W", "error", str(DEMO), "--fast"],
+        [*warm_python(), "-W", "error", str(DEMO), "--fast"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -92,10 +93,10 @@ def test_no_example_is_forgotten() -> None:
     }
 
 
-def run(name: str, folder: Path, *args: str, typed: str = "") -> str:
+def run(name: str, folder: Path, *args: str, typed: str = "", cold: bool = False) -> str:
     """What an example prints; it must end well and have nothing to complain about."""
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *args],
+        [*([sys.executable] if cold else warm_python()), "-W", "error", str(EXAMPLES / name), *args],
         cwd=folder,
         input=typed,
         capture_output=True,
@@ -110,7 +111,7 @@ def run(name: str, folder: Path, *args: str, typed: str = "") -> str:
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
-    assert run(name, tmp_path, typed=TYPED.get(name, "")) == PRINTED[name]
+    assert run(name, tmp_path, typed=TYPED.get(name, ""), cold=True) == PRINTED[name]
 
 
 @pytest.mark.parametrize(

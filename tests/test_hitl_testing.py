@@ -18,7 +18,7 @@ from assent.checkpointer import points
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.errors import HitlCancelled, HitlError, HitlInvalidAnswer, HitlTimedOut
 from assent.events import HitlAnswerEvent, HitlRequestEvent
-from assent.hitl import ApproveAnswer, EscalateAnswer, InMemoryChannel, Option, Question
+from assent.hitl import ApproveAnswer, EscalateAnswer, HitlRequest, InMemoryChannel, Option, Question
 from assent.hitl import testing as kit
 from assent.hitl.testing import FakeClock, NoopChannel, ScriptedChannel, crash_at
 from assent.messages import ToolCall
@@ -67,6 +67,29 @@ async def test_a_scripted_exception_is_raised_where_the_answer_is_awaited() -> N
         await ch.confirm("?")
     assert await ch.confirm("?") is True
     assert len(ch.history) == 3
+
+
+async def test_a_scripted_exception_may_be_given_by_its_class() -> None:
+    ch = ScriptedChannel([HitlTimedOut, lambda req: HitlCancelled, True])
+    with pytest.raises(HitlTimedOut):
+        await ch.confirm("?")
+    with pytest.raises(HitlCancelled):
+        await ch.confirm("?")
+    assert await ch.confirm("?") is True
+
+
+async def test_a_scripted_function_may_be_async() -> None:
+    async def deny(request: HitlRequest) -> Any:
+        await asyncio.sleep(0)
+        return {"decision": "deny", "reason": request.question_id}
+
+    async def fail(request: HitlRequest) -> Any:
+        raise HitlCancelled("no")
+
+    ch = ScriptedChannel([deny, fail])
+    assert (await ch.approve("bash", "tc1", {})).reason == "tc1"
+    with pytest.raises(HitlCancelled):
+        await ch.approve("bash", "tc2", {})
 
 
 async def test_scripted_answers_are_checked_like_a_persons() -> None:
@@ -274,9 +297,25 @@ async def test_a_point_that_is_not_reached_harms_nobody(tmp_path: Path) -> None:
     assert (code, said[-1]) == (0, "survived")
 
 
+@pytest.mark.parametrize("point", ["nonsense", "effect", "after:effect.started", ""])
+def test_a_point_that_there_is_not_is_refused(point: str) -> None:
+    known = r"is no point to crash at; there are effect\.started, .*before:"
+    with pytest.raises(HitlError, match=known), crash_at(point):
+        pass
+    assert points.hook is None
+
+
+def test_each_point_is_known() -> None:
+    for point in points.POINTS:
+        assert point in (points.__doc__ or "")
+        for at in (point, f"before:{point}"):
+            with crash_at(at):
+                points.reached("step" if at == "prompt" else "prompt")
+
+
 def test_a_crash_point_is_set_only_within() -> None:
     assert points.hook is None
-    with crash_at("nowhere"):
+    with crash_at("nowhere", own=True):
         assert points.hook is not None
         points.reached("somewhere else")
     assert points.hook is None

@@ -8,12 +8,16 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from stores import Database
+from stores import Database, confirmation, prompt, said
 
-from assent import Agent, tool
+from assent import Agent, Middleware, ToolCallContext, tool
+from assent.agent.fold import with_unique_calls
+from assent.agent.host import hosting
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.messages import ToolCall
+from assent.errors import HitlDetached, InvalidStep, StoreError
+from assent.messages import AssistantMessage, ToolCall
 from assent.models import ScriptedModel
+from assent.requests import ConfirmRequest, HitlRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +95,123 @@ async def test_a_run_that_is_cancelled_while_listeners_hear_of_its_end(database:
         await asyncio.wait(task)
         assert task[0].cancelled()
         assert await _left(store, "t") is None
+
+
+# Steps that no store could keep.
+
+
+class _Unwritable:
+    """What has no JSON form."""
+
+
+def _odd(**fields: Any) -> AssistantMessage:
+    """A message with a field that is no JSON, such as a model's adapter may leave in it."""
+    return AssistantMessage("Hm.", raw=_Unwritable(), **fields)
+
+
+async def test_a_step_that_cannot_be_written_is_not_sent(checkpointer: SqlCheckpointer) -> None:
+    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    for step in (
+        said(_odd()),
+        said(AssistantMessage("Hm."), opened=[confirmation("ends with a space ")]),
+        said(AssistantMessage("Hm."), opened=[_half_a_character()]),
+    ):
+        with pytest.raises(InvalidStep, match=r"^nothing was written: ") as refused:
+            await checkpointer.commit("t", step, fence=fence)
+        assert refused.value.thread_id == "t"
+        with pytest.raises(InvalidStep):
+            checkpointer.begin_commit("t", step, fence=fence)
+    await checkpointer.commit("t", said(release=True), fence=fence)
+    stored = await checkpointer.load("t")
+    assert stored is not None
+    assert (len(stored.messages), stored.requests, stored.lease_owner) == (1, {}, None)
+
+
+def _half_a_character() -> HitlRequest:
+    return HitlRequest(question_id="q", payload=ConfirmRequest(prompt="caf\udce9"), created_at=1.0)
+
+
+async def test_a_request_that_cannot_be_written_is_refused_in_a_sentence(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    with pytest.raises(StoreError, match=r"^something in request 'q' cannot be written as JSON$"):
+        await checkpointer.save_pending_request("t", _half_a_character())
+    assert await checkpointer.pending() == []
+
+
+async def test_a_run_whose_message_cannot_be_written_gives_the_thread_back(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    model = ScriptedModel([_odd(), "Well."])
+    agent = Agent(model=model, checkpointer=checkpointer, thread_id="t")
+    with pytest.raises(InvalidStep):
+        await agent.prompt("go")
+    assert await _left(checkpointer, "t") is None
+    assert [message.role for message in await agent.load()] == ["user"]
+    assert (await agent.resume()).text == "Well."
+
+
+class _Asks(Middleware):
+    """Opens a request that no store takes, past the channel, which would refuse it."""
+
+    def __init__(self, swallow: bool) -> None:
+        self._swallow = swallow
+
+    async def before_tool_call(self, ctx: ToolCallContext) -> None:
+        asking = hosting.get()
+        assert asking is not None
+        try:
+            await asking.record(_half_a_character())
+        except InvalidStep as refused:
+            if not self._swallow:
+                raise HitlDetached from refused
+
+
+@pytest.mark.parametrize("swallow", [True, False])
+async def test_what_was_said_before_a_request_that_cannot_be_written_is_kept(
+    checkpointer: SqlCheckpointer, swallow: bool
+) -> None:
+    model = ScriptedModel([ToolCall("c1", "look", {}), "Done."])
+    agent = Agent(
+        model=model, tools=[look], middleware=[_Asks(swallow)], checkpointer=checkpointer, thread_id="t"
+    )
+    result = await agent.prompt("go")
+    assert result.status == ("completed" if swallow else "suspended")
+    assert await _left(checkpointer, "t") is None
+    kept = [message.role for message in await agent.load()]
+    assert kept == (["user", "assistant", "tool", "assistant"] if swallow else ["user", "assistant"])
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("c1 ", "c1"), ("c\0 1", "c 1"), ("\0 ", "call"), ("", "call"), ("x" * 34 + " " + "y" * 200, "x" * 34)],
+)
+async def test_a_call_id_that_no_store_takes_is_mended(
+    checkpointer: SqlCheckpointer, given: str, kept: str
+) -> None:
+    model = ScriptedModel([[ToolCall(given, "look", {}), ToolCall(given, "look", {})], "Done."])
+    agent = Agent(model=model, tools=[look], checkpointer=checkpointer, thread_id="t")
+    assert (await agent.prompt("go")).status == "completed"
+    said_ = (await agent.load())[1]
+    assert isinstance(said_, AssistantMessage)
+    assert [call.id for call in said_.tool_calls] == [kept, f"{kept}-2"]
+    assert await _left(checkpointer, "t") is None
+
+
+def test_half_a_character_in_a_call_id_is_left_out() -> None:
+    call = ToolCall("c1", "look", {}).model_copy(update={"id": "caf\udce9\0 "})
+    message = AssistantMessage(()).model_copy(update={"content": (call,)})
+    assert with_unique_calls(message, set()).tool_calls[0].id == "caf"
+
+
+# Threads that are deleted.
+
+
+async def test_a_thread_that_was_held_and_is_deleted_is_held_no_more(checkpointer: SqlCheckpointer) -> None:
+    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+    agent = _agent(checkpointer, "t")
+    assert (await agent.resume()).status == "suspended"
+    await checkpointer.commit("t", said(release=True), fence=fence)
+    await checkpointer.delete("t")
+    assert (await agent.resume()).status == "completed"
+    assert (await agent.prompt("go")).text == "Done."

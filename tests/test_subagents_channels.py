@@ -13,7 +13,7 @@ from transcripts import assert_sound
 
 from assent import Agent, AgentSpec, subagent_tool
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.errors import HitlRequestPending
+from assent.errors import HitlNoPendingRequest, HitlRequestPending
 from assent.events import AgentEvent, HitlRequestEvent
 from assent.hitl import CheckpointedChannel, HitlChannel, InMemoryChannel
 from assent.hitl.testing import ScriptedChannel
@@ -200,3 +200,90 @@ async def test_a_stored_tree_that_waits_is_answered_in_another_process(
         await checkpointer.settle(request.thread_id, request.question_id, APPROVE, by="elsewhere")
     assert completed(await run) == {"d0": "w0 paid", "d1": "w1 paid"}
     assert sorted(deeds.done) == ["pay w0", "pay w1"]
+
+
+# After a detach, what a child asked can still be reached.
+
+
+async def detached(rig: Rig, deeds: Deeds) -> Agent:
+    """An agent whose child asked, and which waits no longer."""
+    agent = rig.agent(**family(deeds, 2))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    await agent.detach()
+    assert (await run).status == "suspended"
+    return agent
+
+
+async def test_what_a_child_asked_is_found_after_a_detach(rig: Rig) -> None:
+    agent = await detached(rig, Deeds())
+    channel = agent.channel
+    assert channel is not None
+    for request in (await agent.load_pending_hitl_request(), await channel.open_request()):
+        assert request is not None
+        assert request.thread_id in (child_thread_id("t", "d0"), child_thread_id("t", "d1"))
+    with pytest.raises(HitlRequestPending):
+        await agent.prompt("and?")
+
+
+@pytest.mark.parametrize("through", ["agent", "agent, by id", "channel", "another channel"])
+async def test_it_can_be_answered_after_a_detach(rig: Rig, through: str) -> None:
+    deeds = Deeds()
+    agent = await detached(rig, deeds)
+    assert agent.channel is not None
+    answering = rig.start(answer_all(agent.channel, 1, DENY))  # what the other child asks, in its turn
+    if through.startswith("agent"):
+        result = await agent.respond(question_id="c1" if "by id" in through else None, answer=APPROVE)
+    else:
+        alone = through == "another channel" and rig.kind in STORED
+        channel = rig.channel() if alone else agent.channel
+        await channel.answer("c1", APPROVE)
+        result = await agent.resume()
+    await answering
+    assert result is not None
+    assert completed(result) == {"d0": "w0 paid", "d1": "w1 paid"}
+    assert len(deeds.done) == 1
+
+
+async def test_it_can_be_cancelled_after_a_detach(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = await detached(rig, deeds)
+    assert agent.channel is not None
+    await agent.channel.cancel("c1", "no need")
+    assert await agent.load_pending_hitl_request() is None
+    rig.start(answer_all(agent.channel, 1, DENY))
+    assert completed(await agent.resume()).keys() == {"d0", "d1"}
+    assert deeds.done == []
+
+
+@pytest.mark.parametrize("how", ["abort", "supersede"])
+async def test_it_can_be_ended_after_a_detach(rig: Rig, how: str) -> None:
+    deeds = Deeds()
+    agent = await detached(rig, deeds)
+    assert agent.channel is not None
+    if how == "abort":
+        await agent.abort_pending("enough")
+    else:
+        assert (await agent.prompt("never mind", on_pending="supersede")).status == "completed"
+    assert await agent.channel.open_request() is None
+    assert await agent.load_pending_hitl_request() is None
+    assert_sound(agent.messages)
+    with pytest.raises(HitlNoPendingRequest):
+        await agent.respond(answer=APPROVE)
+    assert deeds.done == []
+
+
+async def test_a_question_of_a_child_that_is_overdue_is_found_no_more(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = rig.agent(rig.channel(default_timeout=10), **family(deeds, 1))
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    await agent.detach()
+    await run
+    await rig.clock.advance(11)
+    assert await agent.channel.open_request() is None
+    assert await agent.load_pending_hitl_request() is None
+    assert completed(await agent.resume()) == {"d0": "w0 paid"}
+    assert deeds.done == []

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from typing import Annotated, Any, Literal
 
@@ -433,3 +433,29 @@ async def test_hand_made_tool_from_a_builtin() -> None:
 def test_parameters_are_a_model() -> None:
     with pytest.raises(InvalidTool, match="pydantic model"):
         Tool("add", dict, print)
+
+
+def _yielding() -> Iterator[str]:
+    """One by one."""
+    yield "a"
+
+
+async def _yielding_async() -> AsyncIterator[str]:
+    """One by one."""
+    yield "a"
+
+
+class _Yielding:
+    def __call__(self) -> Iterator[str]:
+        """One by one."""
+        yield "a"
+
+
+@pytest.mark.parametrize(
+    "function", [_yielding, _yielding_async, functools.partial(_yielding), _Yielding()], ids=repr
+)
+def test_a_generator_is_no_tool(function: Callable[..., Any]) -> None:
+    """Its body would never run, and the model be told that it had."""
+    for make in (tool, lambda it: Tool("count", BaseModel, it)):
+        with pytest.raises(InvalidTool, match="it is a generator"):
+            make(function)

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 from stores import Database
 from throwaway import run_coroutine
+from warm_python import warm_python
 
 from assent.checkpointer.base import RunRecord, Step
 from assent.checkpointer.connect import checkpointer_from_url
@@ -30,13 +31,17 @@ from assent.service.keys import Keys
 from assent.service.review import ReviewRequest
 
 T = TypeVar("T")
-COMMAND = [sys.executable, "-m", "assent.cli"]
 CLEAN = {
     name: value
     for name, value in os.environ.items()
     if not name.startswith(("ASSENT_", "TELEGRAM_", "SSH_"))
     and name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
 }
+
+
+def command() -> list[str]:
+    """The command, as good as cold: what it loads is looked at in service/test_cli.py and test_exports.py."""
+    return [*warm_python(), "-m", "assent.cli"]
 
 
 class Shell:
@@ -62,7 +67,7 @@ class Shell:
         if self._in_process:
             return self._run_here(arguments, stdin)
         done = subprocess.run(  # noqa: S603
-            [*COMMAND, *arguments],
+            [*command(), *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -100,7 +105,7 @@ class Shell:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """The command, going on."""
         return subprocess.Popen(  # noqa: S603
-            [*COMMAND, *arguments],
+            [*command(), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -209,7 +214,7 @@ def call(tool_name: str = "send", tool_call_id: str = "q1", **args: Any) -> Appr
 async def run_command(shell: Shell, *arguments: str) -> tuple[int | None, str, str]:
     """The command beside other things that go on in this process."""
     process = await asyncio.create_subprocess_exec(
-        *COMMAND,
+        *command(),
         *arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -6,12 +6,13 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_rig import COMMAND, Shell, call
+from cli_rig import Shell, call
 from screens import screen
 from stores import SHARED, Database
 
@@ -300,7 +301,7 @@ def test_output_that_knows_ascii_only(shell: Shell) -> None:
 def test_without_the_extra_a_sentence_names_it(shell: Shell) -> None:
     hidden = "import sys; sys.modules['rich'] = None; from assent.cli.main import main; main()"
     done = subprocess.run(  # noqa: S603
-        [*COMMAND[:1], "-c", hidden, "pending"],
+        [sys.executable, "-c", hidden, "pending"],
         capture_output=True,
         text=True,
         check=False,

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import httpx2
 import pytest
 from service.serving import Agent as Caller
 from service.serving import Served, serving
+from warm_python import warm_python
 
 from assent.client import sync
 from assent.client.outcome import ReviewOutcome
@@ -178,7 +178,7 @@ with HitlClientSync(deliver=lambda notice: print(notice.kind, notice.case_id, fl
 def test_ctrl_c_stops_a_script_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with service() as there:
         store = f"sqlite:///{tmp_path / 'waits.db'}"
-        command = [sys.executable, "-c", SCRIPT, there.url, there.headers["Authorization"], store]
+        command = [*warm_python(), "-c", SCRIPT, there.url, there.headers["Authorization"], store]
 
         def run() -> subprocess.Popen[str]:
             return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603

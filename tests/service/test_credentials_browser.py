@@ -10,8 +10,9 @@ from mail_server import mailbox
 from page_browser import axe_source
 from proof_badges import POLICY, Badges
 from serving import serving
-from test_link_to_result import alert, press, visiting
+from test_link_to_result import alert, press
 
+pytest_plugins = ("visiting",)
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 MAIL = "ann@example.com"
 PHONE = {"width": 360, "height": 740}
@@ -51,11 +52,10 @@ async def heading(page: Any) -> str:
     return await page.locator("h1").inner_text()
 
 
-async def test_a_code_from_an_email(tmp_path: Path, window: dict[str, Any], axe: str | None) -> None:
+async def test_a_code_from_an_email(tmp_path: Path, page: Any, axe: str | None) -> None:
     async with (
         mailbox() as box,
         serving(f"sqlite:///{tmp_path}/cases.db", smtp_url=box.url) as served,
-        visiting(window) as page,
     ):
         case = await (await served.agent()).open("approval", verify_email=MAIL, context={"version": "2.4"})
         await page.goto(case.hitl["review_url"])
@@ -88,12 +88,9 @@ async def test_a_code_from_an_email(tmp_path: Path, window: dict[str, Any], axe:
         assert polled["result"] == {"action": "approve", "data": {"feedback": "As we said"}}
 
 
-async def test_a_proof_from_a_badge(tmp_path: Path, window: dict[str, Any], axe: str | None) -> None:
+async def test_a_proof_from_a_badge(tmp_path: Path, page: Any, axe: str | None) -> None:
     badges = Badges()
-    async with (
-        serving(f"sqlite:///{tmp_path}/cases.db", verification={"badge": badges}) as served,
-        visiting(window) as page,
-    ):
+    async with serving(f"sqlite:///{tmp_path}/cases.db", verification={"badge": badges}) as served:
         agent = await served.agent()
         case = await agent.open("confirmation", verification_policy=POLICY)
         await page.goto(case.hitl["review_url"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import page_cases
 import pytest
-from page_browser import find_chromium
 from pydantic import Field
 from serving import Agent, Opened, Served, serving, until
 
@@ -20,9 +17,8 @@ from assent.messages import ToolCall
 from assent.models import ScriptedModel
 from assent.service.embedding import review_link
 
-playwright = pytest.importorskip(
-    "playwright.async_api", reason="pages in a browser: playwright is not installed"
-)
+pytest.importorskip("playwright.async_api", reason="pages in a browser: playwright is not installed")
+pytest_plugins = ("visiting",)
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
 
 WINDOWS: dict[str, dict[str, Any]] = {
@@ -34,19 +30,6 @@ WINDOWS: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=WINDOWS)
 def window(request: pytest.FixtureRequest) -> dict[str, Any]:
     return WINDOWS[request.param]
-
-
-@asynccontextmanager
-async def visiting(window: dict[str, Any]) -> AsyncGenerator[Any]:
-    """A page of a browser."""
-    path = find_chromium()
-    async with playwright.async_playwright() as player:
-        browser = await player.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        context = await browser.new_context(**window)
-        page = await context.new_page()
-        page.set_default_timeout(20_000)
-        yield page
-        await browser.close()
 
 
 async def press(page: Any, name: str) -> None:
@@ -75,8 +58,8 @@ async def opened_as(agent: Agent, case: Any) -> Opened:
     return await agent.open(case.type, prompt=case.prompt, context=case.context)
 
 
-async def test_each_type_from_link_to_poll_result(tmp_path: Path, window: dict[str, Any]) -> None:
-    async with serving(f"sqlite:///{tmp_path}/cases.db") as served, visiting(window) as page:
+async def test_each_type_from_link_to_poll_result(tmp_path: Path, page: Any) -> None:
+    async with serving(f"sqlite:///{tmp_path}/cases.db") as served:
         agent = await served.agent()
         approval = await agent.open("approval", prompt="Deploy v2?")
         await page.goto(approval.hitl["review_url"])
@@ -104,9 +87,11 @@ async def test_each_type_from_link_to_poll_result(tmp_path: Path, window: dict[s
         assert await settled(escalation) == {"action": "skip", "data": {}}
 
 
-async def test_a_form_in_steps_from_link_to_poll_result(tmp_path: Path, window: dict[str, Any]) -> None:
+async def test_a_form_in_steps_from_link_to_poll_result(
+    tmp_path: Path, window: dict[str, Any], page: Any
+) -> None:
     scripted = window.get("java_script_enabled", True)
-    async with serving(f"sqlite:///{tmp_path}/cases.db") as served, visiting(window) as page:
+    async with serving(f"sqlite:///{tmp_path}/cases.db") as served:
         trip = await opened_as(await served.agent(), page_cases.wizard())
         await page.goto(trip.hitl["review_url"])
         await press(page, "Next")
@@ -144,14 +129,14 @@ async def pay(cents: Annotated[int, Field(ge=1, le=1000)], to: str = "Ada") -> s
 
 
 async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
-    tmp_path: Path, window: dict[str, Any]
+    tmp_path: Path, page: Any
 ) -> None:
     paid.clear()
     script = [ToolCall("c1", "pay", {"cents": 500}), "Done."]
     async with SQLiteCheckpointer(tmp_path / "threads.db") as store:
         agent = LiveAgent(model=ScriptedModel(script), tools=[pay], checkpointer=store, thread_id="t")
         assert (await agent.prompt("Pay Ada.")).status == "paused"
-        async with serving(store) as served, visiting(window) as page:
+        async with serving(store) as served:
             case_id = await until(lambda: _adopted(served))
             await page.goto(await review_link(served.app, case_id))
             await page.get_by_text("Change it first").click()

@@ -1,0 +1,33 @@
+"""A call that a person approved, and that a newer prompt leaves behind: it is not run, and who approved is kept."""
+
+from __future__ import annotations
+
+import pytest
+from transcripts import calls, results
+
+from assent import Agent, tool
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.models import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> None:
+    ran: list[str] = []
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send."""
+        ran.append("sent")
+        return "sent"
+
+    agent = Agent(model=ScriptedModel([calls("send"), "On we go."]), tools=[send], checkpointer=checkpointer)
+    await agent.prompt("go")
+    await checkpointer.settle(agent.thread_id, "c1", {"decision": "approve"}, by="ann", via="test")
+    again = Agent.from_spec(agent.spec, checkpointer=checkpointer, thread_id=agent.thread_id)
+    left = results((await again.prompt("never mind")).messages)["c1"]
+    assert (ran, left.is_error) == ([], True)
+    assert left.details == {
+        "synthetic": True,
+        "hitl": {"decision": "superseded", "answer": "approve", "answered_by": "ann", "via": "test"},
+    }

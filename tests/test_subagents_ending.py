@@ -1,0 +1,228 @@
+"""Ending a tree that waits: children first, so that a crash in between leaves nothing open for ever."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+from asking import Deeds, call, completed, delegate, hitl, pending_ids, script
+from rigs import STORED, Rig, asked
+from stores import Database
+from transcripts import assert_sound, results
+
+from assent import Agent, AgentSpec
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer
+from assent.events import AgentEvent
+from assent.hitl.testing import FakeClock
+from assent.ids import child_thread_id
+
+pytestmark = pytest.mark.anyio
+
+CLERK = child_thread_id("t", "d0")
+PAYER = child_thread_id(CLERK, "e0")
+APPROVE = {"decision": "approve"}
+
+
+def family(deeds: Deeds) -> AgentSpec:
+    """A boss whose clerk has a payer of its own, which has looked and asks before it pays."""
+    model = script([call("c0", "look", "in")], [call("c1", "pay", "5")], "paid")
+    payer = AgentSpec("payer", model, tools=[deeds.tool("look"), deeds.asks("pay")])
+    clerk = AgentSpec("clerk", script([delegate("e0", "payer")], "filed"), subagents=[payer])
+    return AgentSpec("boss", script([delegate("d0", "clerk")], "done", "well"), subagents=[clerk])
+
+
+async def waiting(store: SqlCheckpointer, deeds: Deeds) -> Agent:
+    """Such an agent, which waits for a person."""
+    agent = Agent.from_spec(family(deeds), checkpointer=store, thread_id="t")
+    assert pending_ids(await agent.prompt("go")) == ["d0/e0/c1"]
+    return agent
+
+
+async def status_of(store: SqlCheckpointer) -> str:
+    """How the payer's request stands."""
+    stored = await store.request(PAYER, "c1")
+    assert stored is not None
+    return stored.status
+
+
+def told(agent: Agent) -> list[str]:
+    """What listeners hear of endings."""
+    heard: list[str] = []
+
+    def listen(event: AgentEvent) -> None:
+        if event.type in ("agent_aborted", "run_ended"):
+            heard.append(f"{event.agent_path[-1]} {event.type}")
+
+    agent.subscribe(listen)
+    return heard
+
+
+async def test_a_newer_prompt_supersedes_what_children_ask(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent = await waiting(checkpointer, deeds)
+    heard = told(agent)
+    result = await agent.prompt("never mind", on_pending="supersede")
+    assert (result.status, hitl(result, "d0")) == ("completed", {"decision": "superseded"})
+    assert await status_of(checkpointer) == "superseded"
+    assert heard == ["payer run_ended", "clerk run_ended", "boss run_ended"]
+    assert await checkpointer.pending() == []
+    for thread_id in ("t", CLERK, PAYER):
+        stored = await checkpointer.load(thread_id)
+        assert stored is not None
+        assert_sound(stored.messages)
+        assert not stored.is_leased
+
+
+async def test_an_abort_aborts_what_children_ask(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent = await waiting(checkpointer, deeds)
+    heard = told(agent)
+    await agent.abort_pending("enough")
+    assert await status_of(checkpointer) == "aborted"
+    names = ("payer", "clerk", "boss")
+    assert heard == [f"{name} {what}" for name in names for what in ("agent_aborted", "run_ended")]
+    with pytest.raises(HitlNoPendingRequest):
+        await agent.abort_pending("enough")
+
+
+class _Died(BaseException):
+    """The process is gone."""
+
+
+@asynccontextmanager
+async def dying(database: Database, deeds: Deeds, commits: int) -> AsyncGenerator[Agent]:
+    """An agent in a process that dies after so many commits; its leases have lapsed by the time we go on."""
+    async with database.checkpointer(clock=FakeClock()) as store:
+        agent = await waiting(store, deeds)
+        commit, left = store.commit, commits
+
+        async def commit_or_die(*args: Any, **options: Any) -> int:
+            nonlocal left
+            if left == 0:
+                raise _Died
+            left -= 1
+            return await commit(*args, **options)
+
+        with mock.patch.object(store, "commit", commit_or_die), pytest.raises(_Died):
+            yield agent
+
+
+async def end(agent: Agent, how: str) -> None:
+    if how == "abort":
+        await agent.abort_pending("enough")
+    else:
+        await agent.prompt("never mind", on_pending="supersede")
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres", "mysql"], indirect=True)
+@pytest.mark.parametrize("then", ["abort", "supersede", "resume"])
+async def test_whoever_comes_after_a_crash_ends_the_rest(database: Database, then: str) -> None:
+    """Two threads are taken, and three ended, the root last; whichever commit is the last, nothing stays open."""
+    for how in ("abort", "supersede"):
+        for commits in range(5):
+            await crash_and_end(database, how, commits, then)
+
+
+async def crash_and_end(database: Database, how: str, commits: int, then: str) -> None:
+    deeds = Deeds()
+    async with dying(database, deeds, commits) as agent:
+        await end(agent, how)
+    async with database.checkpointer() as store:
+        agent = Agent.from_spec(family(deeds), checkpointer=store, thread_id="t")
+        assert agent.messages == ()
+        root = await store.load("t")
+        assert root is not None
+        assert len(root.messages) == 2  # so it is open still
+        if then == "resume":
+            asked_still = await agent.load_pending_hitl_request()
+            assert (await agent.resume()).status == ("aborted" if asked_still is None else "paused")
+        if then != "resume" or await store.pending():
+            await end(agent, "abort" if then == "resume" else then)
+        assert await store.pending() == []
+        assert (await agent.resume()).status == ("completed" if then == "supersede" else "aborted")
+        for thread_id in ("t", CLERK, PAYER):
+            stored = await store.load(thread_id)
+            assert stored is not None
+            assert_sound(stored.messages)
+        await store.delete("t")
+    assert deeds.done == ["look in"]
+
+
+async def test_an_answer_that_came_first_stands(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent = await waiting(checkpointer, deeds)
+    await checkpointer.settle(PAYER, "c1", APPROVE)
+    with pytest.raises(HitlStaleAnswer) as stale:
+        await agent.abort_pending("enough")
+    assert stale.value.status == "answered"
+    assert completed(await agent.resume()) == {"d0": "filed"}
+    assert deeds.done == ["look in", "pay 5"]
+
+
+async def test_an_answer_that_comes_in_the_middle_of_an_abort(checkpointer: SqlCheckpointer) -> None:
+    """It is first, so the abort is told so, and gives back what it had taken."""
+    deeds = Deeds()
+    agent = await waiting(checkpointer, deeds)
+    commit, commits = checkpointer.commit, 0
+
+    async def answered_meanwhile(*args: Any, **options: Any) -> int:
+        nonlocal commits
+        commits += 1
+        if commits == 3:  # the boss and the clerk are taken; now the payer is to be ended
+            await checkpointer.settle(PAYER, "c1", APPROVE)
+        return await commit(*args, **options)
+
+    with mock.patch.object(checkpointer, "commit", answered_meanwhile), pytest.raises(HitlStaleAnswer):
+        await agent.abort_pending("enough")
+    assert completed(await agent.resume()) == {"d0": "filed"}
+    assert deeds.done == ["look in", "pay 5"]
+
+
+async def test_the_model_is_told_that_a_child_which_was_cut_short_may_have_done_something(rig: Rig) -> None:
+    for how in ("abort", "supersede", "stop"):
+        deeds = Deeds()
+        agent = Agent.from_spec(family(deeds), channel=rig.channel(), thread_id="t")
+        assert agent.channel is not None
+        run = rig.start(agent.prompt("go"))
+        await asked(agent.channel)
+        if how == "stop":
+            agent.abort()
+        else:
+            await end(agent, how)
+        await run
+        assert deeds.done == ["look in"]
+        assert "unknown" in results(agent.messages)["d0"].text
+        if rig.kind in STORED:
+            await rig.checkpointer.delete("t")
+
+
+async def test_a_fresh_process_says_so_too(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    await waiting(checkpointer, deeds)
+    fresh = Agent.from_spec(family(deeds), checkpointer=checkpointer, thread_id="t")
+    await fresh.abort_pending("enough")
+    assert "unknown" in results(fresh.messages)["d0"].text
+
+
+async def test_what_is_open_is_named_with_the_thread_it_is_on(rig: Rig) -> None:
+    deeds = Deeds()
+    agent = Agent.from_spec(family(deeds), channel=rig.channel(), thread_id="t")
+    assert agent.channel is not None
+    run = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    for detached in (False, True):
+        if detached:
+            await agent.detach()
+            await run
+        with pytest.raises(HitlRequestPending) as pending:
+            await agent.prompt("and?")
+        assert (pending.value.thread_id, pending.value.question_id) == (PAYER, "c1")
+    with pytest.raises(HitlStaleAnswer):
+        await agent.respond(question_id="c2", answer=APPROVE)
+    result = await agent.respond(question_id="c1", answer=APPROVE)
+    assert result is not None
+    assert completed(result) == {"d0": "filed"}
