@@ -37,7 +37,9 @@ async def _streamed(agent: Agent) -> None:
 
 @pytest.mark.parametrize("beside", [[], ["other"], ["other", "other"]])
 @pytest.mark.parametrize(
-    "run", [lambda agent: agent.prompt("more"), lambda agent: agent.resume(), _streamed], ids=str
+    "run",
+    [lambda agent: agent.prompt("more"), lambda agent: agent.resume(), _streamed],
+    ids=["prompt", "resume", "stream"],
 )
 async def test_one_of_several_tools(beside: list[str], run: Callable[[Agent], Any]) -> None:
     @tool

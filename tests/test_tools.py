@@ -452,7 +452,9 @@ class _Yielding:
 
 
 @pytest.mark.parametrize(
-    "function", [_yielding, _yielding_async, functools.partial(_yielding), _Yielding()], ids=repr
+    "function",
+    [_yielding, _yielding_async, functools.partial(_yielding), _Yielding()],
+    ids=["sync", "async", "partial", "object"],
 )
 def test_a_generator_is_no_tool(function: Callable[..., Any]) -> None:
     """Its body would never run, and the model be told that it had."""
