@@ -165,6 +165,21 @@ async def test_cancelling_the_old_round_leaves_the_new_one_open(rounds: Rounds, 
     assert not isinstance(await outcome(new), BaseException)
 
 
+async def test_an_answer_to_the_old_round_comes_too_late_after_its_asker_has_heard(
+    rounds: Rounds, kind: Kind
+) -> None:
+    """Nobody waits through the old channel any more, and what it showed is still not what is asked now."""
+    old, new = await rounds.ask(kind)
+    assert isinstance(await outcome(old), HitlDetached)
+    for act in (rounds.old.answer(kind.question_id, kind.answer), rounds.old.cancel(kind.question_id)):
+        with pytest.raises(HitlStaleAnswer) as stale:
+            await act
+        assert stale.value.status == "superseded"
+    assert await rounds.is_open(kind.question_id)
+    await rounds.settle(kind.question_id, kind.answer)
+    assert not isinstance(await outcome(new), BaseException)
+
+
 async def test_the_old_askers_signal_ends_its_own_wait_alone(rounds: Rounds, kind: Kind) -> None:
     signal = asyncio.Event()
     old, new = await rounds.ask(kind, signal=signal)

@@ -14,7 +14,7 @@ from assent.agent.emitter import is_cancelled, logger
 from assent.agent.gate import Admitted, Settled
 from assent.agent.middleware import ToolCallContext
 from assent.agent.run import Run
-from assent.agent.run_lock import on_behalf
+from assent.agent.run_lock import join, waiting_line
 from assent.agent.subagents import SubagentTool
 from assent.agent.tools import ToolContext, ToolResult, as_result, json_object
 from assent.agent.verdict import args_digest, edit_notice, refusal_of, said_of
@@ -54,7 +54,10 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     results: dict[str, ToolResultMessage] = {}
     signals: list[HitlControlException] = []
 
+    line = waiting_line()
+
     async def resolve(item: Settled) -> None:
+        join(line)
         try:
             await _resolve(run, item, results)
         except HitlControlException as signal:
@@ -71,7 +74,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
         else:
             async with asyncio.TaskGroup() as tasks:
                 for item in group:
-                    tasks.create_task(on_behalf(resolve(item)))
+                    tasks.create_task(resolve(item))
     finally:
         run.bodies = None
         if any(isinstance(signal, HitlPaused) for signal in signals):

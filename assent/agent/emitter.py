@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
-from assent.agent.run_lock import on_behalf
+from assent.agent.run_lock import join, waiting_line
 from assent.errors import HitlControlException
 from assent.events import AgentEvent, Event
 
@@ -69,7 +69,7 @@ class Emitter:
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
         """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
         if self.listening and (waiting := self._tell(event_type, run_id, fields)):
-            self._posted = (*self._posted, asyncio.ensure_future(on_behalf(_all(waiting))))
+            self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
 
     async def flush(self) -> None:
         """Wait until async listeners have dealt with what was posted."""
@@ -100,7 +100,7 @@ class Emitter:
                 waiting.append(_raise(signal))
             else:
                 if inspect.isawaitable(returned):
-                    waiting.append(_guarded(returned, event))
+                    waiting.append(_guarded(returned, event, waiting_line()))
         if self._parent is not None:
             waiting += self._parent._pass_on(event)
         return waiting
@@ -120,12 +120,13 @@ async def _all(waiting: Sequence[Awaitable[None]]) -> None:
     if len(waiting) == 1:
         await waiting[0]
         return
-    for ended in await asyncio.gather(*map(on_behalf, waiting), return_exceptions=True):
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
         if ended is not None:
             raise ended
 
 
-async def _guarded(returned: Awaitable[Any], event: Event) -> None:
+async def _guarded(returned: Awaitable[Any], event: Event, line: tuple[asyncio.Task[Any], ...]) -> None:
+    join(line)
     try:
         await returned
     except Exception:

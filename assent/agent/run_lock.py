@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
 from contextvars import ContextVar
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from assent.errors import WaitsForItself
 
-T = TypeVar("T")
 _Task = asyncio.Task[Any]
 
 _line: ContextVar[tuple[_Task, ...]] = ContextVar("assent_line", default=())
@@ -17,24 +15,19 @@ _line: ContextVar[tuple[_Task, ...]] = ContextVar("assent_line", default=())
 for the first only."""
 
 
-def on_behalf(work: Awaitable[T]) -> Coroutine[Any, Any, T]:
-    """Work for a task of its own, for which the task that this is called in waits."""
-    waiting = _current_line()
-
-    async def act() -> T:
-        if (task := asyncio.current_task()) is not None:
-            _line.set((task, *waiting))
-        return await work
-
-    return act()
-
-
-def _current_line() -> tuple[_Task, ...]:
+def waiting_line() -> tuple[_Task, ...]:
     """This task, and those that wait for it as far as is known."""
     task, line = asyncio.current_task(), _line.get()
     if task is None:
         return ()
     return line if line and line[0] is task else (task,)
+
+
+def join(line: tuple[_Task, ...]) -> None:
+    """Say, in a task that was made for part of a work, who waits for it: the `waiting_line` it was made in."""
+    task = asyncio.current_task()
+    if task is not None and task not in line:
+        _line.set((task, *line))
 
 
 class RunLock(asyncio.Lock):
@@ -51,7 +44,7 @@ class RunLock(asyncio.Lock):
 
     def check(self) -> None:
         """Raise `WaitsForItself` if this task holds it, or one that waits for this task."""
-        if self._holder is not None and self._holder in _current_line():
+        if self._holder is not None and self._holder in waiting_line():
             raise WaitsForItself(self._thread_id)
 
     async def acquire(self) -> Literal[True]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import Any, Protocol, cast
 
 from assent.agent.asking import current_asking
@@ -20,6 +21,9 @@ from assent.errors import (
 from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
+
+_REPLACED = 100
+"""How many requests are remembered in whose place others were asked elsewhere."""
 
 
 class RequestKeeper(Protocol):
@@ -65,6 +69,7 @@ class CheckpointedChannel(InMemoryChannel):
         self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
         self._is_shared = settles
         self._keeping = asyncio.Lock()
+        self._replaced: OrderedDict[str, HitlRequest] = OrderedDict()
 
     @property
     def thread_id(self) -> str:
@@ -195,6 +200,9 @@ class CheckpointedChannel(InMemoryChannel):
             known = await open_beneath(store, self.thread_id, question_id)
         if known is None:
             raise HitlStaleAnswer(question_id, own.status if own is not None else None)
+        shown = self._replaced.get(question_id)
+        if shown is not None and not _answers(known, shown):
+            raise HitlStaleAnswer(question_id, "superseded")
         return known.request.model_copy(update={"thread_id": known.thread_id})
 
     # One id may be asked about again: by another process, or by a thread of the same name made anew.
@@ -223,6 +231,15 @@ class CheckpointedChannel(InMemoryChannel):
         if found is not None and not _answers(found, shown):
             self._deliver(_superseded(found, shown))
             raise HitlStaleAnswer(question_id, "superseded")
+
+    def _forget(self, stored: StoredRequest) -> None:
+        """What was shown here and then asked otherwise elsewhere is remembered: an answer to it may still come."""
+        super()._forget(stored)
+        self._replaced.pop(stored.question_id, None)
+        if stored.status == "superseded":
+            self._replaced[stored.question_id] = stored.request
+            if len(self._replaced) > _REPLACED:
+                self._replaced.popitem(last=False)
 
     def _as_asked(self, found: StoredRequest) -> StoredRequest:
         """What became of the request that is waited for: if the store has another in its place, superseded."""
