@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
@@ -174,6 +176,19 @@ with HitlClientSync(deliver=lambda notice: print(notice.kind, notice.case_id, fl
 """
 
 
+def until_noted(path: Path) -> None:
+    """Until the store knows that the person was told: whoever was not, is not told how it ended either."""
+    with closing(sqlite3.connect(path)) as connection:
+        for _ in range(3000):
+            if connection.execute(SENT).fetchone() is not None:
+                return
+            time.sleep(0.01)
+    raise AssertionError("nothing was noted")
+
+
+SENT = "SELECT 1 FROM assent_checkpoints WHERE body LIKE '%\"sent\":[{%'"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals are sent otherwise there")
 def test_ctrl_c_stops_a_script_and_the_next_one_goes_on(tmp_path: Path) -> None:
     with service() as there:
@@ -187,6 +202,7 @@ def test_ctrl_c_stops_a_script_and_the_next_one_goes_on(tmp_path: Path) -> None:
         assert first.stdout is not None
         kind, case_id = first.stdout.readline().split()
         assert kind == "review"
+        until_noted(tmp_path / "waits.db")
         first.send_signal(signal.SIGINT)
         said, _ = first.communicate(timeout=30)
         assert (said, first.returncode) == ("interrupted\n", 130)
