@@ -41,7 +41,10 @@ def seal_on(thread: Thread, call_id: str, args: BaseModel, shown: JsonObject) ->
 
 def known_seal(thread: Thread, call_id: str) -> str | None:
     """A seal of what was asked about a call, the approval's first."""
-    asked = [known for known in thread.requests.values() if is_about(known.question_id, call_id)]
-    asked.sort(key=lambda known: known.question_id != call_id)
-    seals = (seal_in(known.request) for known in asked)
-    return next((seal for seal in seals if seal is not None), None)
+    approval = thread.requests.get(call_id)
+    if approval is not None and (seal := seal_in(approval.request)) is not None:
+        return seal
+    for known in thread.requests.values():
+        if known is not approval and is_about(known.question_id, call_id) and seal_in(known.request):
+            return seal_in(known.request)
+    return None
