@@ -25,6 +25,7 @@ from assent.hitl.inputs import (
     checked_questions,
     checked_seconds,
 )
+from assent.hitl.slot import Slot
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
 from assent.messages import JsonObject, call_digest
@@ -59,7 +60,7 @@ class Channel(ABC):
         self._default_timeout = checked_seconds(default_timeout)
         self._clock: Clock = clock or SystemClock()
         self._host: ChannelHost | None = None
-        self._slot: _Slot | None = None
+        self._slot: Slot | None = None
         self._subscriptions: WeakSet[_Subscription] | None = None
         self._told: dict[tuple[str | None, str], None] = {}
 
@@ -272,7 +273,7 @@ class Channel(ABC):
             created_at=self._clock.now(),
             timeout_seconds=timeout,
         )
-        slot = self._slot = _Slot(asked, hosting.get())
+        slot = self._slot = Slot(asked, hosting.get())
         told = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
             try:
@@ -301,7 +302,7 @@ class Channel(ABC):
                 await host.announce_settled(stored)
             return span.outcome(outcome_of(stored))
 
-    async def _wait(self, slot: _Slot, signal: asyncio.Event | None) -> StoredRequest:
+    async def _wait(self, slot: Slot, signal: asyncio.Event | None) -> StoredRequest:
         """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
         helpers: list[asyncio.Task[None]] = []
         giving_up: asyncio.Task[None] | None = None
@@ -322,7 +323,7 @@ class Channel(ABC):
             if helpers:
                 await asyncio.wait(helpers)
 
-    async def _watch_deadline(self, slot: _Slot) -> None:
+    async def _watch_deadline(self, slot: Slot) -> None:
         expires_at = cast(float, slot.request.expires_at)
         with slot.failing():
             while True:
@@ -333,7 +334,7 @@ class Channel(ABC):
                     return
                 await self._clock.sleep(0.01)  # the store's clock is a little behind ours
 
-    async def _watch_signal(self, slot: _Slot, signal: asyncio.Event) -> None:
+    async def _watch_signal(self, slot: Slot, signal: asyncio.Event) -> None:
         with slot.failing():
             await signal.wait()
             slot.signalled = True
@@ -342,7 +343,7 @@ class Channel(ABC):
                 slot.aborted = replace(stored, status="aborted")
                 slot.settle(slot.aborted)
 
-    async def _watch_elsewhere(self, slot: _Slot) -> None:
+    async def _watch_elsewhere(self, slot: Slot) -> None:
         with slot.failing():
             slot.settle(await self._settled_elsewhere(slot.request.question_id))
 
@@ -355,49 +356,6 @@ class Channel(ABC):
             subscription.queue.put_nowait(request)
         if host is not None:
             await host.announce(request)
-
-
-class _Slot:
-    """The one request that a channel waits for; ``asker`` is the agent whose run asks, if one does."""
-
-    __slots__ = ("aborted", "asker", "request", "settled", "signalled", "told")
-
-    def __init__(self, request: HitlRequest, asker: ChannelHost | None) -> None:
-        self.request = request
-        self.asker = asker
-        self.signalled = False
-        self.aborted: StoredRequest | None = None
-        self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
-        self.told = False
-
-    def settle(self, stored: StoredRequest) -> None:
-        if not self.settled.done():
-            self.settled.set_result(stored)
-
-    def close(self) -> None:
-        """Nobody waits any more; an interruption that came too late is of no consequence."""
-        if not self.settled.cancel() and not self.settled.cancelled():
-            self.settled.exception()
-
-    def failing(self) -> _Failing:
-        return _Failing(self)
-
-
-class _Failing:
-    """Hands what goes wrong in a helper to whoever waits for the slot."""
-
-    def __init__(self, slot: _Slot) -> None:
-        self._slot = slot
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        if not self._slot.settled.done():
-            self._slot.settled.set_exception(error)
-        return True
 
 
 class _Subscription:
