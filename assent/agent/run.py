@@ -193,10 +193,8 @@ class Run:
         ledger = self.thread.ledger
         ledger.update(effect.tool_call_id for effect in started)
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
-        if (
-            run is None and not was_recorded
-        ):  # it goes on from a thread that no run has been on, such as a fork
-            run = RunRecord(self.spec.id)
+        if run is None and not was_recorded:
+            run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
         try:
             await self.journal.write(
                 self.run_id,

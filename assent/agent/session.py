@@ -287,9 +287,8 @@ class Session(LiveThread):
         children = latest_children(self)  # bodies that were cut short have a result that says so
         try:
             for _ in range(_ATTEMPTS):
-                with suppress(
-                    HitlStaleAnswer
-                ):  # a person answers just now, and that changes nothing any more
+                # A person may answer just now; that changes nothing any more.
+                with suppress(HitlStaleAnswer):
                     await cut(run, children, _STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
