@@ -224,7 +224,10 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
             except BaseException:
                 if asking.asked:
                     results[call.id] = _withheld(item, "a person was asked about it, and has not answered")
-                    await _withdraw_about(run, asking.tool_call_id)
+                    if not is_cancelled():  # else this is left to the run that goes on
+                        await run.withdraw_where(
+                            lambda asked: is_about(asked, asking.tool_call_id), "its call ended without it"
+                        )
                 raise
     return results[call.id]
 
@@ -232,13 +235,6 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
 def _withheld(item: Admitted, why: str) -> ToolResultMessage:
     said = f"{item.tool.name} ran, but what came of it is withheld: {why}."
     return _message(item, as_result(ToolResult(said, {"hitl": {"withheld": why}}, is_error=True)))
-
-
-async def _withdraw_about(run: Run, asked_about: str) -> None:
-    """Nobody waits for these answers any more. (A run that is cancelled leaves this to the one that goes on.)"""
-    for known in list(run.thread.requests.values()):
-        if known.status == "pending" and is_about(known.question_id, asked_about) and not is_cancelled():
-            await run.withdraw(known.question_id, "its call ended without it")
 
 
 def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pydantic import BaseModel
 
@@ -106,10 +107,13 @@ async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
     if run.thread.pending is None:
         return
     for item in settled:
-        for known in list(run.thread.requests.values()):
-            is_open = known.status == "pending" and is_about(known.question_id, item.call.id)
-            if is_open and not (isinstance(item, Admitted) and is_from_body(known.question_id, item.call.id)):
-                await run.withdraw(known.question_id, "its call was settled without it")
+        await run.withdraw_where(partial(_is_moot, item), "its call was settled without it")
+
+
+def _is_moot(settled: Settled, question_id: str) -> bool:
+    call_id = settled.call.id
+    by_its_body = isinstance(settled, Admitted) and is_from_body(question_id, call_id)
+    return is_about(question_id, call_id) and not by_its_body
 
 
 async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | Waiting:

@@ -60,12 +60,12 @@ async def ask_model(run: Run) -> AssistantMessage:
 
 async def _withdraw_moot(run: Run, *places: str) -> None:
     """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
-    known = [each for each in run.thread.requests.values() if each.status == "pending"]
-    if known:
+    if run.thread.requests:
         resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
-        for each in known:
-            if any(is_about(each.question_id, about) for about in (*places, *resolved)):
-                await run.withdraw(each.question_id, "it was not asked again")
+        moot = (*places, *resolved)
+        await run.withdraw_where(
+            lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
+        )
 
 
 async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -253,6 +253,12 @@ class Run:
             settled = await self.journal.cancel(question_id, why)
             if settled is not None:
                 self.thread.requests[question_id] = settled
+
+    async def withdraw_where(self, is_moot: Callable[[str], bool], why: str) -> None:
+        """End those of the open requests, by their question ids, that need not be answered any more."""
+        for known in list(self.thread.requests.values()):
+            if known.status == "pending" and is_moot(known.question_id):
+                await self.withdraw(known.question_id, why)
 
     async def put(self, requests: Sequence[HitlRequest], *, release: bool) -> list[HitlRequest]:
         """Have these requests open, and tell listeners of those that were not; those are returned.
