@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any, Literal
 
 from assent.errors import WaitsForItself
+from assent.loop_lock import LoopLock
 
 _Task = asyncio.Task[Any]
 
@@ -30,7 +31,7 @@ def join(line: tuple[_Task, ...]) -> None:
         _line.set((task, *line))
 
 
-class RunLock(asyncio.Lock):
+class RunLock(LoopLock):
     """The lock that a thread's runs take turns by.
 
     Whoever holds it and waits for it would wait for ever: a tool's body or a listener that awaits a run of the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Any, Protocol, cast
 
@@ -20,6 +19,7 @@ from assent.errors import (
 )
 from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
+from assent.loop_lock import LoopLock
 from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
 
 _REPLACED = 100
@@ -68,7 +68,7 @@ class CheckpointedChannel(InMemoryChannel):
         settles = callable(getattr(checkpointer, "settle", None))
         self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
         self._is_shared = settles
-        self._keeping = asyncio.Lock()
+        self._keeping = LoopLock()
         self._replaced: OrderedDict[str, HitlRequest] = OrderedDict()
 
     @property

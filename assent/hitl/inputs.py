@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from assent.errors import HitlInvalidRequest
+from assent.digests import call_digest
+from assent.errors import HitlInvalidRequest, InvalidMessage
 from assent.json_types import check_depth
 from assent.messages import JsonObject
 from assent.requests import AskRequest, Question
@@ -79,8 +80,20 @@ def checked_details(details: Mapping[str, Any] | None) -> JsonObject | None:
         raise HitlInvalidRequest(f"details {_UNWRITABLE}") from error
 
 
+def checked_digest(tool_name: str, args: Mapping[str, Any]) -> str:
+    """The digest of a call that is to be asked about."""
+    if not isinstance(args, Mapping):
+        raise HitlInvalidRequest(f"args are names with values, not {type(args).__name__}")
+    try:
+        return call_digest(tool_name, dict(args))
+    except InvalidMessage:
+        raise HitlInvalidRequest(f"args {_UNWRITABLE}") from None
+
+
 def checked_questions(questions: Sequence[Question]) -> AskRequest:
     """Questions whose answers can be told apart."""
+    if not isinstance(questions, Sequence) or isinstance(questions, str):
+        raise HitlInvalidRequest(f"questions are a list of them, not {type(questions).__name__}")
     request = checked_payload(AskRequest, questions=list(questions))
     keys = [question.key for question in request.questions]
     if not keys:
@@ -93,9 +106,11 @@ def checked_questions(questions: Sequence[Question]) -> AskRequest:
 
 def checked_choices(choices: Sequence[str]) -> list[str]:
     """Choices that a person can tell apart."""
-    listed = list(choices)
     if isinstance(choices, str):
         raise HitlInvalidRequest(f"choices are a list of texts; {choices!r} is a single one")
+    if not isinstance(choices, Sequence) or not all(isinstance(it, str) for it in choices):
+        raise HitlInvalidRequest(f"choices are a list of texts, not {choices!r}")
+    listed = list(choices)
     if not listed:
         raise HitlInvalidRequest("choices are empty; there is nothing to choose from")
     for choice in listed:

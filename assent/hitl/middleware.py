@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -11,7 +11,7 @@ from assent.agent.gate import denial
 from assent.agent.middleware import BeforeToolCallResult, Middleware, ToolCallContext
 from assent.agent.tools import json_object
 from assent.agent.verdict import approve_trace, refusal_of
-from assent.errors import HitlCancelled, HitlTimedOut
+from assent.errors import HitlCancelled, HitlError, HitlTimedOut
 from assent.messages import JsonObject
 from assent.requests import DEFAULT, HitlChannel
 
@@ -98,19 +98,35 @@ class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
         timeout_seconds: float | None = DEFAULT,
         details_fn: Callable[[ToolCallContext], _Details | Awaitable[_Details]] | None = None,
     ) -> None:
+        picks = require_confirm if callable(require_confirm) else None
+        names = None if picks is not None else _names(require_confirm)
+
         async def policy(ctx: ToolCallContext) -> ApprovalDecision:
-            if require_confirm is None:
-                asked = True
-            elif callable(require_confirm):
-                asked = await _awaited(require_confirm(ctx))
+            if picks is not None:
+                asked = await _awaited(picks(ctx))
             else:
-                asked = ctx.tool_call.name in require_confirm
+                asked = names is None or ctx.tool_call.name in names
             if not asked:
                 return Approve()
             details = None if details_fn is None else await _awaited(details_fn(ctx))
             return AskUser(timeout_seconds, details)
 
         super().__init__(channel, policy)
+
+
+def _names(given: Any) -> frozenset[str] | None:
+    """The names of tools to ask about. They are read here: what can be read but once would let the next call pass."""
+    if given is None:
+        return None
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise HitlError(
+            f"require_confirm is a set of tool names, a function of the call, or None; not {given!r}"
+        )
+    names = frozenset(cast("Iterable[Any]", given))
+    for name in names:
+        if not isinstance(name, str):
+            raise HitlError(f"require_confirm has names of tools in it, not {name!r}")
+    return names
 
 
 async def _awaited(value: _T | Awaitable[_T]) -> _T:
