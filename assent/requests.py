@@ -1,7 +1,7 @@
 """What a person is asked and may answer, and whether an answer fits."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self, cast
 
@@ -136,7 +136,7 @@ class ApproveAnswer(_Frozen):
     """
 
     decision: Decision
-    edited_args: JsonObject | None = None
+    edited_args: JsonObject | None = Field(default=None, repr=False)  # a person may type a secret there
     reason: str | None = None
     answered_by: str | None = None
     via: str | None = None
@@ -146,7 +146,7 @@ class EscalateAnswer(_Frozen):
     """What to do now, one of the request's choices; ``modified_params`` where a retry should differ."""
 
     action: str
-    modified_params: JsonObject | None = None
+    modified_params: JsonObject | None = Field(default=None, repr=False)
     reason: str | None = None
     answered_by: str | None = None
     via: str | None = None
@@ -356,15 +356,21 @@ class HitlChannel(Protocol):
         """Belong to an agent from now on: its listeners hear of requests, its thread stores them."""
         ...
 
-    def interrupt(self, signal: HitlControlException) -> HitlRequest | None:
+    def interrupt(
+        self, signal: HitlControlException, *, after: Callable[[], Awaitable[object]] | None = None
+    ) -> HitlRequest | None:
         """End the wait in this process by raising a signal in it; the request stays as it is.
 
-        Returns the request that was waited for, or None if there was none.
+        From now on an answer is kept for whoever asks again. Whoever waits awaits ``after()``, if it is given,
+        before the signal is raised there. Returns the request that was waited for, or None if there was none.
         """
         ...
 
-    async def open_request(self) -> HitlRequest | None:
-        """The request that waits for an answer, here or (where requests are stored) anywhere."""
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
+        """The request that waits for an answer, here or (where requests are stored) anywhere.
+
+        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        """
         ...
 
 
@@ -384,8 +390,8 @@ class ChannelHost(Protocol):
         """
         ...
 
-    async def announce(self, request: HitlRequest) -> None:
-        """Tell the agent's listeners of a request."""
+    def announce(self, request: HitlRequest) -> Awaitable[None]:
+        """Tell the agent's listeners of a request; to be awaited for those that are async."""
         ...
 
     async def announce_settled(self, stored: StoredRequest) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from assent.agent import answering
@@ -18,12 +20,11 @@ from assent.agent.tree import request_in_flight
 from assent.approvals import ApprovalResponse
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
-    HitlDetached,
     HitlError,
     HitlNoPendingRequest,
     InvalidAgent,
 )
-from assent.events import AgentEvent, AgentSuspendedEvent
+from assent.events import AgentEvent
 from assent.ids import new_id
 from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
@@ -192,7 +193,11 @@ class Agent:
         return await answering.resume_with(self._session, responses, by, via)
 
     async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
-        """Like `prompt`, yielding this run's events as they happen; leaving the loop aborts the run."""
+        """Like `prompt`, yielding this run's events as they happen.
+
+        Leaving the loop aborts the run; not while a person is being asked, for whoever reads may only have lost
+        the line: then the request stays open, and `respond` or `resume` goes on.
+        """
         message, run_id = UserMessage(content), new_id()
         self._session.lock.check()  # the run goes on in a task of its own, and is waited for here
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
@@ -209,8 +214,9 @@ class Agent:
                 yield event
         finally:
             unsubscribe()
-            if not task.done() and not self._session.abort_run(run_id):
-                task.cancel()  # it still waits its turn
+            asks = request_in_flight(self._session) is not None
+            if not task.done() and (asks or not self._session.abort_run(run_id)):
+                task.cancel()  # it waits: for a person, or still for its turn
             await asyncio.wait([task])
         await task
 
@@ -238,16 +244,15 @@ class Agent:
     async def detach(self) -> None:
         """Stop waiting for a person; the request stays open, and the waiting `prompt` returns ``"suspended"``.
 
-        `respond` or `resume` goes on, here or in another process. Raises `HitlNoPendingRequest` if nobody is
-        being asked.
+        Listeners hear `AgentSuspendedEvent` first, then the run gets `HitlDetached`. An answer that comes in
+        between is kept: `respond` or `resume` goes on, here or in another process. Raises
+        `HitlNoPendingRequest` if nobody is being asked.
         """
         if self.channel is None:
             raise HitlError(_NO_CHANNEL)
-        session = self._session
-        pending = request_in_flight(session)
-        if pending is None or self.channel.interrupt(HitlDetached()) is None:
+        pending = request_in_flight(self._session)
+        if pending is None or not await self._session.leave(self.channel, pending):
             raise HitlNoPendingRequest(self.thread_id)
-        await session.emitter.emit(AgentSuspendedEvent, session.run_id or "", pending_request=pending)
 
     async def respond(
         self,
@@ -287,9 +292,24 @@ _OF_A_CHANNEL = (
 
 
 def _check_channel(channel: HitlChannel) -> None:
-    missing = [name for name in _OF_A_CHANNEL if not hasattr(channel, name)]
+    missing = [name for name in _OF_A_CHANNEL if not hasattr(channel, name)] or _outdated(type(channel))
     if missing:
         raise InvalidAgent(
             f"{type(channel).__name__} is no channel that an agent can ask through: it lacks {', '.join(missing)}; "
             "make it a subclass of assent.hitl.InMemoryChannel, or see assent.hitl.HitlChannel"
         )
+
+
+@lru_cache(64)
+def _outdated(kind: type) -> Sequence[str]:
+    """The methods of a channel that do not take what they are called with."""
+    faults: list[str] = []
+    for name, parameter in (("interrupt", "after"), ("open_request", "thread_id")):
+        try:
+            parameters = inspect.signature(getattr(kind, name)).parameters
+        except (AttributeError, ValueError, TypeError):  # none of the class's own, or one that does not say
+            continue
+        kinds = [it.kind for it in parameters.values()]
+        if parameter not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            faults.append(f"{name} with {parameter}")
+    return faults

@@ -62,9 +62,9 @@ class Emitter:
         A `HitlControlException` that a listener raises comes out of the await, when all have been told.
         """
         if not self._listeners and (self._parent is None or not self._parent.listening):
-            return _NOTHING
+            return NOTHING
         waiting = self._tell(event_type, run_id, fields)
-        return _all(waiting) if waiting else _NOTHING
+        return _all(waiting) if waiting else NOTHING
 
     def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
         """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
@@ -112,7 +112,8 @@ class _Nothing:
     __await__ = ().__iter__
 
 
-_NOTHING = cast("Awaitable[None]", _Nothing())
+NOTHING = cast("Awaitable[None]", _Nothing())
+"""What is awaited where nobody has to be waited for."""
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:

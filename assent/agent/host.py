@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Collection
 from contextvars import ContextVar
 
-from assent.agent.asking import current_asking
+from assent.agent.asking import Asking, current_asking
 from assent.agent.bodies import Bodies
 from assent.agent.emitter import Emitter
 from assent.agent.inbox import Inbox
 from assent.agent.run import Run, Thread
 from assent.agent.seals import known_seal, seal_of
 from assent.agent.tools import json_object
-from assent.events import HitlAnswerEvent, HitlRequestEvent
+from assent.checkpointer.base import Checkpointer
+from assent.errors import HitlDetached
+from assent.events import AgentSuspendedEvent, HitlAnswerEvent, HitlRequestEvent
 from assent.messages import JsonObject
 from assent.requests import (
     ArgsCheck,
@@ -24,10 +28,25 @@ from assent.requests import (
 )
 
 
+class Leaving:
+    """The way out of a run that was detached: its listeners hear of it, then the run does."""
+
+    __slots__ = ("is_heard", "told")
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.is_heard = False
+
+    async def hear(self) -> None:
+        """Wait until listeners were told."""
+        await self.told.wait()
+        self.is_heard = True
+
+
 class Host:
     """The agent's side of a channel: it stores requests with the run that asks, and tells listeners of them."""
 
-    __slots__ = ("channel", "current_run", "emitter", "inbox", "run_id", "thread")
+    __slots__ = ("__weakref__", "channel", "current_run", "emitter", "inbox", "leaving", "run_id", "thread")
 
     def __init__(self, thread: Thread, channel: HitlChannel | None, emitter: Emitter, inbox: Inbox) -> None:
         self.thread = thread
@@ -36,47 +55,98 @@ class Host:
         self.inbox = inbox
         self.run_id: str | None = None
         self.current_run: Run | None = None
+        self.leaving: Leaving | None = None
+        """There if the current run was detached."""
 
     @property
     def thread_id(self) -> str:
         """The thread's id."""
         return self.thread.thread_id
 
+    @property
+    def caller(self) -> Host | None:
+        """The agent that this one works for."""
+        return None
+
+    @property
+    def store(self) -> Checkpointer | None:
+        """Where the thread is stored."""
+        return None
+
     async def record(self, request: HitlRequest) -> StoredRequest | None:
         """Store a request with the run that asks; None if no run does, or nothing is stored."""
         run, asking = self.current_run, current_asking()
         if run is None:
             return None
-        if asking is not None and asking.place == "tool":
-            return await run.record(request, release=False)
-        if asking is not None and asking.place == "safe_point" and run.bodies is not None:
-            return await _record_beside(run, run.bodies, asking.tool_call_id, request)
-        stored = await run.record(request, release=True)
-        if stored is not None and stored.status == "pending":
+        if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
+            return await _record_beside(run, run.bodies, call_id, request)
+        rests = self._rests(run, asking)
+        stored = await run.record(request, release=rests)
+        if rests and stored is not None and stored.status == "pending":
             await run.rest()
         return stored
 
+    def _rests(self, run: Run, asking: Asking | None) -> bool:
+        """Whether nothing goes on in the run while a person is asked: no body but one at a safe point."""
+        if asking is not None and asking.place == "tool":
+            return False
+        return not run.under_way or (
+            (call_id := self._safe_point(asking)) is not None and run.under_way == {call_id}
+        )
+
+    def _safe_point(self, asking: Asking | None) -> str | None:
+        """The call that asks from a safe point, if it is this agent's and not that of one within its tools."""
+        if asking is None or asking.place != "safe_point" or hosting.get() is not self:
+            return None
+        return asking.tool_call_id
+
     async def stand_back(self) -> None:
-        """Wait for others to be asked first, with the thread leased to nobody, as while a person is waited for."""
+        """Give the thread back, unless something goes on: a person is waited for, of whom the store does not know.
+
+        That is one who is asked through a channel that keeps its requests itself, or who is asked something
+        else first.
+        """
         run, asking = self.current_run, current_asking()
-        if run is None or (asking is not None and asking.place == "tool"):
+        if run is None or run.journal is None:
             return
-        if asking is not None and asking.place == "safe_point" and run.bodies is not None:
-            rests = await run.bodies.rest(asking.tool_call_id)
+        if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
+            rests = await run.bodies.rest(call_id)
         else:
-            await run.let_go()
-            rests = True
+            rests = self._rests(run, asking)
+            if rests and (run.journal.holds or run.unwritten or run.journal.failed):
+                await run.commit(release=True)
         if rests:
             await run.rest()
 
-    async def announce(self, request: HitlRequest) -> None:
-        """Tell listeners of a request."""
-        await self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
+    async def leave(self, channel: HitlChannel, pending: HitlRequest) -> bool:
+        """Detach from what is asked: listeners are told, then the run that waits; False if none does any more.
+
+        An async listener may wait for that very run, so the run waits only until each of them has begun.
+        """
+        leaving, loop = Leaving(), asyncio.get_running_loop()
+        if channel.interrupt(HitlDetached(), after=leaving.hear) is None:
+            return False
+        if self.current_run is not None:
+            self.leaving = leaving
+        loop.call_soon(loop.call_soon, leaving.told.set)  # those that get tasks begin in the loop's next turn
+        try:
+            await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
+        finally:
+            leaving.told.set()
+        return True
+
+    def announce(self, request: HitlRequest) -> Awaitable[None]:
+        """Tell listeners of a request; to be awaited."""
+        run, asking = self.current_run, current_asking()
+        if run is not None:
+            run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
+        return self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
 
     async def announce_settled(self, stored: StoredRequest) -> None:
         """Tell listeners how a request was settled, and remember it while its call is open."""
         run, asking = self.current_run, current_asking()
         if run is not None:
+            run.asked.pop(stored.question_id, None)
             self.thread.requests[stored.question_id] = stored
             if run.bodies is not None and asking is not None:
                 run.bodies.stir(asking.tool_call_id)
@@ -128,7 +198,23 @@ hosting: ContextVar[Host | None] = ContextVar("assent_hosting", default=None)
 """The agent whose run this code belongs to: several may ask through one channel."""
 
 
-def host_of(channel: HitlChannel, bound: ChannelHost | None) -> ChannelHost | None:
-    """The agent that asks through a channel just now: the one whose run this is, else the one it is bound to."""
+def host_of(
+    channel: HitlChannel, bound: ChannelHost | None, others: Collection[ChannelHost] = ()
+) -> ChannelHost | None:
+    """The agent that asks through a channel just now: the one whose run this is, else the one it is bound to.
+
+    The run's agent may ask through another channel around this one, to which it, or the one that it works for,
+    was ``bound`` too; or through one that keeps its requests on the agent's own thread.
+    """
     current = hosting.get()
-    return current if current is not None and current.channel is channel else bound
+    if current is None:
+        return bound
+    keeps_for_it = channel.checkpointer is not None and channel.checkpointer is current.store
+    if current.channel is channel or (keeps_for_it and channel.thread_id == current.thread_id):
+        return current
+    host: Host | None = current
+    while others and host is not None:
+        if host in others:
+            return current
+        host = host.caller
+    return bound

@@ -114,7 +114,9 @@ class Inbox:
         channel = self._channel
         if question_id is None or channel is None or channel.checkpointer is not None:
             return
-        if await channel.open_request() is None:  # then there is nothing that this would answer
+        if (
+            await channel.open_request(thread_id=self._thread_id) is None
+        ):  # then there is nothing that this would answer
             try:
                 await channel.answer(question_id, None)
             except HitlStaleAnswer as stale:
@@ -202,7 +204,7 @@ class Inbox:
         """The open request, where the channel keeps its requests itself."""
         if self._channel is None or self._channel.checkpointer is not None:
             return None
-        request = await self._channel.open_request()
+        request = await self._channel.open_request(thread_id=self._thread_id)
         if request is None or request.thread_id == self._thread_id:
             return request
         return request if request.thread_id is None and not self._shares else None

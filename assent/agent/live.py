@@ -70,6 +70,16 @@ class LiveThread(Host):
         self.is_new = is_new
         self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
 
+    @property
+    def caller(self) -> Self | None:
+        """The thread that this one works for."""
+        return self.parent
+
+    @property
+    def store(self) -> Checkpointer | None:
+        """Where the thread is stored."""
+        return self.checkpointer
+
     async def load(self, *, fresh: bool = False) -> None:
         """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
         if self.checkpointer is None or (self.loaded and not fresh):

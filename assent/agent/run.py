@@ -124,6 +124,14 @@ class Run:
     """The run whose call this one serves."""
     bodies: Bodies | None = None
     """The calls that are under way, where there are subagents among them and a store."""
+    under_way: frozenset[str] = frozenset()
+    """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
+    asked: dict[str, str] = field(default_factory=dict[str, str])
+    """What people were asked and have not settled, by question id: the call it was asked for, or ``""``."""
+    stood_back: bool = False
+    """Whether the thread was given back for a question that is in no store, from where nobody hears who went on."""
+    error_type: str = "failed"
+    """The kind of failure that a run ends with, if it fails."""
     messages: list[Message] = field(init=False)
     """The thread's transcript."""
 
@@ -298,11 +306,14 @@ class Run:
         for each in dropped:
             known[each.question_id] = replace(known[each.question_id], status=each.status, reason=each.reason)
 
-    async def close(self, ending: Ending, trace: JsonObject | None = None) -> None:
-        """End a run early: no call is left open, and the last word is what the model had said by then."""
+    def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
+        """End a run early: no call is left open, and the last word is what the model had said by then.
+
+        Returns what was added, for listeners to be told of once it is written.
+        """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
         self.dropped = self._drop(ending)
-        await self.append(*self._unrun(f"Not run: {ending.why}.", trace), last)
+        return self._add([*self._unrun(f"Not run: {ending.why}.", trace), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and give the thread back."""

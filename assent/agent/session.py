@@ -16,6 +16,7 @@ from assent.agent.journal import Journal
 from assent.agent.live import LiveThread
 from assent.agent.loop import advance
 from assent.agent.pausing import checkpoint_of
+from assent.agent.people import end_asked
 from assent.agent.result import AgentResult, paused, result_of, suspended
 from assent.agent.run import Ending, Run, Thread
 from assent.agent.run_lock import RunLock
@@ -31,6 +32,7 @@ from assent.agent.tree import (
     load_tree,
     open_children,
     open_request,
+    open_requests,
     pending_approvals,
     request_in_flight,
 )
@@ -131,11 +133,15 @@ class Session(LiveThread):
             await self.load(fresh=True)
             if otherwise is not None and not self.thread.messages:
                 return await self._begin(otherwise, new_id(), "raise")
-            run = self.new_run(self.run_id or new_id())
-            if self.held is not None:  # then the model need not be asked to find that out
-                await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
-                return await self._suspend(run, self.held)
-            return await self._work(run, None)
+            return await self._go_on()
+
+    async def _go_on(self) -> AgentResult:
+        """A run from where the thread stands, which is known."""
+        run = self.new_run(self.run_id or new_id())
+        if self.held is not None:  # then the model need not be asked to find that out
+            await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
+            return await self._suspend(run, self.held)
+        return await self._work(run, None)
 
     async def close(self, reason: str) -> None:
         """End the conversation where it waits for a person.
@@ -145,10 +151,11 @@ class Session(LiveThread):
         person was first.
         """
         self.lock.check()
+        await self._check_unsettled(request_in_flight(self))
         waiting = self._interrupt(HitlAborted(reason))
         if waiting is not None:
             await drop_all(self, reason)  # at once: nobody is to answer any more
-        elif self._running is not None:
+        elif self._running is not None and self.leaving is None:
             check_closed(self, waiting)  # it is at work, not waiting
         async with self.lock:
             for _ in range(_ATTEMPTS):
@@ -157,6 +164,7 @@ class Session(LiveThread):
                 if await open_request(self) is None and not is_cut_short(self):
                     check_closed(self, waiting)
                     return
+                await self._check_unsettled(waiting)  # else this is the next question, which nobody meant
                 run = self.new_run(self.run_id or new_id())
                 try:
                     async with self._letting_go(run):
@@ -167,6 +175,14 @@ class Session(LiveThread):
                 finally:
                     self.loaded = self.checkpointer is None
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
+
+    async def _check_unsettled(self, request: HitlRequest | None) -> None:
+        """Raise `HitlStaleAnswer` if somebody has settled a request, though the run that waits may not know yet."""
+        if request is not None and self.checkpointer is not None:
+            thread_id = request.thread_id or self.thread_id
+            stored = await self.checkpointer.request(thread_id, request.question_id)
+            if stored is not None and stored.status not in ("pending", "aborted"):
+                raise HitlStaleAnswer(request.question_id, stored.status)
 
     async def cut(self, ending: Ending) -> None:
         """End what is under way here, whomever it waits for: the call that it serves is not run any more."""
@@ -209,7 +225,7 @@ class Session(LiveThread):
         running = self._running
         if running is None or running.run.run_id != run_id:
             return False
-        if not running.run.aborted:
+        if not running.run.aborted and (self.leaving is None or self.leaving.is_heard):
             running.run.abort()
             running.scope.reschedule(running.loop.time())
         return True
@@ -241,7 +257,14 @@ class Session(LiveThread):
         return True
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
-        """One passage of the loop, from new messages or from where the transcript stands."""
+        """One passage of the loop, from new messages or from where the transcript stands; traced."""
+        with tracing.run_span(self.spec.id, self.thread_id) as span:
+            result = await self._pass(run, added)
+            if result.status == "failed":
+                span.fail(run.error_type)
+            return result
+
+    async def _pass(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         scope = asyncio.timeout(None)
         turns = Turns() if self.parent is None and self.spec.delegates else taking.get()
         tokens = running.set(self), hosting.set(self), taking.set(turns)
@@ -255,8 +278,7 @@ class Session(LiveThread):
                     await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
                     for message in added or ():
                         await run.tell(message)
-                    with tracing.run_span(self.spec.id, self.thread_id):
-                        await advance(run)
+                    await advance(run)
             finally:
                 self._running = None  # it comes to rest, and there is nothing left to abort
         except HitlPaused:
@@ -271,16 +293,22 @@ class Session(LiveThread):
                 self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
                 raise
         finally:
-            self.current_run = None
+            self.current_run = self.leaving = None
             running.reset(tokens[0])
             hosting.reset(tokens[1])
             taking.reset(tokens[2])
         async with self._letting_go(run):
             if run.aborted and not is_finished(run.messages):
                 return await self._stop(run)
-            if added is None:
-                await self.inbox.drop_moot(run.messages)
+            await self._drop_moot(run, is_resumed=added is None)
             return await self._end(run)
+
+    async def _drop_moot(self, run: Run, *, is_resumed: bool) -> None:
+        """End what was asked and what nobody needs to know any more, now that the run has come to its end."""
+        if run.asked:
+            await end_asked(run)
+        if is_resumed or (self.channel is not None and self.channel.checkpointer is None):
+            await self.inbox.drop_moot(run.messages)
 
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
@@ -293,33 +321,41 @@ class Session(LiveThread):
                     break
         except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
-        await run.close(_STOPPED)
+        last = run.close(_STOPPED)
         await self.inbox.drop(_STOPPED.why)
-        return await self._end(run)
+        return await self._end(run, last)
 
-    async def _end(self, run: Run) -> AgentResult:
-        """Write the end, then tell of it."""
+    async def _end(self, run: Run, last: Sequence[Message] = ()) -> AgentResult:
+        """Write the end, then tell of it, and of the ``last`` messages before."""
         try:
             result = await self._finish(run)
         except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
             return await self._suspend(run, lost)
+        for message in last:
+            await run.tell(message)
         await self._tell_ended(run, result)
         return result
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
-        """Close the conversation where the run stands."""
+        """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
         async with self._letting_go(run):
             try:
                 return await self._close(run, Ending("aborted", reason, is_told=True))
-            except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
+            except HitlStaleAnswer:
+                await self._let_go(run)
+            except (LeaseLost, LeaseHeld) as lost:
                 return await self._suspend(run, lost)
+        await self.load()
+        return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
         await drop_all(self, ending.why)
         await cut(run, open_children(self), ending)
-        await run.close(ending, {"decision": ending.status, "reason": ending.why})
+        last = run.close(ending, {"decision": ending.status, "reason": ending.why})
         result = await self._finish(run)
+        for message in last:
+            await run.tell(message)
         if ending.is_told:
             await run.emit(AgentAbortedEvent, reason=ending.why)
         await self._tell_ended(run, result)
@@ -334,8 +370,14 @@ class Session(LiveThread):
         return result
 
     async def _pause(self, run: Run) -> AgentResult:
-        """Stop where people have to decide; what they are asked is stored by now, where there is a store."""
+        """Stop where people have to decide; what they are asked is stored by now, where there is a store.
+
+        Whoever answers while the thread is still leased to this run cannot go on: then this run does.
+        """
+        may_be_late = self.checkpointer is not None and (run.is_open or self.spec.delegates)
         await self._let_go(run)
+        if may_be_late and self.parent is None and await self._has_news():
+            return await self._go_on()
         await load_tree(self, fresh=False)
         pending = tuple(approval for approval, _, _ in pending_approvals(self))
         result = paused(
@@ -343,6 +385,14 @@ class Session(LiveThread):
         )
         await self._tell_ended(run, result)
         return result
+
+    async def _has_news(self) -> bool:
+        """Know the thread, and those under it, as the store does; whether something was settled meanwhile."""
+        asked = {(owner.thread_id, stored.question_id) for owner, stored in open_requests(self)}
+        await self.load(fresh=True)
+        await load_tree(self)
+        open_still = {(owner.thread_id, stored.question_id) for owner, stored in open_requests(self)}
+        return not asked <= open_still
 
     async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
         """Stop where the thread stands; somebody goes on with it later, or does already."""

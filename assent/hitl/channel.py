@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Self, cast
 from weakref import WeakSet
 
 from assent.agent.asking import current_asking
+from assent.agent.emitter import NOTHING
 from assent.agent.host import host_of, hosting
 from assent.agent.people import outcome_of
 from assent.agent.turns import in_turn
@@ -21,14 +22,15 @@ from assent.fitting import fit_answer
 from assent.hitl.inputs import (
     checked_choices,
     checked_details,
+    checked_digest,
     checked_payload,
     checked_questions,
     checked_seconds,
 )
-from assent.hitl.slot import Slot
+from assent.hitl.slot import Slot, settling
 from assent.hitl.spans import hitl_span
 from assent.ids import new_id
-from assent.messages import JsonObject, call_digest
+from assent.messages import JsonObject
 from assent.requests import (
     DEFAULT,
     Answers,
@@ -63,6 +65,8 @@ class Channel(ABC):
         self._slot: Slot | None = None
         self._subscriptions: WeakSet[_Subscription] | None = None
         self._told: dict[tuple[str | None, str], None] = {}
+        self._hosts: WeakSet[ChannelHost] = WeakSet()
+        self._listening: set[asyncio.Task[None]] = set()
 
     # The agent's side.
 
@@ -93,9 +97,9 @@ class Channel(ABC):
             ApproveRequest,
             tool_name=tool_name,
             tool_call_id=tool_call_id,
+            digest=checked_digest(tool_name, args),
             args=dict(args),
             details=checked_details(details),
-            digest=call_digest(tool_name, args),
             args_schema=self._args_schema(tool_name),
         )
         return cast(ApproveAnswer, await self._put(payload, timeout, signal))
@@ -138,8 +142,11 @@ class Channel(ABC):
         slot = self._slot
         return slot.request if slot is not None and slot.told and not slot.settled.done() else None
 
-    async def open_request(self) -> HitlRequest | None:
-        """The request that waits for an answer, whether or not anyone waits for it just now."""
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
+        """The request that waits for an answer, whether or not anyone waits for it just now.
+
+        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        """
         return self.pending
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
@@ -160,11 +167,13 @@ class Channel(ABC):
         Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
         fit; the request is then still pending.
         """
-        self._deliver(await self._settle(question_id, answer, by, via))
+        with settling(self._slot):
+            self._deliver(await self._settle(question_id, answer, by, via))
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
         """End a request without an answer; the asker gets `HitlCancelled`."""
-        self._deliver(await self._cancel(question_id, reason))
+        with settling(self._slot):
+            self._deliver(await self._cancel(question_id, reason))
 
     # The agent that it belongs to.
 
@@ -181,14 +190,14 @@ class Channel(ABC):
     def bind(self, host: ChannelHost) -> None:
         """Belong to an agent: its listeners hear of requests."""
         self._host = host
+        self._hosts.add(host)
 
-    def interrupt(self, signal: HitlControlException) -> HitlRequest | None:
-        """Raise a signal where this process waits; the request itself stays open."""
+    def interrupt(
+        self, signal: HitlControlException, *, after: Callable[[], Awaitable[object]] | None = None
+    ) -> HitlRequest | None:
+        """Raise a signal where this process waits, ``after`` that; the request itself stays open."""
         slot = self._slot
-        if slot is None or slot.settled.done():
-            return None
-        slot.settled.set_exception(signal)
-        return slot.request
+        return slot.request if slot is not None and slot.interrupt(signal, after) else None
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """The answer as its model, checked against the request and, for an edit, against the tool."""
@@ -264,7 +273,7 @@ class Channel(ABC):
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
         if self._slot is not None and not self._slot.settled.done():
             raise HitlConcurrencyError(self._slot.request.question_id)
-        host = host_of(self, self._host)
+        host = host_of(self, self._host, self._hosts)
         question_id = _question_id(payload)
         asked = HitlRequest(
             question_id=question_id,
@@ -287,8 +296,10 @@ class Channel(ABC):
                 span.begin()
                 if stored.status == "pending":
                     slot.request, slot.told = stored.request, True
-                    await self._announce(stored.request, host)
-                    stored = await self._wait(slot, signal)
+                    stored = await self._wait(slot, signal, self._announce(stored.request, host))
+            except HitlControlException:
+                await slot.left()
+                raise
             finally:
                 if self._slot is slot:
                     self._slot = None
@@ -302,7 +313,9 @@ class Channel(ABC):
                 await host.announce_settled(stored)
             return span.outcome(outcome_of(stored))
 
-    async def _wait(self, slot: Slot, signal: asyncio.Event | None) -> StoredRequest:
+    async def _wait(
+        self, slot: Slot, signal: asyncio.Event | None, telling: Awaitable[None]
+    ) -> StoredRequest:
         """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
         helpers: list[asyncio.Task[None]] = []
         giving_up: asyncio.Task[None] | None = None
@@ -313,6 +326,8 @@ class Channel(ABC):
         if self._is_shared:
             helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
         try:
+            if telling is not NOTHING:
+                await self._tell(slot, telling)
             stored = await slot.settled
             if giving_up is not None and slot.signalled and stored.status == "cancelled":
                 await asyncio.wait([giving_up])  # only it knows whose cancel this is
@@ -322,6 +337,32 @@ class Channel(ABC):
                 helper.cancel()
             if helpers:
                 await asyncio.wait(helpers)
+
+    async def _tell(self, slot: Slot, telling: Awaitable[None]) -> None:
+        """Wait for listeners, who may take their time: one that asks at a terminal does.
+
+        What ends the request meanwhile does not wait for them, unless it is one of them.
+        """
+        task = asyncio.ensure_future(slot.tell(telling))
+        try:
+            await asyncio.wait({task, slot.settled}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and slot.by_listener:
+                await asyncio.wait({task})
+        except BaseException:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.done():
+            task.result()  # a signal that a listener raised ends the wait
+        else:
+            self._listening.add(task)
+            task.add_done_callback(self._heard)
+
+    def _heard(self, task: asyncio.Task[None]) -> None:
+        """A listener is done with a request that ended long before; what it raised is of no consequence."""
+        self._listening.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _watch_deadline(self, slot: Slot) -> None:
         expires_at = cast(float, slot.request.expires_at)
@@ -351,11 +392,10 @@ class Channel(ABC):
         if self._slot is not None and self._slot.request.question_id == stored.question_id:
             self._slot.settle(stored)
 
-    async def _announce(self, request: HitlRequest, host: ChannelHost | None) -> None:
+    def _announce(self, request: HitlRequest, host: ChannelHost | None) -> Awaitable[None]:
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
-        if host is not None:
-            await host.announce(request)
+        return NOTHING if host is None else host.announce(request)
 
 
 class _Subscription:

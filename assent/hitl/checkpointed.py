@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import Any, Protocol, cast
 
@@ -20,7 +21,15 @@ from assent.errors import (
 from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
-from assent.requests import ApproveRequest, ChannelHost, HitlRequest, StoredRequest, same_question
+from assent.requests import (
+    ApproveRequest,
+    ChannelHost,
+    HitlRequest,
+    RequestStatus,
+    StoredRequest,
+    same_question,
+)
+from assent.store.finish import finish
 
 _REPLACED = 100
 """How many requests are remembered in whose place others were asked elsewhere."""
@@ -69,6 +78,7 @@ class CheckpointedChannel(InMemoryChannel):
         self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
         self._is_shared = settles
         self._keeping = LoopLock()
+        self._clearing: str | None = None
         self._replaced: OrderedDict[str, HitlRequest] = OrderedDict()
 
     @property
@@ -89,7 +99,7 @@ class CheckpointedChannel(InMemoryChannel):
             )
         super().bind(host)
 
-    async def open_request(self) -> HitlRequest | None:
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The open request of the thread, or of a subagent under it, as the store knows it.
 
         What is overdue is timed out.
@@ -116,8 +126,7 @@ class CheckpointedChannel(InMemoryChannel):
             self._kept.setdefault(request.question_id, self._opened(request))
             if not self._is_due(request.question_id):
                 return False
-            await self._keeper.save_pending_request(self.thread_id, None)
-            self._set(request.question_id, "timed_out")
+            await self._clear(request.question_id, "timed_out")
             return True
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
@@ -164,8 +173,7 @@ class CheckpointedChannel(InMemoryChannel):
             return await self._settle_shown(await self._stored(question_id), answer, by, via)
         async with self._keeping:
             fitted = self.fit(await self._kept_pending(question_id), answer)
-            await self._keeper.save_pending_request(self.thread_id, None)
-            return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
+            return await self._clear(question_id, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
@@ -174,15 +182,14 @@ class CheckpointedChannel(InMemoryChannel):
             return await self.checkpointer.cancel(self._home(shown), question_id, reason)
         async with self._keeping:
             await self._kept_pending(question_id)
-            await self._keeper.save_pending_request(self.thread_id, None)
-            return self._set(question_id, "cancelled", reason=reason)
+            return await self._clear(question_id, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
             return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
         async with self._keeping:
             if self._is_due(question_id):
-                await self._keeper.save_pending_request(self.thread_id, None)
+                return await self._clear(question_id, "timed_out")
             return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
@@ -270,14 +277,39 @@ class CheckpointedChannel(InMemoryChannel):
                 await self._keeper.save_pending_request(self.thread_id, stored.request)
             return stored
 
+    async def _clear(self, question_id: str, status: RequestStatus, **fields: Any) -> StoredRequest:
+        """Clear what is kept, and know it settled; nobody can call that off in the middle.
+
+        If the keeper fails, nobody knows whether it is cleared. The request is pending still, and as it is we who
+        were at it, not another process, whoever settles it next can.
+        """
+        clearing = asyncio.ensure_future(self._clear_and_set(question_id, status, fields))
+        try:
+            return await finish(clearing)
+        except asyncio.CancelledError:
+            if clearing.exception() is None:
+                self._deliver(clearing.result())
+            raise
+
+    async def _clear_and_set(
+        self, question_id: str, status: RequestStatus, fields: dict[str, Any]
+    ) -> StoredRequest:
+        self._clearing = question_id
+        await self._keeper.save_pending_request(self.thread_id, None)
+        self._clearing = None
+        return self._set(question_id, status, **fields)
+
     async def _kept_pending(self, question_id: str) -> HitlRequest:
         """The request, whichever process opened it; raises `HitlStaleAnswer` if it waits no longer."""
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
             self._kept.setdefault(question_id, self._opened(kept))
-        elif question_id in self._kept and self._kept[question_id].status == "pending":
+        elif question_id != self._clearing and self._is_pending(question_id):
             raise HitlStaleAnswer(question_id)  # another process settled it
         return self._pending(question_id).request
+
+    def _is_pending(self, question_id: str) -> bool:
+        return question_id in self._kept and self._kept[question_id].status == "pending"
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
         """Whether another question is open; a call that begins anew asks all of its own again."""

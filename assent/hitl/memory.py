@@ -10,6 +10,9 @@ from assent.errors import HitlConcurrencyError, HitlStaleAnswer
 from assent.hitl.channel import Channel
 from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
 
+_KEPT = 1000
+"""How many requests are remembered, for those that ask again and those that answer late; open ones always are."""
+
 
 class InMemoryChannel(Channel):
     """Asks within this process; what is pending is lost with it.
@@ -21,12 +24,17 @@ class InMemoryChannel(Channel):
         super().__init__(default_timeout=default_timeout, clock=clock)
         self._kept: dict[str, StoredRequest] = {}
 
-    async def open_request(self) -> HitlRequest | None:
-        """The request that waits for an answer, also after the agent was detached from it."""
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
+        """The request that waits for an answer, also after the agent was detached from it.
+
+        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        """
         for question_id in list(self._kept):
             if self._is_due(question_id):
                 self._set(question_id, "timed_out")
-        return next((kept.request for kept in self._kept.values() if kept.status == "pending"), None)
+        pending = [kept.request for kept in self._kept.values() if kept.status == "pending"]
+        wanted = (request for request in pending if request.thread_id == thread_id)
+        return next(wanted, pending[0] if pending else None)
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         recalled = None if host is None else host.recall(request)
@@ -84,4 +92,7 @@ class InMemoryChannel(Channel):
         settled_at = round(self._clock.now() * 1000)
         kept = replace(self._kept[question_id], status=status, settled_at=settled_at, **fields)
         self._kept[question_id] = kept
+        if len(self._kept) > _KEPT:
+            over = next((it for it, known in self._kept.items() if known.status != "pending"), question_id)
+            del self._kept[over]
         return kept

@@ -20,7 +20,7 @@ from pydantic_core import to_jsonable_python
 from assent.agent.agent import Agent
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.clock import SystemClock
-from assent.errors import HitlStaleAnswer
+from assent.errors import HitlError, HitlStaleAnswer
 from assent.models.scripted import ScriptedModel
 
 
@@ -185,6 +185,8 @@ async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]])
             return settled.status
         if act == "TimesOut":
             settled = await store.expire(thread_id, question_id)
+            if settled.status == "pending":
+                raise HitlError(f"request {question_id!r} has no deadline, so it cannot time out")
             if settled.status != "timed_out":
                 raise HitlStaleAnswer(question_id, settled.status)
             return settled.status

@@ -6,6 +6,7 @@ import time
 from typing import Any, Self
 
 from assent import tracing
+from assent.agent.host import hosting
 from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
 from assent.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest, StoredRequest
 
@@ -68,7 +69,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         if not self._begun:
             return
         seconds = time.monotonic() - self._began
-        outcome = self._outcome if kind is None else _SIGNALS.get(kind, "detached")
+        outcome = self._outcome if kind is None else _SIGNALS.get(kind) or _left()
         if kind is not None and issubclass(kind, Exception):
             self._span.fail(kind.__name__)
         else:
@@ -80,6 +81,13 @@ class hitl_span:  # noqa: N801  (used like a function)
         if kind is None:
             tracing.request_answered(self._kind, outcome, seconds if self._took is None else self._took)
         self._span.__exit__(kind, *error)
+
+
+def _left() -> str:
+    """Why nobody waits any more where no signal says so: the run was aborted, or its task cancelled."""
+    host = hosting.get()
+    run = None if host is None else host.current_run
+    return "aborted" if run is not None and run.aborted else "detached"
 
 
 def _content(answer: Any) -> Any:

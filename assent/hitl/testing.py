@@ -10,10 +10,11 @@ import signal as signals
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from assent.checkpointer import points
-from assent.errors import HitlError
+from assent.errors import HitlCancelled, HitlError, HitlTimedOut
 from assent.hitl.memory import InMemoryChannel
 from assent.hitl.racing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut, race_answers
 from assent.requests import (
@@ -55,9 +56,11 @@ class _InstantChannel(InMemoryChannel):
             reply = self._reply(request)
             if inspect.isawaitable(reply):
                 reply = await reply
-            if _is_exception(reply):
-                raise reply
             await self._announce(request, host)
+            if _is_exception(reply):
+                if host is not None and (ended := _ended(stored, reply)) is not None:
+                    await host.announce_settled(ended)
+                raise reply
             return await self._settle(request.question_id, reply, None, None)
         except BaseException:
             self.drop(request.question_id)
@@ -112,6 +115,16 @@ def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]
     return isinstance(answer, BaseException) or (
         isinstance(answer, type) and issubclass(answer, BaseException)
     )
+
+
+def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
+    """How a request ended whose asker gets this instead of an answer; None if it did not end."""
+    kind = reply if isinstance(reply, type) else type(reply)
+    if issubclass(kind, HitlTimedOut):
+        return replace(stored, status="timed_out")
+    if issubclass(kind, HitlCancelled):
+        return replace(stored, status="cancelled")
+    return None
 
 
 def _first(question: Question) -> str | list[str]:
