@@ -3,7 +3,8 @@
 Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
 ``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
 ``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). A run that pauses or
-goes on with a person's decision has a span event ``approval``. Metrics:
+goes on with a person's decision has a span event ``approval``. What fails has the status error and an
+``error.type``, the name of what was raised; signals, and a thread that another worker has, are no errors. Metrics:
 ``assent.hitl.open_requests`` and ``assent.hitl.time_to_answer``. No argument, answer or message is in any of
 them unless `record_content` is switched on, and then what pydantic masks (a ``SecretStr``) stays masked.
 """
@@ -14,6 +15,8 @@ import importlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Self
+
+from assent.errors import LeaseHeld, LeaseLost
 
 record_content = False
 """Whether arguments and answers may go into spans; off unless a developer switches it on."""
@@ -57,6 +60,9 @@ class _Recording(Span):
         return self
 
     def __exit__(self, *error: object) -> None:
+        kind = error[0] if error else None
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, _NO_ERRORS):
+            self.fail(kind.__name__)
         self._manager.__exit__(*error)
 
     def set(self, name: str, value: Any) -> None:
@@ -74,6 +80,8 @@ class _Recording(Span):
 
 
 _NO_SPAN = Span()
+_NO_ERRORS = (LeaseHeld, LeaseLost)
+"""What is raised where another worker has the thread: the run goes on there."""
 
 
 def _load() -> Any:

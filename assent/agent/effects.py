@@ -11,8 +11,10 @@ from assent import tracing
 from assent.agent.asking import asking_from, is_about
 from assent.agent.bodies import Bodies
 from assent.agent.emitter import is_cancelled, logger
+from assent.agent.fold import unresolved_calls
 from assent.agent.gate import Admitted, Settled
 from assent.agent.middleware import ToolCallContext
+from assent.agent.people import end_asked
 from assent.agent.run import Run
 from assent.agent.run_lock import join, waiting_line
 from assent.agent.subagents import SubagentTool
@@ -53,7 +55,6 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
     results: dict[str, ToolResultMessage] = {}
     signals: list[HitlControlException] = []
-
     line = waiting_line()
 
     async def resolve(item: Settled) -> None:
@@ -65,9 +66,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
         if run.bodies is not None and await run.bodies.done(item.call.id):
             await run.rest()
 
-    await _write_starts(run, group)
-    if run.journal is not None and any(map(_is_subagent, group)):
-        run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
+    await _start(run, group, results)
     try:
         if len(group) == 1:
             await resolve(group[0])
@@ -77,13 +76,22 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
                     tasks.create_task(resolve(item))
     finally:
         run.bodies = None
+        run.under_way = frozenset()  # the next commit, whoever makes it, says how they ended
         if any(isinstance(signal, HitlPaused) for signal in signals):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     if run.unwritten:
-        await run.commit(wait=bool(signals) or run.aborted)
+        await run.commit(wait=bool(signals or run.asked) or run.aborted)
+    if run.asked:  # not before the results are written: a body that is run again would ask again
+        await _end_moot(run, group)
     if signals:
         raise next((it for it in signals if not isinstance(it, HitlPaused)), signals[0])
+
+
+async def _end_moot(run: Run, group: list[Settled]) -> None:
+    """End what was asked for calls of the group that have a result by now: who asked has given up."""
+    unresolved = {call.id for call in unresolved_calls(run.messages)}
+    await end_asked(run, {item.call.id for item in group} - unresolved)
 
 
 def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
@@ -106,13 +114,27 @@ def _in_order(
             yield run.interrupted(item.call)
 
 
+async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
+    """From now on bodies are under way, as the store knows."""
+    run.under_way = frozenset(item.call.id for item in group if isinstance(item, Admitted))
+    try:
+        await _write_starts(run, group)
+    except BaseException:
+        run.under_way = frozenset()
+        raise
+    if run.journal is not None and any(map(_is_subagent, group)):
+        run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
+
+
 async def _write_starts(run: Run, group: list[Settled]) -> None:
     """Write down that bodies are about to start, if their effects may not be repeated."""
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
         # A subagent is no effect, but it has some: its call must be on record before them.
         delegates = any(map(_is_subagent, group))
-        if starting or (delegates and run.unwritten):
+        # An answer that no store has seen counts only if nobody has gone on without it.
+        unsure = run.stood_back and bool(run.under_way) and not run.journal.holds
+        if starting or unsure or (delegates and run.unwritten):
             await run.commit(started=starting)
         elif delegates:
             await run.journal.catch_up()
@@ -137,37 +159,43 @@ def _effect(item: Admitted, digest: str = "") -> StoredEffect:
 async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage]) -> None:
     """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it.
 
-    No body starts once the run is aborted.
+    No body starts once the run is aborted. Who listens just before or after a body asks as the body does: its
+    effect is under way then, and nobody else may take it up.
     """
     call = item.call
-    if isinstance(item, Admitted):
-        if run.emitter.listening and not run.aborted:
-            shown = json_object(item.args)
-            await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
-        if run.aborted:
-            return
-        run.thread.effects[call.id] = _effect(item)
-        with tracing.tool_span(call.name, call.id) as span:
-            span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
-            result = results[call.id] = _message(item, await _run_body(run, item))
-            span.set_content("gen_ai.tool.call.result", lambda: result.text)
-            if result.is_error:
-                span.fail("tool_error")
-        await run.emitter.flush()
-        if run.spec.onion.after_tool_call:
-            result = await _after(run, item, results)
-    else:
-        result = results[call.id] = _message(item, as_result(ToolResult(item.why, is_error=True)))
-    await run.emit(ToolEndedEvent, tool_call_id=call.id, tool_name=call.name, is_error=result.is_error)
+    place = "safe_point" if _is_subagent(item) else "tool"  # a subagent goes on where it was
+    with asking_from(place, call.id, call.name):
+        if isinstance(item, Admitted):
+            if run.emitter.listening and not run.aborted:
+                shown = json_object(item.args)
+                await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
+            if run.aborted:
+                return
+            result = await _executed(run, item, results)
+        else:
+            result = results[call.id] = _message(item, as_result(ToolResult(item.why, is_error=True)))
+        await run.emit(ToolEndedEvent, tool_call_id=call.id, tool_name=call.name, is_error=result.is_error)
+
+
+async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
+    """Run the body, then the hooks after it."""
+    call = item.call
+    run.thread.effects[call.id] = _effect(item)
+    with tracing.tool_span(call.name, call.id) as span:
+        span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
+        result = results[call.id] = _message(item, await _run_body(run, item))
+        span.set_content("gen_ai.tool.call.result", lambda: result.text)
+        if result.is_error:
+            span.fail("tool_error")
+    await run.emitter.flush()
+    return await _after(run, item, results) if run.spec.onion.after_tool_call else result
 
 
 async def _run_body(run: Run, item: Admitted) -> ToolResult:
     """What the body returned, or how it failed."""
     tool, call = item.tool, item.call
-    place = "safe_point" if isinstance(tool, SubagentTool) else "tool"  # a subagent goes on where it was
     try:
-        with asking_from(place, call.id, call.name):
-            return _without_record(as_result(await tool.run(item.args, _context(run, item))))
+        return _without_record(as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,12 +15,21 @@ from assent.agent.judging import ALLOWED, is_judged, judge, judge_call
 from assent.agent.masked import whole
 from assent.agent.middleware import BeforeToolCallResult, ToolCallContext
 from assent.agent.pending import attribution, tell
-from assent.agent.people import Waiting, ask_approve, ask_escalate, refused_before
+from assent.agent.people import (
+    MOOT,
+    Waiting,
+    answered_before,
+    ask_approve,
+    ask_escalate,
+    end_asked,
+    refused_before,
+)
 from assent.agent.run import Run
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import (
     APPROVED,
     approve_trace,
+    args_digest,
     escalate_trace,
     refusal_of,
     with_decision,
@@ -29,7 +38,7 @@ from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlAborted, HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, ToolCall, call_digest
 from assent.permissions.decision import Decision
-from assent.requests import ApproveAnswer
+from assent.requests import ApproveAnswer, EscalateAnswer, asked_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +113,11 @@ async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
 
     What the body of an admitted call asked before a restart is not moot: the body asks it again.
     """
-    if run.thread.pending is None:
-        return
-    for item in settled:
-        await run.withdraw_where(partial(_is_moot, item), "its call was settled without it")
+    if run.thread.pending is not None:
+        for item in settled:
+            await run.withdraw_where(partial(_is_moot, item), MOOT)
+    if run.asked:  # by hooks that have given up
+        await end_asked(run, [item.call.id for item in settled])
 
 
 def _is_moot(settled: Settled, question_id: str) -> bool:
@@ -148,10 +158,10 @@ async def _decide(
                 return _not_allowed(admitted, decision)
             settled: Settled | Waiting = admitted
             run.thread.at_gate[call.id] = admitted.args
-            if effect is not None:
-                settled = await _resolve_doubt(run, admitted, effect)
-            if isinstance(settled, Admitted) and run.spec.onion.before_tool_call:
-                settled = await _through_middleware(run, settled)
+            if run.spec.onion.before_tool_call:
+                settled = await _through_middleware(run, admitted)
+            if effect is not None and isinstance(settled, Admitted):
+                settled = await _resolve_doubt(run, settled, effect)
             if isinstance(settled, Admitted) and settled.args is not admitted.args and is_judged(run):
                 decision = await judge_call(run, tool, call.id, settled.args)
                 settled = _not_allowed(settled, decision) if decision.verdict == "deny" else settled
@@ -204,25 +214,71 @@ _UNKNOWN_END = "It was started before and interrupted: whether it took effect th
 
 
 async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | Waiting:
-    """A body that was started and whose end nobody saw: run it again if that does no harm, else ask."""
+    """A body that was started and whose end nobody saw: run it again if that does no harm, else ask.
+
+    The person decides on what would run, which is what was started; if that is not so any more, they are told.
+    """
     call, tool = admitted.call, admitted.tool
-    again = replace(admitted, attempt=effect.attempt + 1)
-    if "once" not in (effect.effect, tool.effect):
+    shown, args = _started(run, admitted, effect)
+    changed = shown is None
+    again = replace(admitted, args=args, attempt=effect.attempt + 1)
+    if "once" not in (effect.effect, tool.effect) and not changed:
         return again
-    answer = await ask_escalate(run, call, admitted.args, effect.attempt)
+    would_run = shown or _as_decided(run, admitted)
+    answer = await ask_escalate(run, call, would_run, effect.attempt, changed=changed)
     if isinstance(answer, Waiting):
         return answer
-    trace = escalate_trace(tool, admitted.args, answer)
+    trace = with_decision(admitted.trace, escalate_trace(tool, would_run, answer))
     if answer.action == "abort":
         raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
     if answer.action == "skip":
         return Refused(call, f"{tool.name} was not run again, as a person decided.", trace)
     if answer.modified_params is None:
         return replace(again, trace=trace)
-    args = parse_edit(tool, admitted.args, answer.modified_params)
+    args = parse_edit(tool, would_run, answer.modified_params)
     if isinstance(args, str):
         return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
     return replace(again, args=args, trace=trace)
+
+
+def _started(run: Run, admitted: Admitted, effect: StoredEffect) -> tuple[BaseModel | None, BaseModel]:
+    """The arguments that a body was started with, None if they cannot be told, and those to go on with from here.
+
+    The two differ where a person's edit is yet to be applied, as it is when the approval is looked at.
+    """
+    args, decided = admitted.args, _as_decided(run, admitted)
+    if not effect.digest or args_digest(admitted.tool, decided) == effect.digest:
+        return decided, args
+    for retried in _retried_with(run, admitted, decided):
+        if args_digest(admitted.tool, retried) == effect.digest:
+            return retried, retried
+    return None, args
+
+
+def _as_decided(run: Run, admitted: Admitted) -> BaseModel:
+    """The arguments as a person has edited them, if one has."""
+    answer = answered_before(run, admitted.call)
+    if answer is None or answer.edited_args is None:
+        return admitted.args
+    edited = parse_edit(admitted.tool, admitted.args, answer.edited_args)
+    return admitted.args if isinstance(edited, str) else edited
+
+
+def _retried_with(run: Run, admitted: Admitted, args: BaseModel) -> Iterator[BaseModel]:
+    """The arguments that a person had in view, or gave, when an earlier start of this call was in doubt."""
+    for known in run.thread.requests.values():
+        asked = asked_call(known.request.payload)
+        if (
+            asked is None
+            or known.request.payload.kind != "escalate"
+            or asked.tool_call_id != admitted.call.id
+        ):
+            continue
+        given = known.answer.modified_params if isinstance(known.answer, EscalateAnswer) else None
+        for edit in (given, asked.args):
+            read = None if edit is None else parse_edit(admitted.tool, args, edit)
+            if read is not None and not isinstance(read, str):
+                yield read
 
 
 async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
@@ -280,11 +336,13 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     """What was seen is what runs: an approval counts for the very arguments it was given for.
 
     A person is asked (again) if the tool or the policy requires it and no approval is on record, or if the
-    arguments have changed since. A person's edit is put to the policy, which may deny it.
+    arguments have changed since. What one has decided holds, whether or not it would be asked by now. A person's
+    edit is put to the policy, which may deny it.
     """
     call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
     on_record = before.get("decision") in APPROVED
-    if not on_record and not tool.requires_approval and decision.verdict != "ask":
+    required = tool.requires_approval or decision.verdict == "ask"
+    if not on_record and not required and answered_before(run, call) is None:
         return admitted
     shown = json_object(admitted.args)
     digest = call_digest(tool.name, shown)

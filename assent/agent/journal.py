@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, WritesBehind
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep
+from assent.ids import first_fence
 from assent.messages import Message
 from assent.requests import HitlRequest, StoredRequest
 
@@ -84,13 +85,14 @@ class Journal:
         """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
         if self._failure is not None:
             raise self._failure
-        step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent)
-        store, acquire = self._checkpointer, not self._holds
+        first = 0 if self._fence else first_fence()
+        step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent, first)
+        store, acquire, then = self._checkpointer, not self._holds, first or self._fence + 1
         if not wait and self._behind is not None and points.hook is None:
             self._under_way.append(
                 self._behind.begin_commit(self._thread_id, step, fence=self._fence, acquire=acquire)
             )
-            self._fence, self._holds = self._fence + 1, not release
+            self._fence, self._holds = then, not release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
@@ -99,7 +101,7 @@ class Journal:
             self._fence = await store.commit(self._thread_id, step, fence=self._fence, acquire=acquire)
         except asyncio.CancelledError:
             # The write is decided by now, and all but surely made; if it was not, the next one fails.
-            self._fence, self._holds = self._fence + 1, not release
+            self._fence, self._holds = then, not release
             raise
         except InvalidStep:
             self._under_way = earlier

@@ -24,15 +24,16 @@ async def advance(run: Run) -> None:
     process from the transcript alone.
     """
     while not (run.aborted or is_finished(run.messages)):
-        with tracing.turn_span():
+        with tracing.turn_span() as span:
             await run.emit(TurnStartedEvent)
             if not unresolved_calls(run.messages):
                 await run.append(await ask_model(run))
             if calls := unresolved_calls(run.messages):
                 await _resolve(run, calls)
             await run.emit(TurnEndedEvent)
-        if has_failed(run.messages):
-            return
+            if has_failed(run.messages):
+                span.fail(run.error_type)
+                return
 
 
 async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:

@@ -36,14 +36,14 @@ async def ask_model(run: Run) -> AssistantMessage:
             else:
                 message = await _stream(run, request)
         except ModelError as error:
-            span.fail(type(error).__name__)
+            _fail(run, span, error)
             return _failure(str(error))
         except (HitlTimedOut, HitlCancelled) as signal:  # asked by a hook around the model
-            span.fail(type(signal).__name__)
+            _fail(run, span, signal)
             return _failure(said_of(signal))
         except Exception as error:
             logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
-            span.fail(type(error).__name__)
+            _fail(run, span, error)
             return _failure(f"{type(error).__name__}: {error}")
         span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
         span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
@@ -111,6 +111,11 @@ async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
     if final is None:
         raise ModelError(f"model {model.name} ended its stream without a message")
     return final
+
+
+def _fail(run: Run, span: tracing.Span, error: BaseException) -> None:
+    run.error_type = type(error).__name__
+    span.fail(run.error_type)
 
 
 def _failure(why: str) -> AssistantMessage:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
+from assent.agent.asking import is_about
 from assent.agent.run import Run
 from assent.agent.seals import seal_on
 from assent.agent.tools import json_object
 from assent.agent.turns import in_turn
-from assent.errors import HitlAborted, HitlCancelled, HitlDetached, HitlTimedOut
+from assent.errors import (
+    HitlAborted,
+    HitlCancelled,
+    HitlDetached,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    HitlTimedOut,
+)
 from assent.messages import JsonObject, ToolCall
 from assent.requests import (
     ApproveAnswer,
@@ -27,6 +37,7 @@ from assent.requests import (
 )
 
 CHOICES = ("retry", "skip", "abort")
+MOOT = "its call was settled without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +71,16 @@ async def _approve_through(
     return await in_turn(channel, lambda: channel.approve(call.name, call.id, shown, details=details))
 
 
-async def ask_escalate(run: Run, call: ToolCall, args: BaseModel, attempt: int) -> EscalateAnswer | Waiting:
-    """A call was started and its end is unknown: what now?"""
+async def ask_escalate(
+    run: Run, call: ToolCall, args: BaseModel, attempt: int, *, changed: bool = False
+) -> EscalateAnswer | Waiting:
+    """A call was started and its end is unknown: what now? ``changed`` says that it was started with others."""
     prompt = (
         f"{call.name} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort the run?"
     )
+    if changed:
+        prompt += " Its arguments are not those that it was started with: they have changed since."
     shown = json_object(args)
     details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": shown, "attempt": attempt}
     channel = run.channel
@@ -75,6 +90,13 @@ async def ask_escalate(run: Run, call: ToolCall, args: BaseModel, attempt: int) 
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
     question_id = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
     return _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), question_id)
+
+
+def answered_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
+    """What a person has said to this call, if it is on record: yes, no, or with what arguments."""
+    known = run.thread.requests.get(call.id)
+    answer = known.answer if known is not None and known.status == "answered" else None
+    return answer if isinstance(answer, ApproveAnswer) else None
 
 
 async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | None:
@@ -109,6 +131,31 @@ def _asked(run: Run, payload: HitlPayload, question_id: str) -> Any:
             created_at=run.clock.now(),
         )
     )
+
+
+async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
+    """End what was asked in this run for calls that are settled without it, such as by one who has given up.
+
+    Without ``calls`` the run is over, and all is ended that nobody waits for.
+    """
+    channel = run.channel
+    waited_for = None if channel is None or channel.pending is None else channel.pending.question_id
+    for asked, for_call in list(run.asked.items()):
+        if calls is None:
+            is_moot = asked != waited_for
+        else:
+            is_moot = any(is_about(asked, call) or is_about(for_call, call) for call in calls)
+        if is_moot:
+            del run.asked[asked]
+            await _end(run, asked)
+
+
+async def _end(run: Run, question_id: str) -> None:
+    if run.channel is not None and run.channel.checkpointer is None:
+        with suppress(HitlStaleAnswer, HitlNoPendingRequest):
+            await run.channel.cancel(question_id, MOOT)
+    else:
+        await run.withdraw(question_id, MOOT)
 
 
 def outcome_of(stored: StoredRequest) -> Any:

@@ -64,8 +64,15 @@ _has_turn: ContextVar[HitlChannel | None] = ContextVar("assent_has_turn", defaul
 
 
 async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask through a channel when no other agent of this run does; whoever has the turn may ask at once."""
-    turns = taking.get()
+    """Ask through a channel when no other agent of this run does; whoever has the turn may ask at once.
+
+    A channel without a store does not give the thread back with its request, so that is done here.
+    """
+    turns, host = taking.get(), hosting.get()
+    if host is not None and channel.checkpointer is None:
+        await host.stand_back()
+        if host.current_run is not None:
+            host.current_run.stood_back = True
     if turns is None or _has_turn.get() is channel:
         return await ask()
 

@@ -71,9 +71,16 @@ def _given(reason: str | None, answered_by: str | None, via: str | None) -> Json
 
 
 def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
-    """The record with one more decision: who made the one before, and why, does not count for the latest."""
-    dropped = _OF_ONE_DECISION if "decision" in latest else ()
-    return {name: value for name, value in (before or {}).items() if name not in dropped} | latest
+    """The record with one more decision: who made the one before, and why, does not count for the latest.
+
+    That a person had it run again stays on record, as ``retry``.
+    """
+    if before is None or "decision" not in latest:
+        return {**(before or {}), **latest}
+    kept = {name: value for name, value in before.items() if name not in _OF_ONE_DECISION}
+    if before.get("decision") == "human_retry":
+        kept["retry"] = {name: before[name] for name in _OF_ONE_DECISION if name in before}
+    return kept | latest
 
 
 def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[str, JsonObject]:
