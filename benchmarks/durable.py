@@ -34,6 +34,7 @@ from assent.messages import (
 from assent.models import ModelRequest
 from assent.store import sqlite_engine
 from assent.store.postgres_engine import _DIALECT, PostgresSession, as_one
+from benchmarks import by_hand
 from benchmarks.measure import Figure, interleaved, no_collection
 
 Sent = tuple[str, tuple[Any, ...], bool]
@@ -107,26 +108,40 @@ class _Slow(sqlite3.Connection):
 async def sqlite_cycles(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "cycles.db") as store:
         raw = _raw_sqlite(folder / "raw.db", await _six_payloads(store))
+        sent, thread_id = await by_hand.recorded(lambda: cycle(store))
+        async with SQLiteCheckpointer(folder / "by_hand.db"):
+            pass  # it has the tables now
+        bare = by_hand.GroupCommit(folder / "by_hand.db")
 
         async def ours() -> None:
             await cycle(store)
 
-        async def by_hand() -> None:
+        async def hand() -> None:
+            await by_hand.cycle(bare, sent, thread_id, SPEC.resolved_model, charge)
+
+        async def six_commits() -> None:
             raw()
 
-        mine, theirs = await interleaved(ours, by_hand, rounds=15, per_round=10)
-        serial, together = await _throughput(lambda: cycle(store))
-    note = f"{mine * 1e3:.2f} ms against {theirs * 1e3:.2f} ms"
+        mine, by, theirs = await interleaved(ours, hand, six_commits, rounds=15, per_round=10)
+        (serial, together), (by_serial, by_together) = await _throughput(ours, hand)
+        bare.close()
+    commits, at_once = "six raw sqlite3 commits", f"{THREADS} threads at once / one after another"
     return [
-        Figure("SQLite: approve cycle / six raw sqlite3 commits", mine / theirs, 2.5, note=note),
+        Figure(f"SQLite: approve cycle / {commits}", mine / theirs, 2.5, note=_times(mine, theirs)),
+        Figure(f"SQLite: by hand / {commits}", by / theirs, None, note=_times(by, theirs)),
+        Figure(f"SQLite: {at_once}", together / serial, 5, at_least=True, note=_rates(together, serial)),
         Figure(
-            f"SQLite: {THREADS} threads at once / one after another",
-            together / serial,
-            5,
-            at_least=True,
-            note=f"{together:.0f} cycles/s against {serial:.0f}",
+            f"SQLite: {at_once}, by hand", by_together / by_serial, None, note=_rates(by_together, by_serial)
         ),
     ]
+
+
+def _times(one: float, other: float) -> str:
+    return f"{one * 1e3:.2f} ms against {other * 1e3:.2f} ms"
+
+
+def _rates(one: float, other: float) -> str:
+    return f"{one:.0f} cycles/s against {other:.0f}"
 
 
 async def _six_payloads(store: Any) -> list[list[str]]:
@@ -174,21 +189,24 @@ def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
     return run
 
 
-async def _throughput(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
-    """Cycles a second: one after another, and many at once."""
-    serial: list[float] = []
-    together: list[float] = []
+async def _throughput(*works: Callable[[], Awaitable[Any]]) -> list[tuple[float, float]]:
+    """Cycles a second of each work: one after another, and many at once."""
+    serial: list[list[float]] = [[] for _ in works]
+    together: list[list[float]] = [[] for _ in works]
     with no_collection():
         for _ in range(5):
-            begin = time.perf_counter()
-            for _ in range(THREADS):
-                await work()
-            serial.append(THREADS / (time.perf_counter() - begin))
-            begin = time.perf_counter()
-            for _ in range(4):
-                await asyncio.gather(*(work() for _ in range(THREADS)))
-            together.append(4 * THREADS / (time.perf_counter() - begin))
-    return statistics.median(serial), statistics.median(together)
+            for place, work in enumerate(works):
+                begin = time.perf_counter()
+                for _ in range(THREADS):
+                    await work()
+                serial[place].append(THREADS / (time.perf_counter() - begin))
+                begin = time.perf_counter()
+                for _ in range(4):
+                    await asyncio.gather(*(work() for _ in range(THREADS)))
+                together[place].append(4 * THREADS / (time.perf_counter() - begin))
+    return [
+        (statistics.median(one), statistics.median(many)) for one, many in zip(serial, together, strict=True)
+    ]
 
 
 # Long threads.
@@ -300,7 +318,7 @@ async def postgres_cycles() -> list[Figure]:
         connection = await asyncpg.connect(dsn)
         prepared: dict[str, Any] = {}
 
-        async def by_hand() -> None:
+        async def replay() -> None:
             new = new_id()
             for statements in transactions:
                 async with connection.transaction():
@@ -312,19 +330,18 @@ async def postgres_cycles() -> list[Figure]:
         async def ours() -> None:
             await cycle(store)
 
-        mine, theirs = await interleaved(ours, by_hand, rounds=15, per_round=10)
-        serial, together = await _throughput(lambda: cycle(store))
+        mine, theirs = await interleaved(ours, replay, rounds=15, per_round=10)
+        ((serial, together),) = await _throughput(ours)
         await connection.close()
-    note = f"{mine * 1e3:.2f} ms against {theirs * 1e3:.2f} ms"
+    at_once = f"PostgreSQL: {THREADS} threads at once / one after another"
     return [
-        Figure("PostgreSQL: approve cycle / the same statements by asyncpg", mine / theirs, 1.5, note=note),
         Figure(
-            f"PostgreSQL: {THREADS} threads at once / one after another",
-            together / serial,
-            1,
-            at_least=True,
-            note=f"{together:.0f} cycles/s against {serial:.0f}",
+            "PostgreSQL: approve cycle / the same statements by asyncpg",
+            mine / theirs,
+            1.5,
+            note=_times(mine, theirs),
         ),
+        Figure(at_once, together / serial, 1, at_least=True, note=_rates(together, serial)),
     ]
 
 

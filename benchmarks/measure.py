@@ -13,17 +13,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number and the budget it has to keep."""
+    """One measured number and the budget it has to keep; without one it is for orientation."""
 
     name: str
     value: float
-    budget: float
+    budget: float | None
     unit: str = "x"
     at_least: bool = False
     note: str = ""
 
     @property
     def kept(self) -> bool:
+        if self.budget is None:
+            return True
         return self.value >= self.budget if self.at_least else self.value <= self.budget
 
 
@@ -32,14 +34,16 @@ def report(figures: Iterator[Figure]) -> int:
     missed = 0
     for figure in figures:
         missed += not figure.kept
-        bound = "at least" if figure.at_least else "at most"
-        verdict = "ok" if figure.kept else "MISSED"
         value = f"{figure.value:.2f} {figure.unit}"
-        print(
-            f"  {figure.name:<52} {value:>12}  ({bound} {figure.budget:g})  {verdict}  {figure.note}",
-            flush=True,
-        )
+        print(f"  {figure.name:<52} {value:>12}  {_verdict(figure)}  {figure.note}", flush=True)
     return missed
+
+
+def _verdict(figure: Figure) -> str:
+    if figure.budget is None:
+        return "(for orientation)"
+    bound = "at least" if figure.at_least else "at most"
+    return f"({bound} {figure.budget:g})  {'ok' if figure.kept else 'MISSED'}"
 
 
 async def interleaved(*works: Callable[[], Awaitable[object]], rounds: int, per_round: int) -> list[float]:
