@@ -74,7 +74,7 @@ SCENARIOS: dict[str, Scenario] = {
 async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
     """One life. ``job["crash"]`` says where it is killed: a point, and how often to let it pass."""
     scenario = SCENARIOS[job["scenario"]]
-    life = _Life(scenario, job["thread_id"], Path(job["effects"]))
+    life = Life(scenario, job["thread_id"], Path(job["effects"]))
     reached: list[str] = []
     crash = job["crash"]
     points.hook = reached.append
@@ -87,39 +87,48 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
     return {"status": status, "reached": reached, "answered": life.answered}
 
 
-class _Life:
+class Life:
+    """An agent on its thread, and the person whom it asks."""
+
     def __init__(self, scenario: Scenario, thread_id: str, effects: Path) -> None:
         self.scenario = scenario
         self.thread_id = thread_id
         _effects.append(effects)
         self.answered: list[str] = []
+        self.is_answering = True
+        """Whether the person is there."""
 
     async def live(self, store: Checkpointer) -> str:
         """Go on until the thread is done, waiting for a dead process's lease to lapse where there is one."""
         channel = None
         if self.scenario.channel:
             channel = CheckpointedChannel(checkpointer=store, thread_id=self.thread_id)
-        agent = Agent(
+        agent = self.agent(store, channel)
+        host = asyncio.create_task(self._serve(channel)) if channel and self.is_answering else None
+        try:
+            return await self.drive(agent, store)
+        finally:
+            if host is not None:
+                host.cancel()
+                await asyncio.wait([host])
+
+    def agent(self, store: Checkpointer, channel: CheckpointedChannel | None) -> Agent:
+        """The agent that lives it."""
+        return Agent(
             model=ScriptedModel([self._turn] * 10_000),
             tools=[*_tools(), *([ask_user_tool(channel)] if channel else [])],
             channel=channel,
             checkpointer=store,
             thread_id=self.thread_id,
         )
-        host = asyncio.create_task(self._serve(channel)) if channel else None
-        try:
-            return await self._drive(agent, store)
-        finally:
-            if host is not None:
-                host.cancel()
-                await asyncio.wait([host])
 
-    async def _drive(self, agent: Agent, store: Checkpointer) -> str:
+    async def drive(self, agent: Agent, store: Checkpointer) -> str:
+        """What comes of it in the end."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             known = await store.load(self.thread_id)
             result = await (agent.prompt("go") if known is None else agent.resume())
-            while result.status in ("paused", "suspended"):
+            while self.is_answering and result.status in ("paused", "suspended"):
                 request = await agent.load_pending_hitl_request()
                 if request is None:
                     break
@@ -181,22 +190,21 @@ _effects: list[Path] = []
 """Where the effects are written, for the tools; the last one is that of the life that this process lives."""
 
 
+async def act(ctx: ToolContext, amount: int) -> str:
+    """The effect: a line on disk. On either side of it there is a point to die at."""
+    points.reached(f"body.before:{ctx.tool_name}")
+    await asyncio.sleep(0)
+    which = {"call": ctx.tool_call_id, "tool": ctx.tool_name, "key": ctx.idempotency_key}
+    append(_effects[-1], {**which, "attempt": ctx.attempt, "n": amount})
+    points.reached(f"body.during:{ctx.tool_name}")
+    await asyncio.sleep(0)
+    points.reached(f"body.after:{ctx.tool_name}")
+    return f"did it with {amount}"
+
+
 @cache
 def _tools() -> Sequence[Tool]:
     """Made by the life that the others are forked from; in each of them that would take longer than the rest."""
-
-    async def act(ctx: ToolContext, amount: int) -> str:
-        """The effect: a line on disk. On either side of it there is a point to die at."""
-        points.reached(f"body.before:{ctx.tool_name}")
-        await asyncio.sleep(0)
-        append(
-            _effects[-1],
-            {"call": ctx.tool_call_id, "key": ctx.idempotency_key, "attempt": ctx.attempt, "n": amount},
-        )
-        points.reached(f"body.during:{ctx.tool_name}")
-        await asyncio.sleep(0)
-        points.reached(f"body.after:{ctx.tool_name}")
-        return f"did it with {amount}"
 
     @tool(requires_approval=True)
     async def pay(amount: int, ctx: ToolContext) -> str:

@@ -7,15 +7,14 @@ looked at in between and at the end. The table is printed at the end of the test
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from crash_cases import attempt_of, lives, until_lapsed
 from crash_table import Tally, tally
 from crashing import SCENARIOS, Scenario, entries, faults, live
 from processes import STORES, StoreUrls
@@ -23,12 +22,10 @@ from processes import STORES, StoreUrls
 from assent.checkpointer.base import Checkpointer, StoredThread
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.hitl.testing import RaceOutcome, RaceTrack
-from assent.requests import HitlRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 LIVE = f"{live.__module__}:{live.__name__}"
-AT_ONCE = 24
 
 
 @dataclass
@@ -68,12 +65,12 @@ async def test_a_process_may_die_anywhere(
     cases = await _cases(url, scenario, race_track, tmp_path)
     assert len(cases) >= 8, "the scenario passes too few points"
     async with checkpointer_from_url(url) as checkpointer:
-        deaths = await _lives(race_track, [case.job(url, (case.point, case.skip)) for case in cases])
+        deaths = await lives(race_track, LIVE, [case.job(url, (case.point, case.skip)) for case in cases])
         for case, death in zip(cases, deaths, strict=True):
             assert death.signal == signal.SIGKILL, f"{case}: not killed, but {death}"
             case.crashed = await checkpointer.load(case.thread_id)
             case.done_before = entries(case.effects)
-        ends = await _lives(race_track, [case.job(url, None) for case in cases])
+        ends = await lives(race_track, LIVE, [case.job(url, None) for case in cases])
         problems = [
             problem
             for case, end in zip(cases, ends, strict=True)
@@ -86,14 +83,6 @@ async def _warm_up(url: str, track: RaceTrack, folder: Path) -> None:
     """Live a life in the process that the others are forked from."""
     model = Case("once, then skip", "", 0, f"{folder.name}-warm-up", folder / "warm-up", [])
     await track.race(LIVE, [], warm_up=model.job(url, None))
-
-
-async def _lives(track: RaceTrack, jobs: list[dict[str, Any]]) -> list[RaceOutcome]:
-    """Run lives, some at once."""
-    outcomes: list[RaceOutcome] = []
-    for first in range(0, len(jobs), AT_ONCE):
-        outcomes += await track.race(LIVE, jobs[first : first + AT_ONCE])
-    return outcomes
 
 
 async def _cases(url: str, scenario: str, track: RaceTrack, folder: Path) -> list[Case]:
@@ -121,22 +110,11 @@ async def _prepare(url: str, cases: list[Case], track: RaceTrack) -> None:
     """Where a scenario begins with an effect in doubt, have one process each die in the middle of it."""
     first_crash = SCENARIOS[cases[0].scenario].first_crash
     if first_crash is not None:
-        for death in await _lives(track, [case.job(url, (first_crash, 0)) for case in cases]):
+        for death in await lives(track, LIVE, [case.job(url, (first_crash, 0)) for case in cases]):
             assert death.signal == signal.SIGKILL, death
         async with checkpointer_from_url(url) as checkpointer:
             for case in cases:
-                await _until_lapsed(checkpointer, case.thread_id)
-
-
-async def _until_lapsed(checkpointer: Checkpointer, thread_id: str) -> None:
-    """Wait until a dead process's lease is over, so that the next life passes each point but once."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        thread = await checkpointer.load(thread_id)
-        if thread is None or thread.lease_owner is None or thread.lease_until < time.time() * 1000:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail(f"the lease of {thread_id} does not lapse")
+                await until_lapsed(checkpointer, case.thread_id)
 
 
 def _effects_of_an_undisturbed_life(scenario: Scenario) -> int:
@@ -188,7 +166,7 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
         problems.append(f"{settled} answers were committed and {len(answered) - earlier} are stored")
     for known in before.values():
         now = final.requests[known.question_id]
-        if _attempt(now.request) > _attempt(known.request):
+        if attempt_of(now.request) > attempt_of(known.request):
             continue  # in doubt once more, which is another question
         if now.request != known.request:
             problems.append(f"{known.question_id} was asked anew")
@@ -198,12 +176,6 @@ def _lost_requests(case: Case, end: RaceOutcome, final: StoredThread) -> list[st
         f"{now.question_id} is {now.status}" for now in final.requests.values() if now.status != "answered"
     ]
     return problems
-
-
-def _attempt(request: HitlRequest) -> int:
-    """Which attempt of a call an escalation is about."""
-    payload = request.payload
-    return payload.details["attempt"] if payload.kind == "escalate" and payload.details else 0
 
 
 def _wrong_effects(case: Case, final: StoredThread) -> list[str]:
