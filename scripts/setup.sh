@@ -1,5 +1,6 @@
 # Sourced by the other scripts: `need GROUP` puts the project's virtual environment in place with what
 # GROUP asks for ("demo", "demo-models" or "dev"), in no time if it is there already. Leaves $PY set to its Python.
+# `need GROUP beside` returns while what was installed is still being compiled, for those who go on without that.
 set -euo pipefail
 CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -60,8 +61,9 @@ install() {
   esac
   say "Installing what this needs into $VENV (once) …"
   "$PY" -m pip install --help | grep -q -e '--group' || "$PY" -m pip install --quiet --upgrade pip
-  if "$PY" -m pip install --quiet "$@"; then
+  if "$PY" -m pip install --quiet --no-compile "$@"; then
     fingerprint > "$stamp"
+    "$PY" -m compileall -qq -j 0 "$VENV/lib" 9<&- &  # pip does it on one core, and all else has to wait
   else
     [ -e "$stamp" ] || die "What Assent needs could not be installed; pip says why above."
     say "pyproject.toml has changed but could not be installed; going on with what was installed before."
@@ -77,4 +79,5 @@ need() {
   sound || make_venv "$python"
   ready "$1" || install "$1"
   exec 9<&-
+  [ "${2:-}" = beside ] || wait
 }

@@ -1,18 +1,43 @@
 """Compiled once, not once for every process that the tests start.
 
 An environment that keeps Python from writing bytecode, as containers do, means the source tree: there is none
-beside it here either. Imported first, by conftest.py.
+beside it here either. Imported first, by conftest.py. As a program it says in which folder the bytecode is, and
+begins that folder with what the libraries were installed with.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import sysconfig
 from pathlib import Path
 
-if sys.dont_write_bytecode:
-    FOLDER = str(Path(sys.prefix, "tests-bytecode"))
+FOLDER = Path(sys.prefix, "tests-bytecode")
+
+
+def begin() -> None:
+    """Put what is compiled already where Python looks for it if ``sys.pycache_prefix`` is the folder."""
+    FOLDER.mkdir()
+    for library in {sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")}:
+        for cache in Path(library).rglob("__pycache__"):
+            if {"site-packages", "test"} & {*cache.relative_to(library).parts}:  # those beside Python's own
+                continue
+            place = Path(f"{FOLDER}{cache.parent}")
+            place.mkdir(parents=True, exist_ok=True)
+            for compiled in cache.glob(f"*.{sys.implementation.cache_tag}.pyc"):
+                try:
+                    os.link(compiled, place / compiled.name)
+                except OSError:  # another disk, or somebody else's file
+                    shutil.copyfile(compiled, place / compiled.name)
+
+
+if __name__ == "__main__":
+    if not FOLDER.exists():
+        begin()
+    print(FOLDER)  # noqa: T201
+elif sys.dont_write_bytecode:
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = FOLDER
+    sys.pycache_prefix = str(FOLDER)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = FOLDER
+    os.environ["PYTHONPYCACHEPREFIX"] = str(FOLDER)

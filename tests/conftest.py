@@ -32,6 +32,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 LONGEST = (
     "test_pages_browser.py",
     "test_crashes.py",
+    "test_crashes_trees.py",
     "test_service_crashes.py",
     "test_races.py",
     "test_restarts.py",

@@ -91,8 +91,10 @@ async def on_server(kind: str, *statements: str, database: str | None = None) ->
     if kind == "postgres":
         connection = await asyncpg.connect(dsn, timeout=10)
         try:
-            for statement in statements:
-                rows = await connection.fetch(statement)
+            *first, last = statements
+            if first:
+                await connection.execute(";".join(first))  # in one message
+            rows = await connection.fetch(last)
         finally:
             await connection.close()
         return rows
@@ -129,6 +131,8 @@ class Fresh:
                 self._names[kind] = name
             except Exception as error:
                 self._missing[kind] = f"no {kind} at {server_address(kind).rpartition('@')[2]}: {error}"
+            else:
+                run_coroutine(_open_and_close(kind, server_address(kind, name)))
         if kind in self._missing:
             give_up = pytest.fail if os.environ.get("CI", "").lower() in ("1", "true") else pytest.skip
             raise give_up.Exception(self._missing[kind])
@@ -173,10 +177,14 @@ async def checkpointer(database: Database) -> AsyncIterator[SqlCheckpointer]:
     assert not left, f"tasks left behind: {left}"
 
 
-async def empty(kind: str, address: str) -> None:
-    """Migrate, if need be, and delete all rows."""
+async def _open_and_close(kind: str, address: str) -> None:
+    """Have the tables made."""
     async with connect(kind, address):
         pass
+
+
+async def empty(kind: str, address: str) -> None:
+    """Delete all rows."""
     name = urlsplit(address).path.lstrip("/")
     deletions = [f"DELETE FROM assent_{table}" for table in TABLES]  # noqa: S608
     await on_server(kind, *deletions, database=name)
@@ -199,7 +207,7 @@ async def check_connections(kind: str, address: str) -> None:
     }
     async with asyncio.timeout(20):
         while (await on_server(kind, count[kind]))[0][0]:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.01)
 
 
 # What the tests write.

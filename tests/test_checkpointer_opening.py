@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -188,6 +189,17 @@ async def test_sqlite_in_memory_is_open_to_all_of_its_process() -> None:
     async with SQLiteCheckpointer(":memory:") as checkpointer:
         await asked(checkpointer)
         assert len(await checkpointer.pending()) == 1
+
+
+def test_new_databases_are_opened_by_many_threads_at_once() -> None:
+    """Alembic works on one at a time in a process, whatever thread asks it."""
+    asyncio.run(open_and_close(SQLiteCheckpointer(":memory:")))  # loads what the threads would wait for
+    schema.migration.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        opening = [
+            pool.submit(asyncio.run, open_and_close(SQLiteCheckpointer(":memory:"))) for _ in range(24)
+        ]
+    assert [opened.exception() for opened in opening] == [None] * 24
 
 
 WITHOUT = """

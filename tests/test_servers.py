@@ -169,7 +169,8 @@ def run_without_postgres(tmp_path: Path) -> Callable[..., subprocess.CompletedPr
             name: value for name, value in os.environ.items() if name not in ("ASSENT_TEST_POSTGRES", "CI")
         }
         kept |= {"PYTHONPATH": f"{TESTS}:{tmp_path}", "ASSENT_TEST_INSTALL": "no", **environment}
-        command = (sys.executable, "-m", "pytest", "-q", "-p", "no_postgres", "-c", os.devnull, "test_it.py")
+        plugins = ("-p", "no_postgres", "-p", "no:langsmith_plugin", "-p", "no:schemathesis")
+        command = (sys.executable, "-m", "pytest", "-q", *plugins, "-c", os.devnull, "test_it.py")
         return subprocess.run(  # noqa: S603
             command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=60
         )

@@ -6,6 +6,7 @@ may open a fresh database at once.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -57,8 +58,9 @@ class _Statements(list[str]):
         pass
 
 
-def migration(dialect: str, version: str | None) -> list[str]:
-    """The statements that lead from a version (None: an empty database) to the latest."""
+@cache
+def migration(dialect: str, version: str | None) -> tuple[str, ...]:
+    """The statements that lead from a version (None: an empty database) to the latest; written once a process."""
     scripts: Any = import_module("alembic.script").ScriptDirectory.from_config(alembic_config())
     statements = _Statements()
 
@@ -78,4 +80,4 @@ def migration(dialect: str, version: str | None) -> list[str]:
     )
     with _ONE_AT_A_TIME, import_module("alembic.operations").Operations.context(context):
         context.run_migrations()
-    return statements
+    return tuple(statements)
