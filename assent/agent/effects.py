@@ -23,6 +23,7 @@ from assent.agent.verdict import args_digest, edit_notice, refusal_of, said_of
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
 from assent.events import ToolEndedEvent, ToolStartedEvent
+from assent.ids import OLDEST_FIRST_FENCE
 from assent.messages import JsonObject, TextPart, ToolResultMessage
 
 _RECORD = frozenset({"decision", "digest", "answered_by", "via"})
@@ -54,15 +55,15 @@ def _groups(settled: Sequence[Settled]) -> Iterator[list[Settled]]:
 async def _execute_group(run: Run, group: list[Settled]) -> None:
     """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
     results: dict[str, ToolResultMessage] = {}
-    signals: list[HitlControlException] = []
+    stopped: list[HitlControlException | Exception] = []
     line = waiting_line()
 
     async def resolve(item: Settled) -> None:
         join(line)
         try:
             await _resolve(run, item, results)
-        except HitlControlException as signal:
-            signals.append(signal)
+        except (HitlControlException, Exception) as why:
+            stopped.append(why)
         if run.bodies is not None and await run.bodies.done(item.call.id):
             await run.rest()
 
@@ -77,15 +78,15 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     finally:
         run.bodies = None
         run.under_way = frozenset()  # the next commit, whoever makes it, says how they ended
-        if any(isinstance(signal, HitlPaused) for signal in signals):
+        if any(isinstance(why, HitlPaused | Exception) for why in stopped):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     if run.unwritten:
-        await run.commit(wait=bool(signals or run.asked) or run.aborted)
+        await run.commit(wait=bool(stopped or run.asked) or run.aborted)
     if run.asked:  # not before the results are written: a body that is run again would ask again
         await _end_moot(run, group)
-    if signals:
-        raise next((it for it in signals if not isinstance(it, HitlPaused)), signals[0])
+    if stopped:
+        raise next((why for why in stopped if not isinstance(why, HitlPaused)), stopped[0])
 
 
 async def _end_moot(run: Run, group: list[Settled]) -> None:
@@ -180,6 +181,10 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
 async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
     """Run the body, then the hooks after it."""
     call = item.call
+    if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
+        await (
+            run.commit()
+        )  # this process may have stood still since the start was written, and another have gone on
     run.thread.effects[call.id] = _effect(item)
     with tracing.tool_span(call.name, call.id) as span:
         span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
@@ -197,6 +202,8 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
     try:
         return _without_record(as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
+        if isinstance(tool, SubagentTool):
+            raise  # its own failures are results: this is the store's, or ours, and what it was at is open still
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:
         why = f"{tool.name} stopped before its end, for {said_of(signal)}. What it had done by then stands."
@@ -275,8 +282,29 @@ def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:
 def _context(run: Run, item: Admitted) -> ToolContext:
     call, loop = item.call, asyncio.get_running_loop()
     return ToolContext(
-        run.thread.thread_id, run.run_id, call.id, call.name, item.attempt, run.signal, run.emitter, loop
+        run.thread.thread_id,
+        run.run_id,
+        call.id,
+        call.name,
+        item.attempt,
+        run.signal,
+        run.emitter,
+        loop,
+        _lasting_id(run),
     )
+
+
+def _lasting_id(run: Run) -> str:
+    """An id that a run has whenever it goes on, and no other run has; empty on a thread of an old version.
+
+    A subagent that no store knows gets a new run each time it goes on, but the run at the top does not. On a thread
+    from before keys were made with this, calls keep the keys that they may have been begun with.
+    """
+    if run.journal is not None:
+        return run.run_id if run.journal.fence >= OLDEST_FIRST_FENCE else ""
+    while run.caller is not None:
+        run = run.caller
+    return run.run_id
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:

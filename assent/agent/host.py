@@ -90,9 +90,7 @@ class Host:
         """Whether nothing goes on in the run while a person is asked: no body but one at a safe point."""
         if asking is not None and asking.place == "tool":
             return False
-        return not run.under_way or (
-            (call_id := self._safe_point(asking)) is not None and run.under_way == {call_id}
-        )
+        return all(call_id == self._safe_point(asking) for call_id in run.under_way)
 
     def _safe_point(self, asking: Asking | None) -> str | None:
         """The call that asks from a safe point, if it is this agent's and not that of one within its tools."""

@@ -155,7 +155,10 @@ class Inbox:
         request = await self._kept()
         if request is None or self._channel is None:
             return False
-        await self._channel.cancel(request.question_id, why)
+        try:
+            await self._channel.cancel(request.question_id, why)
+        except HitlStaleAnswer:
+            return False  # somebody else has ended it just now
         return True
 
     async def drop_moot(self, messages: Sequence[Message]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 from assent.checkpointer import points
@@ -11,6 +12,9 @@ from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep
 from assent.ids import first_fence
 from assent.messages import Message
 from assent.requests import HitlRequest, StoredRequest
+
+_LEASE_SECONDS = 30.0
+"""How long a lease is taken to be good for where the checkpointer does not say."""
 
 
 class Journal:
@@ -33,8 +37,10 @@ class Journal:
         "_fence",
         "_holds",
         "_parent",
+        "_patience",
         "_thread_id",
         "_under_way",
+        "_written_at",
     )
 
     def __init__(
@@ -42,11 +48,14 @@ class Journal:
     ) -> None:
         self._checkpointer = checkpointer
         self._thread_id = thread_id
-        self._fence = fence
+        self._fence: int = fence
         self._holds = False
         self._parent = parent
         self._failure: Exception | None = None
         self._under_way: list[asyncio.Future[int]] = []
+        self._written_at = time.monotonic()
+        lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
+        self._patience = lease_seconds / 3
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
 
     @property
@@ -97,6 +106,7 @@ class Journal:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
         earlier, self._under_way = self._under_way, []
+        began = time.monotonic()
         try:
             self._fence = await store.commit(self._thread_id, step, fence=self._fence, acquire=acquire)
         except asyncio.CancelledError:
@@ -109,10 +119,16 @@ class Journal:
         except Exception as failure:
             # Those that followed it failed with it; what it says is why.
             failures = [it.exception() for it in earlier if it.done()]
-            first = next((it for it in failures if isinstance(it, Exception)), failure)
-            self._failure, self._holds = first, False
-            raise first from None
+            cause = next((it for it in failures if isinstance(it, Exception)), failure)
+            self._failure, self._holds = cause, False
+            raise cause from None
         self._holds = not release
+        self._written_at = began  # for the lease is as old as that
+
+    @property
+    def may_have_lapsed(self) -> bool:
+        """Whether so much time has passed since the last step that another may have taken the thread over."""
+        return self._holds and time.monotonic() - self._written_at > self._patience
 
     @property
     def lags(self) -> bool:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from assent import tracing
-from assent.agent.emitter import call_on, logger
+from assent.agent.emitter import call_on
 from assent.agent.fold import is_finished
 from assent.agent.host import hosting
 from assent.agent.journal import Journal
-from assent.agent.live import LiveThread
+from assent.agent.leaving import LeavingThread
 from assent.agent.loop import advance
 from assent.agent.pausing import checkpoint_of
 from assent.agent.people import end_asked
-from assent.agent.result import AgentResult, paused, result_of, suspended
+from assent.agent.result import AgentResult, paused
 from assent.agent.run import Ending, Run, Thread
 from assent.agent.run_lock import RunLock
 from assent.agent.spec import AgentSpec
@@ -53,12 +53,11 @@ from assent.events import AgentAbortedEvent, RunEndedEvent, RunStartedEvent
 from assent.ids import new_id
 from assent.messages import Message, UserMessage
 from assent.requests import HitlChannel, HitlRequest
-from assent.store.finish import finish
 
 OnPending = Literal["raise", "supersede"]
 
 
-class Session(LiveThread):
+class Session(LeavingThread):
     """Runs one thread, one run at a time."""
 
     __slots__ = ("_doomed", "_running", "lock")
@@ -325,17 +324,6 @@ class Session(LiveThread):
         await self.inbox.drop(_STOPPED.why)
         return await self._end(run, last)
 
-    async def _end(self, run: Run, last: Sequence[Message] = ()) -> AgentResult:
-        """Write the end, then tell of it, and of the ``last`` messages before."""
-        try:
-            result = await self._finish(run)
-        except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
-            return await self._suspend(run, lost)
-        for message in last:
-            await run.tell(message)
-        await self._tell_ended(run, result)
-        return result
-
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
         async with self._letting_go(run):
@@ -359,14 +347,6 @@ class Session(LiveThread):
         if ending.is_told:
             await run.emit(AgentAbortedEvent, reason=ending.why)
         await self._tell_ended(run, result)
-        return result
-
-    async def _finish(self, run: Run) -> AgentResult:
-        """Write the end of a run; the thread as it stands here is then the thread as it is stored."""
-        result = result_of(run.messages, self.thread_id, run.run_id)
-        await run.finish(result.status, result.usage)
-        if run.journal is not None:
-            self.fence = run.journal.fence
         return result
 
     async def _pause(self, run: Run) -> AgentResult:
@@ -393,45 +373,6 @@ class Session(LiveThread):
         await load_tree(self)
         open_still = {(owner.thread_id, stored.question_id) for owner, stored in open_requests(self)}
         return not asked <= open_still
-
-    async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:
-        """Stop where the thread stands; somebody goes on with it later, or does already."""
-        await self._let_go(run)
-        stopped = run.failure or stopped  # a subagent may have found that the thread is another's by now
-        reason = "it waits for a person" if isinstance(stopped, HitlDetached) else str(stopped)
-        if not isinstance(stopped, HitlDetached):
-            await self.load(fresh=True)  # what this run has made of the thread is not what is stored
-        result = suspended(self.thread.messages, self.thread_id, run.run_id, reason)
-        await self._tell_ended(run, result)
-        return result
-
-    async def _let_go(self, run: Run) -> None:
-        """Give the lease back, if it is held, with all that happened; the next run looks at the thread anew.
-
-        Whoever is cancelled meanwhile hears of it afterwards.
-        """
-        try:
-            if run.is_open:
-                await finish(asyncio.ensure_future(run.let_go()))
-        except (LeaseLost, LeaseHeld):
-            pass  # then it is another's already
-        except Exception:
-            logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
-        self.loaded = self.checkpointer is None
-
-    @asynccontextmanager
-    async def _letting_go(self, run: Run) -> AsyncGenerator[None]:
-        """See to it that no lease is left behind if what is done within ends in an error, or is cancelled."""
-        try:
-            yield
-        except BaseException:
-            await self._let_go(run)
-            raise
-
-    async def _tell_ended(self, run: Run, result: AgentResult) -> None:
-        await run.emit(
-            RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
-        )
 
 
 @dataclass(slots=True)

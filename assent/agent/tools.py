@@ -47,6 +47,8 @@ class ToolContext:
     """Set when the run is aborted; a long body in a thread looks at ``signal.is_set()`` now and then."""
     _emitter: Emitter = field(repr=False)
     _loop: asyncio.AbstractEventLoop = field(repr=False)
+    _begun_in: str = field(default="", repr=False)
+    """What tells the call from one of the same id on another thread of the same name."""
 
     @property
     def idempotency_key(self) -> str:
@@ -55,7 +57,8 @@ class ToolContext:
         Hand it to APIs that accept such a key, and a repeated attempt has no second effect. It is short and
         plain enough for an HTTP header.
         """
-        return hashlib.sha256(f"{self.thread_id}\0{self.tool_call_id}".encode()).hexdigest()[:40]
+        parts = (self.thread_id, self.tool_call_id, *((self._begun_in,) if self._begun_in else ()))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
     def report(self, progress: float | str, text: str = "") -> None:
         """Tell listeners how far the body is: a fraction from 0 to 1, a text, or both; from any thread."""
