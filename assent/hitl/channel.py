@@ -19,6 +19,7 @@ from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.fitting import fit_answer
+from assent.hitl.hearing import Listeners
 from assent.hitl.inputs import (
     checked_choices,
     checked_details,
@@ -66,7 +67,7 @@ class Channel(ABC):
         self._subscriptions: WeakSet[_Subscription] | None = None
         self._told: dict[tuple[str | None, str], None] = {}
         self._hosts: WeakSet[ChannelHost] = WeakSet()
-        self._listening: set[asyncio.Task[None]] = set()
+        self._listeners = Listeners()
 
     # The agent's side.
 
@@ -327,7 +328,7 @@ class Channel(ABC):
             helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
         try:
             if telling is not NOTHING:
-                await self._tell(slot, telling)
+                await self._listeners.hear(slot, telling)
             stored = await slot.settled
             if giving_up is not None and slot.signalled and stored.status == "cancelled":
                 await asyncio.wait([giving_up])  # only it knows whose cancel this is
@@ -337,32 +338,6 @@ class Channel(ABC):
                 helper.cancel()
             if helpers:
                 await asyncio.wait(helpers)
-
-    async def _tell(self, slot: Slot, telling: Awaitable[None]) -> None:
-        """Wait for listeners, who may take their time: one that asks at a terminal does.
-
-        What ends the request meanwhile does not wait for them, unless it is one of them.
-        """
-        task = asyncio.ensure_future(slot.tell(telling))
-        try:
-            await asyncio.wait({task, slot.settled}, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and slot.by_listener:
-                await asyncio.wait({task})
-        except BaseException:
-            task.cancel()
-            await asyncio.wait({task})
-            raise
-        if task.done():
-            task.result()  # a signal that a listener raised ends the wait
-        else:
-            self._listening.add(task)
-            task.add_done_callback(self._heard)
-
-    def _heard(self, task: asyncio.Task[None]) -> None:
-        """A listener is done with a request that ended long before; what it raised is of no consequence."""
-        self._listening.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     async def _watch_deadline(self, slot: Slot) -> None:
         expires_at = cast(float, slot.request.expires_at)
