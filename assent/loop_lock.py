@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from types import CoroutineType
+from typing import Any, Literal
 
 
 class LoopLock(asyncio.Lock):
@@ -13,8 +14,8 @@ class LoopLock(asyncio.Lock):
     free, goes along to the next.
     """
 
-    async def acquire(self) -> Literal[True]:
+    def acquire(self) -> CoroutineType[Any, Any, Literal[True]]:
         """Wait for one's turn."""
         if not self.locked():
             self._loop = None  # asyncio's; should it ever be named otherwise, this is an ordinary lock
-        return await super().acquire()
+        return super().acquire()

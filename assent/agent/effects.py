@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -56,10 +56,8 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
     results: dict[str, ToolResultMessage] = {}
     stopped: list[HitlControlException | Exception] = []
-    line = waiting_line()
 
     async def resolve(item: Settled) -> None:
-        join(line)
         try:
             await _resolve(run, item, results)
         except (HitlControlException, Exception) as why:
@@ -69,12 +67,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
 
     await _start(run, group, results)
     try:
-        if len(group) == 1:
-            await resolve(group[0])
-        else:
-            async with asyncio.TaskGroup() as tasks:
-                for item in group:
-                    tasks.create_task(resolve(item))
+        await (resolve(group[0]) if len(group) == 1 else _together(resolve, group))
     finally:
         run.bodies = None
         run.under_way = frozenset()  # the next commit, whoever makes it, says how they ended
@@ -86,7 +79,24 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     if run.asked:  # not before the results are written: a body that is run again would ask again
         await _end_moot(run, group)
     if stopped:
-        raise next((why for why in stopped if not isinstance(why, HitlPaused)), stopped[0])
+        raise _foremost(stopped)
+
+
+async def _together(resolve: Callable[[Settled], Awaitable[None]], group: list[Settled]) -> None:
+    line = waiting_line()
+
+    async def apart(item: Settled) -> None:
+        join(line)
+        await resolve(item)
+
+    async with asyncio.TaskGroup() as tasks:
+        for item in group:
+            tasks.create_task(apart(item))
+
+
+def _foremost(stopped: Sequence[BaseException]) -> BaseException:
+    """Of what stopped some bodies, that which stops the run: it is paused only if it is not stopped otherwise."""
+    return next((why for why in stopped if not isinstance(why, HitlPaused)), stopped[0])
 
 
 async def _end_moot(run: Run, group: list[Settled]) -> None:

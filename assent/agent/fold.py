@@ -60,7 +60,7 @@ def iterations(messages: Sequence[Message]) -> int:
 
 def usage(messages: Sequence[Message]) -> Usage:
     """What the answers since the last user message cost."""
-    each = [message.usage for message in answers(messages)]
+    each = [message.usage for message in answers(messages) if message.usage is not NO_USAGE]
     return reduce(Usage.__add__, each) if each else NO_USAGE
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
 
 from assent.agent.emitter import logger
 from assent.agent.live import LiveThread
@@ -65,16 +64,28 @@ class LeavingThread(LiveThread):
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
         self.loaded = self.checkpointer is None
 
-    @asynccontextmanager
-    async def _letting_go(self, run: Run) -> AsyncGenerator[None]:
+    def _letting_go(self, run: Run) -> _LettingGo:
         """See to it that no lease is left behind if what is done within ends in an error, or is cancelled."""
-        try:
-            yield
-        except BaseException:
-            await self._let_go(run)
-            raise
+        return _LettingGo(self._let_go, run)
 
     async def _tell_ended(self, run: Run, result: AgentResult) -> None:
         await run.emit(
             RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
         )
+
+
+class _LettingGo:
+    """A context that gives a run's thread back where it is left in haste."""
+
+    __slots__ = ("_let_go", "_run")
+
+    def __init__(self, let_go: Callable[[Run], Awaitable[None]], run: Run) -> None:
+        self._let_go = let_go
+        self._run = run
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            await self._let_go(self._run)

@@ -25,12 +25,16 @@ async def advance(run: Run) -> None:
     """
     while not (run.aborted or is_finished(run.messages)):
         with tracing.turn_span() as span:
-            await run.emit(TurnStartedEvent)
-            if not unresolved_calls(run.messages):
+            if run.emitter.listening:
+                await run.emit(TurnStartedEvent)
+            calls = unresolved_calls(run.messages)
+            if not calls:
                 await run.append(await ask_model(run))
-            if calls := unresolved_calls(run.messages):
+                calls = unresolved_calls(run.messages)
+            if calls:
                 await _resolve(run, calls)
-            await run.emit(TurnEndedEvent)
+            if run.emitter.listening:
+                await run.emit(TurnEndedEvent)
             if has_failed(run.messages):
                 span.fail(run.error_type)
                 return

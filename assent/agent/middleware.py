@@ -94,6 +94,10 @@ class Onion:
     __slots__ = ("_after_model", "_before_model", "after_tool_call", "before_tool_call", "on_event")
 
     def __init__(self, layers: Sequence[Middleware]) -> None:
+        if not layers:  # as for most agents
+            self._before_model = self._after_model = []
+            self.before_tool_call = self.after_tool_call = self.on_event = []
+            return
         self._before_model = [layer.before_model for layer in layers if _overrides(layer, "before_model")]
         self._after_model = [
             layer.after_model for layer in reversed(layers) if _overrides(layer, "after_model")

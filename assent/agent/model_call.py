@@ -27,11 +27,10 @@ async def ask_model(run: Run) -> AssistantMessage:
     spec = run.spec
     request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
     await run.open_message()
-    place = f"model-{len(run.messages)}"  # where a resumed run asks again, under the same id
     with tracing.model_span(spec.resolved_model.name) as span:
         try:
             if spec.onion.around_model:
-                with asking_from("gate", place, ""):
+                with asking_from("gate", _place(run), ""):
                     message = await _hooked(run, request)
             else:
                 message = await _stream(run, request)
@@ -45,27 +44,33 @@ async def ask_model(run: Run) -> AssistantMessage:
             logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
             _fail(run, span, error)
             return _failure(f"{type(error).__name__}: {error}")
-        span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
-        span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
-        span.set("gen_ai.response.finish_reasons", [message.stop_reason])
+        if tracing.is_on():
+            span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
+            span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
+            span.set("gen_ai.response.finish_reasons", [message.stop_reason])
     if spec.guardrails and not message.tool_calls:
-        with asking_from("gate", f"{place}-answer", ""):
+        with asking_from("gate", f"{_place(run)}-answer", ""):
             message = await _guarded(run, message)
-    await _withdraw_moot(run, place, f"{place}-answer")
+    if run.thread.requests:
+        await _withdraw_moot(run)
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
     return message
 
 
-async def _withdraw_moot(run: Run, *places: str) -> None:
+def _place(run: Run) -> str:
+    """Where a resumed run asks again, under the same id."""
+    return f"model-{len(run.messages)}"
+
+
+async def _withdraw_moot(run: Run) -> None:
     """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
-    if run.thread.requests:
-        resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
-        moot = (*places, *resolved)
-        await run.withdraw_where(
-            lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
-        )
+    resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
+    moot = (_place(run), f"{_place(run)}-answer", *resolved)
+    await run.withdraw_where(
+        lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
+    )
 
 
 async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:

@@ -68,9 +68,8 @@ def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> Agent
         status, reason = "aborted", last.error or "the run was aborted"
     elif last.stop_reason == "length":
         reason = "the model's answer was cut off at its length limit"
-    return AgentResult(
-        status, _last_words(messages), tuple(messages), usage(messages), thread_id, run_id, reason
-    )
+    text = "" if last is None else last.text
+    return AgentResult(status, text, tuple(messages), usage(messages), thread_id, run_id, reason)
 
 
 def _last_words(messages: Sequence[Message]) -> str:

@@ -65,9 +65,11 @@ class Thread:
         if message.role == "assistant" and (calls := message.tool_calls):
             if self._call_ids is None:
                 self._call_ids = call_ids(self.messages)
-            message = with_unique_calls(message, self._call_ids)
-            self._call_ids.update(call.id for call in calls)
-            self._call_ids.update(call.id for call in message.tool_calls)
+            unique = with_unique_calls(message, self._call_ids)
+            self._call_ids.update([call.id for call in calls])
+            if unique is not message:
+                self._call_ids.update([call.id for call in unique.tool_calls])
+                message = unique
         elif message.role == "tool":
             self.effects.pop(message.tool_call_id, None)
             self.at_gate.pop(message.tool_call_id, None)
@@ -159,8 +161,12 @@ class Run:
 
     async def append(self, *messages: Message) -> None:
         """Put messages at the transcript's end and tell the listeners; the next commit writes them."""
-        for message in self._add(messages):
-            await self.tell(message)
+        added = self._add(messages)
+        if self.emitter.listening:
+            for message in added:
+                await self.tell(message)
+        elif added:
+            self.said = None
 
     def _add(self, messages: Iterable[Message]) -> list[Message]:
         added = [self.thread.add(message) for message in messages]
@@ -286,7 +292,8 @@ class Run:
     async def open_message(self) -> None:
         """The model begins to speak."""
         self.said = []
-        await self.emit(MessageStartedEvent, role="assistant")
+        if self.emitter.listening:
+            await self.emit(MessageStartedEvent, role="assistant")
 
     async def hear(self, delta: Delta) -> None:
         """The model said a little more."""
@@ -295,7 +302,8 @@ class Run:
                 self.said.append(delta.text)
             elif delta.type == "restart":
                 self.said.clear()
-        await self.emit(MessageDeltaEvent, delta=delta)
+        if self.emitter.listening:
+            await self.emit(MessageDeltaEvent, delta=delta)
 
     async def take(self, ending: Ending) -> None:
         """Hold the thread, with nothing asked on it any more: nobody goes on with it while it is being ended."""

@@ -246,6 +246,8 @@ class Session(LeavingThread):
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
+        if self.channel is None and not self.thread.requests and not self.spec.delegates:
+            return False
         await load_tree(self)
         request = await open_request(self)
         if request is None:

@@ -52,8 +52,8 @@ class AgentSpec:
 
     def __post_init__(self) -> None:
         self._check()
-        own = tuple(each if isinstance(each, Tool) else tool(each) for each in self.tools)
-        tools = (*own, *(subagent_tool(each) for each in self.subagents))
+        own = tuple([each if isinstance(each, Tool) else tool(each) for each in self.tools])
+        tools = (*own, *[subagent_tool(each) for each in self.subagents])
         by_name = {each.name: each for each in tools}
         if len(by_name) < len(tools):
             twice = next(name for name in by_name if sum(each.name == name for each in tools) > 1)
@@ -66,7 +66,7 @@ class AgentSpec:
         object.__setattr__(self, "subagents", tuple(self.subagents))
         object.__setattr__(self, "delegates", any(isinstance(each, SubagentTool) for each in tools))
         object.__setattr__(self, "tools_by_name", by_name)
-        object.__setattr__(self, "tool_schemas", tuple(each.schema for each in tools))
+        object.__setattr__(self, "tool_schemas", tuple([each.schema for each in tools]))
         object.__setattr__(self, "onion", Onion(self.middleware))
 
     def _check(self) -> None:
