@@ -27,6 +27,31 @@ def fresh_write_id() -> int:
     return _random.getrandbits(63)
 
 
+_COUNTED_BITS, _CHANCE_BITS = 10, 11
+OLDEST_FIRST_FENCE = 2**40
+"""Below this are the fences of threads that were made by versions which began at 1."""
+
+
+_latest_birth = 0
+
+
+def first_fence() -> int:
+    """Where a new thread's fence begins: beyond what any earlier thread of that name can have come to.
+
+    From there it grows by one a step. The upper bits are the time in milliseconds and some chance; the lower ones
+    are left for counting. It fits 63 bits until the year 2109. Within a process each is larger than the one before.
+    """
+    global _latest_birth
+    now = time.time_ns() // 1_000_000
+    _latest_birth = max(now << _CHANCE_BITS | _random.getrandbits(_CHANCE_BITS), _latest_birth + 1)
+    return _latest_birth << _COUNTED_BITS | 1
+
+
+def birth_of(fence: int) -> int:
+    """What tells a thread from an earlier one of its name; it changes, by one, every thousand steps or so."""
+    return fence >> _COUNTED_BITS
+
+
 def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
     """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
     return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]

@@ -25,7 +25,7 @@ async def race(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
         for claim in range(CLAIMS):
             step = said(UserMessage(f"claimed by {number}"))
             with suppress(LeaseHeld, LeaseLost):
-                await checkpointer.commit(f"t{claim}", step, fence=2, acquire=True)
+                await checkpointer.commit(f"t{claim}", step, fence=job["fences"][claim], acquire=True)
                 claimed.append(claim)
             with suppress(HitlStaleAnswer):
                 decision = "approve" if number % 2 else "deny"

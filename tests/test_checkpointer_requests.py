@@ -307,9 +307,9 @@ async def test_a_request_may_be_saved_before_its_thread_and_while_it_is_leased(
     await checkpointer.save_pending_request("t", confirmation("before"))
     thread = await checkpointer.load("t")
     assert thread is not None
-    assert (thread.fence, thread.messages, list(thread.requests)) == (0, [], ["before"])
-    fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
-    assert fence == 1
+    assert (thread.messages, list(thread.requests)) == ([], ["before"])
+    fence = await checkpointer.commit("t", prompt(), fence=thread.fence, acquire=True)
+    assert fence == thread.fence + 1
     await checkpointer.save_pending_request("t", confirmation("meanwhile"))
     assert await checkpointer.commit("t", said(), fence=fence) == fence + 1
 

@@ -364,7 +364,8 @@ async def test_a_cancelled_commit_happened_whole_or_not_at_all(checkpointer: Sql
         if thread is not None:
             happened += 1
             assert (len(thread.messages), len(thread.requests), len(thread.effects)) == (2, 2, 1)
-            assert await checkpointer.commit(thread_id, said(release=True), fence=1) == 2
+            fence = thread.fence
+            assert await checkpointer.commit(thread_id, said(release=True), fence=fence) == fence + 1
     await whole_cycle(checkpointer, "still usable")
     assert happened
 

@@ -11,7 +11,8 @@ from assent import Agent, tool
 from assent.checkpointer import rows, transcripts
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.hitl.testing import FakeClock
-from assent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage
+from assent.ids import first_fence
+from assent.messages import AssistantMessage, Message, TextPart, ToolCall, ToolResultMessage, UserMessage
 from assent.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +95,57 @@ async def test_what_is_handed_out_is_nobody_elses(checkpointer: SqlCheckpointer)
     assert await read(checkpointer) == messages
 
 
+def change_args(messages: list[Any]) -> None:
+    messages[1].tool_calls[0].args["n"] = {"more": []}
+
+
+def change_type(messages: list[Any]) -> None:
+    messages[1 + 4].tool_calls[0].args["n"] = True  # it was 1, which is equal
+
+
+def change_details(messages: list[Any]) -> None:
+    messages[2].details["seen"].append("changed")
+
+
+def change_unknown(messages: list[Any]) -> None:
+    messages[3].content[0].of_a_newer_version["kept"] = "changed"
+
+
+def change_to_no_json(messages: list[Any]) -> None:
+    messages[2].details["seen"] = object()
+
+
+CHANGES = [change_args, change_type, change_details, change_unknown, change_to_no_json]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_what_a_reader_changes_nobody_reads_after_it(
+    checkpointer: SqlCheckpointer, change: Any
+) -> None:
+    """JSON in a message is not frozen. Also where the transcript has grown since it was first read."""
+    messages, _ = await live(checkpointer, 1)
+    await checkpointer.delete("t")
+    call = messages[1]
+    newer = TextPart("Sent.", of_a_newer_version={"kept": 1})
+    odd = [
+        messages[0],
+        call,
+        ToolResultMessage("call-0", "send", "sent", details={"seen": [1]}),
+        AssistantMessage(newer),
+    ]
+    whole = [*odd, *(message for number in range(1, LONG) for message in turn(number))]
+    fence = await write(checkpointer, *whole)
+    for number in range(LONG, LONG + 3):
+        change(await read(checkpointer))
+        assert await read(checkpointer) == whole
+        change(await read(checkpointer))
+        whole += turn(number)
+        fence = await write(checkpointer, *turn(number), fence=fence)
+        again = await read(checkpointer)
+        assert again == whole
+        assert type(again[5].tool_calls[0].args["n"]) is int  # type: ignore[union-attr]
+
+
 async def test_a_thread_deleted_here_is_forgotten(checkpointer: SqlCheckpointer) -> None:
     await live(checkpointer)
     await read(checkpointer)
@@ -133,6 +185,52 @@ async def test_the_same_words_at_another_time_are_read_anew(database: Database, 
         decoded.clear()
         assert await read(here) == messages
         assert len(decoded) == 4 * LONG
+
+
+@on_shared
+async def test_a_thread_made_again_at_the_same_time_that_ends_alike_is_read_as_it_is(
+    database: Database,
+) -> None:
+    clock = FakeClock()
+    async with database.checkpointer(clock=clock) as here, database.checkpointer(clock=clock) as there:
+        messages, _ = await live(here)
+        await read(here)
+        await there.delete("t")
+        others = [UserMessage("Of another customer."), *messages[1:]]
+        await write(there, *others)
+        assert await read(here) == others
+
+
+async def test_a_database_that_is_opened_again_is_read_again(database: Database) -> None:
+    """By a clock that stands still, and in memory it is another one."""
+    checkpointer = database.checkpointer(clock=FakeClock())
+    async with checkpointer:
+        messages, _ = await live(checkpointer)
+        await read(checkpointer)
+    assert checkpointer._transcripts.of("t") is None
+    async with checkpointer:
+        if database.kind == "memory":
+            messages[0] = UserMessage("Another one.")
+            await write(checkpointer, *messages)
+        assert await read(checkpointer) == messages
+
+
+async def test_a_thread_of_many_steps_is_remembered_again(
+    checkpointer: SqlCheckpointer, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tells it from another changes every thousand steps; then it is read anew once."""
+    begins = first_fence() | 1015
+    monkeypatch.setattr("assent.store.rows.first_fence", lambda: begins)
+    messages, fence = await live(checkpointer)
+    await read(checkpointer)
+    counts: list[int] = []
+    for _ in range(5):
+        for _ in range(3):
+            fence = await write(checkpointer, fence=fence)
+        decoded.clear()
+        assert await read(checkpointer) == messages
+        counts.append(len(decoded))
+    assert counts == [1, 1, 4 * LONG, 1, 1]
 
 
 async def test_no_more_is_kept_than_fits(

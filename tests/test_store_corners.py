@@ -153,8 +153,10 @@ async def test_a_connection_on_which_something_foreign_failed_is_used_no_more(
         with pytest.raises(StoreError, match="attached to a different loop"):
             await checkpointer.commit("t", prompt(), fence=0, acquire=True)
         failed.append(object())
-        assert await checkpointer.commit("t", prompt(), fence=0, acquire=True) == 1
-        assert await checkpointer.load("t") is not None
+        fence = await checkpointer.commit("t", prompt(), fence=0, acquire=True)
+        thread = await checkpointer.load("t")
+        assert thread is not None
+        assert thread.fence == fence
 
 
 # Connections that are lost.

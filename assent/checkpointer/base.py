@@ -5,7 +5,8 @@ The rules that every checkpointer keeps:
 - **One step, one commit.** `Checkpointer.commit` writes a whole `Step` or nothing of it.
 - **One writer, and none on a stale view.** A thread has a *fence*, a number that grows by one with every
   commit. A commit names the fence it stands on and fails, changing nothing, if the thread has moved since:
-  so whoever writes has seen all that was written, also by a worker that was thought dead.
+  so whoever writes has seen all that was written, also by a worker that was thought dead. A new thread's fence
+  begins at a number that no thread of that name had before: who knew one that was deleted cannot write to it.
 - **Leased only while work goes on.** A step may take the lease (``acquire``), keep it, or give it back
   (``release``); one commit may do both. A held lease is renewed in the background until it is given back
   or its holder dies; then it lapses and another may take it.
@@ -54,6 +55,7 @@ class StoredThread:
     thread_id: str
     fence: int
     messages: list[Message]
+    """To be read: what is in them may be shared by all in this process who have loaded the thread."""
     requests: dict[str, StoredRequest]
     """By question id, latest round only: those pending, and all of the latest run."""
     effects: dict[str, StoredEffect]
@@ -113,6 +115,9 @@ class Step:
     release: bool = False
     parent_thread_id: str | None = None
     """The thread that this one works for; kept when the step makes the thread."""
+    first_fence: int = 0
+    """The fence after a step that makes its thread, chosen by a writer who needs to know it before the step is
+    written (`assent.ids.first_fence`); 0 leaves it to the checkpointer."""
 
 
 class Checkpointer(Protocol):
@@ -127,10 +132,11 @@ class Checkpointer(Protocol):
 
         With ``acquire`` the lease is taken: the thread must be at ``fence`` still and leased to nobody (or
         its lease lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet
-        and is made. Without ``acquire`` the lease must be held at ``fence``. Raises `LeaseHeld` if someone
-        else is at work, `LeaseLost` if the thread has moved on; nothing is written then. `InvalidStep` is for
-        what no store could keep: nothing was sent, and whoever holds the lease holds it still. A caller that
-        is cancelled meanwhile is told so only when the step is written, or certain not to be.
+        and is made, with a fence of its own. Without ``acquire`` the lease must be held at ``fence``. Raises
+        `LeaseHeld` if someone else is at work, `LeaseLost` if the thread has moved on; nothing is written then.
+        `InvalidStep` is for what no store could keep: nothing was sent, and whoever holds the lease holds it
+        still. A caller that is cancelled meanwhile is told so only when the step is written, or certain not to
+        be.
         """
         ...
 
@@ -229,6 +235,7 @@ class WritesBehind(Protocol):
     ) -> asyncio.Future[int]:
         """Begin what `Checkpointer.commit` does; the future brings the fence, or raises what that raises.
 
+        The fence is the next one, or `Step.first_fence` where that is given and the thread is made.
         It cannot be called off: whoever is cancelled while waiting for it hears of that when it is done.
         """
         ...

@@ -7,7 +7,8 @@ import logging
 import os
 import secrets
 import socket
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from assent.clock import Clock
 from assent.errors import LeaseLost, StoreError
@@ -18,6 +19,28 @@ if TYPE_CHECKING:
     from assent.store.store import Store
 
 logger = logging.getLogger("assent.checkpointer")
+
+
+class _Held(NamedTuple):
+    """A lease as it was last written."""
+
+    fence: int
+    now: int
+    """What time it was then."""
+    ticks: float
+    """The same by a clock that nobody sets."""
+    until: int
+
+    def age(self, now: int, ticks: float) -> float:
+        """In milliseconds; a clock that was set, either way, makes it old."""
+        return max(abs(now - self.now), (ticks - self.ticks) * 1000)
+
+    def outlasting(self, now: int, ticks: float, length: int) -> int:
+        """Until when it is good once it is renewed: as the clock says, and never shorter than it was to last.
+
+        Another machine's clock goes on while this one is set back, and there it would be seen to have lapsed.
+        """
+        return max(now + length, self.until + round((ticks - self.ticks) * 1000))
 
 
 class Leases:
@@ -33,7 +56,7 @@ class Leases:
         self.length = round(seconds * 1000)
         self._seconds = seconds
         self._clock = clock
-        self._held: dict[str, tuple[int, int]] = {}  # thread id: fence, and when it was last renewed
+        self._held: dict[str, _Held] = {}
         self._beating: asyncio.Task[None] | None = None
 
     def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
@@ -45,13 +68,20 @@ class Leases:
         if job.cancelled():
             return
         if job.exception() is None and not step.release:
-            self._held[step.thread_id] = (job.result(), step.now)
+            self._hold(step, job.result())
             if self._beating is None or self._beating.done():
                 self._beating = asyncio.ensure_future(self._beat(store))
         elif step.release or not step.acquire or isinstance(job.exception(), LeaseLost):
             held = self._held.get(step.thread_id)
-            if held is not None and held[0] <= step.fence:
+            if held is not None and held.fence <= step.fence:
                 del self._held[step.thread_id]
+
+    def _hold(self, step: Writing, fence: int) -> None:
+        held = self._held.get(step.thread_id)
+        if held is not None and step.lease_until < held.until:  # the clock was set back: renew it at once
+            self._held[step.thread_id] = held._replace(fence=fence, now=0)
+        else:
+            self._held[step.thread_id] = _Held(fence, step.now, time.monotonic(), step.lease_until)
 
     async def stop(self) -> None:
         """Renew no more. Nothing is given back: what is held lapses in its own time."""
@@ -70,16 +100,21 @@ class Leases:
                 logger.warning("leases could not be renewed, will try again: %s", error)
 
     async def _renew(self, store: Store) -> None:
-        now = round(self._clock.now() * 1000)
-        old = [it for it, (_, renewed) in self._held.items() if now - renewed >= self.length / 3]
+        now, ticks = round(self._clock.now() * 1000), time.monotonic()
+        old = [
+            (held.outlasting(now, ticks, self.length), thread_id, held)
+            for thread_id, held in self._held.items()
+            if held.age(now, ticks) >= self.length / 3
+        ]
+        old.sort()  # so that those of one batch, which all get the longest time in it, are much alike
         for start in range(0, len(old), AT_ONCE):
             batch = old[start : start + AT_ONCE]
-            lost = set(await finish(store.renew(self.owner, batch, now + self.length)))
-            for thread_id in batch:
-                held = self._held.get(thread_id)
-                if held is None:
+            until = batch[-1][0]
+            renewed = await finish(store.renew(self.owner, [it for _, it, _ in batch], until))
+            for _, thread_id, held in batch:
+                if self._held.get(thread_id) is not held:  # a step has written it meanwhile, or given it back
                     continue
-                if thread_id in lost and held[1] < now:
+                if thread_id in renewed.lost:
                     del self._held[thread_id]
-                else:
-                    self._held[thread_id] = (held[0], max(held[1], now))
+                elif thread_id in renewed.done:
+                    self._held[thread_id] = _Held(held.fence, now, ticks, until)

@@ -113,6 +113,7 @@ def _writing(
         started=[_effect_row(effect) for effect in step.started] if step.started else (),
         ended=[checked_id("tool_call_id", call_id) for call_id in step.ended] if step.ended else (),
         run=None if step.run is None else _run_row(step.run, now),
+        new_fence=step.first_fence,
     )
 
 

@@ -65,6 +65,11 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         """The name under which this checkpointer holds leases."""
         return self._leases.owner
 
+    @property
+    def lease_seconds(self) -> float:
+        """How long a lease is good for that is not renewed."""
+        return self._leases.length / 1000
+
     @abstractmethod
     async def _connect(self) -> Store:
         """Open the store."""
@@ -84,8 +89,9 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     ) -> None:
         store = self._open_store
         if store is not None:
-            store.check_loop()
+            store.check_home()
             self._open_store = None
+            self._transcripts.clear()  # it may be opened again on what is another database by then
             await self._leases.stop()
             await store.close()
 
@@ -225,11 +231,11 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         while left:
             points.reached("before:request.settled")
             count = min(_EXPIRED_AT_ONCE, left)
-            rows = await finish(self._store.expire_due(self._now(), count, fresh_write_id()))
+            found, rows = await finish(self._store.expire_due(self._now(), count, fresh_write_id()))
             points.reached("request.settled")
             expired += readable_requests(rows)
             left -= len(rows)
-            if len(rows) < count:
+            if found < count:  # not `len(rows)`: others may do the same at the same time
                 break
         return expired
 
@@ -242,10 +248,10 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
                 request = await self.request(thread_id, question_id)
                 if request is None:
                     raise HitlNoPendingRequest(thread_id, question_id)
-                if request.status != "pending":
-                    return request
                 if first is not None and request.request != first.request:  # it was asked anew
                     return replace(first, status="superseded")
+                if request.status != "pending":
+                    return request
                 first = request
                 await woken.wait()
 

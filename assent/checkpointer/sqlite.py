@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from assent.checkpointer.extras import needs
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.clock import Clock
+from assent.errors import StoreError
 
 if TYPE_CHECKING:
     from assent.store.store import Store
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 class SQLiteCheckpointer(SqlCheckpointer):
     """Keeps threads in a file: ``async with SQLiteCheckpointer("threads.db") as checkpointer: ...``
 
-    Any number of processes may share the file. What is committed survives a power cut.
+    Any number of processes may share the file. What is committed survives a power cut. If the file is removed or
+    replaced while it is open, whoever writes to it gets `StoreError`.
     """
 
     keeps_order = True
@@ -31,6 +33,8 @@ class SQLiteCheckpointer(SqlCheckpointer):
     ) -> None:
         super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock)
         self._path = os.fspath(path)
+        if not self._path:
+            raise StoreError("the path of an SQLite database is empty; MemoryCheckpointer needs none")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._path!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -13,14 +14,39 @@ from assent.store.wakeups import Hub
 T = TypeVar("T")
 
 
-def check_loop(home: asyncio.AbstractEventLoop) -> None:
-    """Raise `StoreError` unless this is the loop that a store was opened on: its connections serve no other."""
-    try:
-        if asyncio.get_running_loop() is home:
-            return
-    except RuntimeError:  # no loop at all
-        pass
-    raise StoreError("this store was opened on another event loop, and only there it can be used and closed")
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)  # cheaper than to ask for the process's id each time
+
+
+class Home:
+    """The event loop and the process that a store was opened in: its connections and threads serve no other."""
+
+    __slots__ = ("_forks", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._forks = _forks
+
+    def check(self) -> None:
+        """Raise `StoreError` anywhere else."""
+        if self._forks != _forks:
+            raise StoreError("this store was opened before the process was forked: open one in each process")
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                return
+        except RuntimeError:  # no loop at all
+            pass
+        raise StoreError(
+            "this store was opened on another event loop, and only there it can be used and closed"
+        )
 
 
 class Engine(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol, cast
@@ -16,7 +17,8 @@ from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
 from assent.store import requests
-from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
+from assent.store.line import watch_line
+from assent.store.server_engine import LOCK_SECONDS, STATEMENT_SECONDS, Fault, ServerEngine
 from assent.store.statement import Params, Statement
 from assent.store.wakeups import Hub, Key, look_after
 
@@ -26,8 +28,11 @@ _LOST = {1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2002, 2003,
 _BUSY = {1040, 1203}
 _MIGRATING = "CONCAT('assent_', LEFT(SHA2(DATABASE(), 256), 32))"
 _THERE_ALREADY = {1050, 1060, 1061, 1062}
-_AGAIN = {1020, 1062, 1205, 1213}
+_LOCKED = 1205
+_AGAIN = {1020, 1062, _LOCKED, 1213}
+_TABLE = re.compile(r"assent_\w+")
 _OPTIONS = {"unix_socket"}
+_STRICT = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 
 class _Cursor(Protocol):
@@ -71,11 +76,16 @@ class MySQLSession:
         """Rows, or how many were touched."""
         sql, arguments, reads = statement.form(_DIALECT)
         cursor = self._connection.cursor()
-        if isinstance(params, list):
-            for each in params:
-                await cursor.execute(sql, arguments(each))
-            return len(params)
-        await cursor.execute(sql, arguments(cast("dict[str, Any]", params)))
+        try:
+            if isinstance(params, list):
+                for each in params:
+                    await cursor.execute(sql, arguments(each))
+                return len(params)
+            await cursor.execute(sql, arguments(cast("dict[str, Any]", params)))
+        except asyncmy.MySQLError as error:
+            if error.args and error.args[0] == _LOCKED:
+                error.args = (_LOCKED, _locked(sql))
+            raise
         return await cursor.fetchall() if reads else cursor.rowcount
 
     async def commit(self, wakes: Sequence[Key]) -> None:
@@ -87,12 +97,14 @@ class MySQLSession:
         await self._connection.query("ROLLBACK")
 
     async def lock(self) -> None:
-        """Wait until no other session has this lock, which the whole server shares."""
+        """Wait until no other session has this lock, which the whole server shares, and longer for tables."""
+        await self._connection.query(f"SET {_patience(50)}")
         await self._connection.query(f"SELECT GET_LOCK({_MIGRATING}, 50)")
 
     async def unlock(self) -> None:
         """Let the next one in."""
         await self._connection.query(f"SELECT RELEASE_LOCK({_MIGRATING})")
+        await self._connection.query(f"SET {_patience(LOCK_SECONDS)}")
 
     async def run_all(self, statements: Sequence[str]) -> None:
         """One by one, each for good: what an attempt that died has made already is left as it is."""
@@ -110,6 +122,17 @@ class MySQLSession:
     def drop(self) -> None:
         """Close without a word."""
         self._connection.close()
+
+
+def _patience(seconds: int) -> str:
+    """Wait so long for a row, or for a table, and no longer."""
+    return f"SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}"
+
+
+def _locked(sql: str) -> str:
+    table = _TABLE.search(sql)
+    where = "what it needs" if table is None else f"{table[0]}, or a row of it,"
+    return f"another session keeps {where} locked; SHOW ENGINE INNODB STATUS or SHOW PROCESSLIST names it"
 
 
 class MySQLServer:
@@ -147,7 +170,7 @@ class MySQLServer:
 
     async def _open(self) -> _Connection:
         connect = cast(Any, asyncmy).connect
-        return await connect(
+        connection = await connect(
             **self._options,
             charset="utf8mb4",
             autocommit=True,
@@ -155,9 +178,11 @@ class MySQLServer:
             cursor_cls=_QuietCursor,
             connect_timeout=10,
             read_timeout=STATEMENT_SECONDS,
-            sql_mode="'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+            sql_mode=f"{_STRICT}, {_patience(LOCK_SECONDS)}",  # goes into one SET
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         )
+        watch_line(connection)
+        return connection
 
     def fault(self, error: BaseException) -> Fault:
         """What an error means."""
@@ -176,6 +201,8 @@ class MySQLServer:
 
     def reason(self, error: BaseException) -> str:
         """The error in a line, without the password."""
+        if isinstance(error, TimeoutError):
+            return "no answer in time"
         said = " ".join(str(error.args[-1] if error.args else error).split()) or type(error).__name__
         return (
             said.replace(self._password, "***")

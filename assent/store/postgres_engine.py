@@ -15,12 +15,15 @@ from sqlalchemy.exc import ArgumentError
 
 from assent.errors import StoreError
 from assent.store import requests
+from assent.store.line import watch_line
 from assent.store.postgres_at_once import CHANNEL, UNFORESEEN, joined
-from assent.store.server_engine import STATEMENT_SECONDS, Fault, ServerEngine
+from assent.store.server_engine import LOCK_SECONDS, STATEMENT_SECONDS, Fault, ServerEngine
 from assent.store.statement import Foreseen, Params, Statement
 from assent.store.wakeups import Hub, Key, look_after
 
-LISTENER_CHECK_SECONDS = 15.0
+LISTENER_CHECK_SECONDS = 3.0
+LISTENER_SECONDS = 5.0
+"""How long the server may take to answer the listener."""
 LOOK_SECONDS = 1.0
 """How often waiters' requests are looked at where there is no connection to listen on."""
 _DIALECT = asyncpg_dialect()
@@ -32,7 +35,8 @@ _MIGRATING = 7286889413
 _OUTDATED = ("0A000", "26000")
 """The tables have changed under a prepared statement, or the server has forgotten it."""
 _AT_ONCE = 8
-_AGAIN = ("40001", "40P01", "23505", *_OUTDATED)
+_LOCKED = "55P03"
+_AGAIN = ("40001", "40P01", "23505", _LOCKED, *_OUTDATED)
 
 
 class _Prepared(Protocol):
@@ -47,7 +51,7 @@ class _Connection(Protocol):
     """As much of `asyncpg.Connection` as is used here."""
 
     async def execute(self, query: str, *, timeout: float | None = None) -> str: ...
-    async def prepare(self, query: str) -> _Prepared: ...
+    async def prepare(self, query: str, *, timeout: float) -> _Prepared: ...
     async def add_listener(self, channel: str, callback: Any) -> None: ...
     def add_termination_listener(self, callback: Any) -> None: ...
     async def close(self, *, timeout: float) -> None: ...
@@ -103,7 +107,7 @@ class PostgresSession:
     async def _statement(self, sql: str) -> _Prepared:
         prepared = self._prepared.get(sql)
         if prepared is None:
-            prepared = self._prepared[sql] = await self._connection.prepare(sql)
+            prepared = self._prepared[sql] = await self._connection.prepare(sql, timeout=STATEMENT_SECONDS)
         return prepared
 
     def _outdated(self, error: Exception) -> None:
@@ -127,13 +131,19 @@ class PostgresSession:
             self._deadline.cancel()
             self._deadline = None
 
+    async def set_patience(self, seconds: int) -> None:
+        """Wait so long for a lock, and no longer; 0 is for ever. As a setting of its own: poolers refuse others."""
+        await self._execute(f"SET lock_timeout = '{seconds}s'")
+
     async def lock(self) -> None:
-        """Wait until no other session has this lock."""
+        """Wait until no other session has this lock, and for whatever the migration needs."""
+        await self.set_patience(0)
         await self._execute(f"SELECT pg_advisory_lock({_MIGRATING})")
 
     async def unlock(self) -> None:
         """Let the next one in."""
         await self._execute(f"SELECT pg_advisory_unlock({_MIGRATING})")
+        await self.set_patience(LOCK_SECONDS)
 
     async def run_all(self, statements: Sequence[str]) -> None:
         """All of them or none."""
@@ -187,15 +197,23 @@ class PostgresServer:
 
     async def connect(self) -> PostgresSession:
         """Open a connection."""
-        return PostgresSession(await self._open())
+        session = PostgresSession(await self._open())
+        try:
+            await session.set_patience(LOCK_SECONDS)
+        except BaseException:
+            session.drop()
+            raise
+        return session
 
     async def _open(self) -> _Connection:
         connect = cast(Any, asyncpg).connect
-        return await connect(
+        connection = await connect(
             self._dsn,
             timeout=10,
             server_settings={"application_name": "assent", "standard_conforming_strings": "on"},
         )
+        watch_line(connection)
+        return connection
 
     def fault(self, error: BaseException) -> Fault:
         """What an error means."""
@@ -212,6 +230,11 @@ class PostgresServer:
 
     def reason(self, error: BaseException) -> str:
         """The error in a line, without the password."""
+        if isinstance(error, TimeoutError):
+            return "no answer in time"
+        if getattr(error, "sqlstate", None) == _LOCKED:
+            where = getattr(error, "context", None) or "or a table"  # it names the row's
+            return f"another session keeps a row locked, {where}; pg_stat_activity names it"
         said = " ".join(str(error).split()) or type(error).__name__
         return (
             said.replace(self._password, "***")
@@ -225,23 +248,28 @@ class PostgresServer:
         away.set()
         looking = asyncio.ensure_future(_look(engine, hub, away))
         try:
-            await self._keep_listening(hub, away)
+            await self._keep_listening(engine, hub, away)
         finally:
             looking.cancel()
             await asyncio.wait({looking})
 
-    async def _keep_listening(self, hub: Hub, away: asyncio.Event) -> None:
+    async def _keep_listening(self, engine: ServerEngine, hub: Hub, away: asyncio.Event) -> None:
         wait = 0.0
         while True:
             with suppress(Exception):
                 connection = await self._open()
                 try:
-                    await _listen(connection, hub, away)
-                finally:
-                    wait = wait if away.is_set() else 0.0
-                    away.set()
+                    with suppress(Exception):
+                        await _listen(connection, hub, away)
+                    if not away.is_set():  # it was there, and is lost
+                        wait = 0.0
+                        engine.drop_idle()
+                except asyncio.CancelledError:
                     with suppress(Exception):
                         await connection.close(timeout=5)
+                    raise
+                finally:
+                    away.set()
                     connection.terminate()
             await asyncio.sleep(wait)
             wait = min(wait + 0.1, 1.0)
@@ -272,7 +300,8 @@ async def _listen(connection: _Connection, hub: Hub, away: asyncio.Event) -> Non
         lost.set()
 
     connection.add_termination_listener(ended)
-    await connection.add_listener(CHANNEL, heard)
+    async with asyncio.timeout(LISTENER_SECONDS):
+        await connection.add_listener(CHANNEL, heard)
     away.clear()
     hub.wake_all()
     while not lost.is_set():
@@ -280,6 +309,5 @@ async def _listen(connection: _Connection, hub: Hub, away: asyncio.Event) -> Non
             async with asyncio.timeout(LISTENER_CHECK_SECONDS):
                 await lost.wait()
                 return
-        await connection.execute(
-            "SELECT 1", timeout=STATEMENT_SECONDS
-        )  # a line that is dead without a sign would stay so
+        # A line that is dead without a sign would stay so.
+        await connection.execute("SELECT 1", timeout=LISTENER_SECONDS)

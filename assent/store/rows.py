@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json, to_json
 
 from assent.errors import StoreError
+from assent.ids import first_fence
 from assent.ids import fresh_write_id as fresh_write_id
 from assent.requests import ApproveRequest, HitlRequest, seal_in, with_seal
 
@@ -38,11 +39,14 @@ class Writing:
     started: Sequence[Row] = ()
     ended: Sequence[str] = ()
     run: Row | None = None
-    new_fence: int = field(init=False)
+    new_fence: int = 0
+    """The thread's fence after this step; 0 to have it chosen here."""
 
     def __post_init__(self) -> None:
         # Every step moves the fence: who loaded the thread before it has not seen it, and may not build on that.
-        self.new_fence = self.fence + 1
+        # And a new thread has one that no earlier thread of its name had, or who saw that one would build on this.
+        if self.fence or not self.new_fence:
+            self.new_fence = self.fence + 1 if self.fence else first_fence()
 
 
 class RequestRow(NamedTuple):
@@ -82,6 +86,16 @@ class Loaded:
     bodies: list[str] = field(default_factory=list[str])
     """The messages, from ``since`` on."""
     since: int = 0
+
+
+class Expired(NamedTuple):
+    """What was past its deadline: how many were found, and those of them that were timed out here.
+
+    The others were settled by somebody else meanwhile.
+    """
+
+    found: int
+    rows: list[RequestRow]
 
 
 class Settled(NamedTuple):

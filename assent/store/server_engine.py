@@ -10,8 +10,9 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
 from assent.errors import AssentError, StoreError
-from assent.store.engine import check_loop
+from assent.store.engine import Home
 from assent.store.finish import Decided
+from assent.store.renewals import Renewal
 from assent.store.schema import VERSION, is_current, migration
 from assent.store.statement import WAKE, Foreseen, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key
@@ -20,7 +21,13 @@ T = TypeVar("T")
 POOL_SIZE = 10
 RECONNECT_SECONDS = 30.0
 """How long a server may be away, for instance to restart, before its users hear of it."""
+LOCK_SECONDS = 10
+"""How long a statement waits for what another session has locked; then its transaction is run again."""
+CONFLICT_SECONDS = 60.0
+"""How long others may be in a transaction's way, as long as on SQLite."""
 STATEMENT_SECONDS = 60.0
+READ_SECONDS = 5.0
+"""How long the server may take for what can be run again: once, then it is tried on another connection."""
 
 
 class Fault(Enum):
@@ -102,17 +109,21 @@ class Patience:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._since = asyncio.get_running_loop().time()
         self._conflicts = 0
         self._losses = 0
         self._until: float | None = None
 
     async def after(self, error: BaseException, fault: Fault) -> None:
         """Wait a little; raises `StoreError` when it is no use any more."""
-        if fault is Fault.AGAIN and self._conflicts < 50:
+        now = asyncio.get_running_loop().time()
+        if fault is Fault.AGAIN:
             self._conflicts += 1
+            if self._conflicts > 50 or now - self._since >= CONFLICT_SECONDS:
+                tried = f"given up after {now - self._since:.0f} s and {self._conflicts} attempts: "
+                raise self._given_up(error, tried)
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**self._conflicts, 0.2)))  # noqa: S311
         elif fault in (Fault.LOST, Fault.BUSY):
-            now = asyncio.get_running_loop().time()
             self._until = self._until or now + RECONNECT_SECONDS
             if now > self._until:
                 raise self._given_up(error)
@@ -122,8 +133,13 @@ class Patience:
         else:
             raise self._given_up(error)
 
-    def _given_up(self, error: BaseException) -> StoreError:
-        given_up = StoreError(f"{self._server.name}: {self._server.reason(error)}")
+    @property
+    def seconds(self) -> float:
+        """How long what can be run again may take this time."""
+        return STATEMENT_SECONDS if self._losses else READ_SECONDS
+
+    def _given_up(self, error: BaseException, tried: str = "") -> StoreError:
+        given_up = StoreError(f"{self._server.name}: {tried}{self._server.reason(error)}")
         given_up.__cause__ = error
         return given_up
 
@@ -136,11 +152,12 @@ class ServerEngine:
         self.hub = Hub(lambda hub: server.watch(self, hub))
         self._idle: list[Session] = []
         self._slots = asyncio.Semaphore(POOL_SIZE)
+        self._renewing = asyncio.Semaphore(1)
         self._jobs: set[asyncio.Task[Any]] = set()
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
-        server, self._loop = self._server, asyncio.get_running_loop()
+        server, self._home = self._server, Home()
         try:
             session = await self._first_session()
             self._idle.append(session)
@@ -169,14 +186,14 @@ class ServerEngine:
         at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction and commit it; see `Engine.write`. All of them begin with the loop's next turn."""
-        check_loop(self._loop)
+        self._home.check()
         decided = Decided[T]()
         self._start(self._decide(decided, self._write(transaction, landed, at_once=at_once)))
         return decided
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, with no transaction around them."""
-        check_loop(self._loop)
+        self._home.check()
         return asyncio.shield(self._start(self._read(transaction)))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -202,19 +219,23 @@ class ServerEngine:
         *,
         at_once: bool,
     ) -> T:
-        patience, check = Patience(self._server), None
-        async with self._slots:
+        check = None
+        async with self._slots_for(transaction):
+            patience = Patience(self._server)
             while True:
                 session = await self._session(patience)
                 committing = at_once and check is None
                 wakes: list[Key] = []
                 try:
-                    foreseen = await _at_once(session, transaction()) if committing else None
+                    foreseen = (
+                        await _at_once(session, transaction(), patience.seconds) if committing else None
+                    )
                     if foreseen is not None:
                         result, wakes = foreseen.result, foreseen.wakes
                     else:
                         committing = at_once = False
-                        await session.begin()
+                        async with asyncio.timeout(patience.seconds):
+                            await session.begin()
                         result = None if check is None else await _pump(session.run, check(), wakes)
                         if result is None:
                             result = await _pump(session.run, transaction(), wakes)
@@ -230,13 +251,18 @@ class ServerEngine:
                     self.hub.wake(wakes)
                     return result
 
+    def _slots_for(self, transaction: object) -> asyncio.Semaphore:
+        """Leases are not to lapse because everybody waits for locks: there is one more connection for them."""
+        return self._renewing if isinstance(transaction, Renewal) else self._slots
+
     async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
-        patience = Patience(self._server)
         async with self._slots:
+            patience = Patience(self._server)
             while True:
                 session = await self._session(patience)
                 try:
-                    result = await _pump(session.run, transaction(), [])
+                    async with asyncio.timeout(patience.seconds):
+                        result = await _pump(session.run, transaction(), [])
                 except BaseException as error:
                     await patience.after(error, await self._recover(session, error))
                 else:
@@ -251,15 +277,19 @@ class ServerEngine:
                 await patience.after(error, self._server.fault(error))
         return self._idle.pop()
 
+    def drop_idle(self) -> None:
+        """Keep none of the connections that nobody uses: one is lost, so most likely they are too."""
+        while self._idle:
+            self._idle.pop().drop()
+
     async def _recover(self, session: Session, error: BaseException) -> Fault:
         """Leave no connection with a transaction on it; raises the error again if it is not the database's."""
         ours = isinstance(error, AssentError)  # raised between two statements: the connection is whole
         fault = self._server.fault(error)
         if fault is Fault.LOST or (fault is Fault.FOREIGN and not ours):
             session.drop()
-            if fault is Fault.LOST:  # most likely the others are gone too
-                while self._idle:
-                    self._idle.pop().drop()
+            if fault is Fault.LOST:
+                self.drop_idle()
         else:
             try:
                 await session.rollback()
@@ -309,11 +339,12 @@ class ServerEngine:
             session.drop()
 
 
-async def _at_once(session: Session, transaction: Transaction[Any]) -> Foreseen | None:
+async def _at_once(session: Session, transaction: Transaction[Any], seconds: float) -> Foreseen | None:
     """Run a transaction as one statement, if that can be; None, and nothing is written, if it cannot."""
     if session.at_once is None:
         return None
-    foreseen = await _foresee(session, transaction)
+    async with asyncio.timeout(seconds):
+        foreseen = await _foresee(session, transaction)
     if foreseen is None or (foreseen.parts and not await session.at_once(foreseen)):
         return None
     return foreseen

@@ -20,9 +20,10 @@ from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from assent.errors import StoreError
 from assent.store import requests
 from assent.store.doorbell import Doorbell, Letterbox, letterbox
-from assent.store.engine import check_loop
+from assent.store.engine import Home
 from assent.store.finish import Decided
 from assent.store.schema import VERSION, is_current, migration
+from assent.store.sqlite_file import SQLiteFile
 from assent.store.statement import WAKE, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
 
@@ -68,6 +69,9 @@ def _execute(connection: sqlite3.Connection, statement: Statement, params: Param
     return cursor.fetchall() if reads else cursor.rowcount
 
 
+_RunBatch = Callable[[sqlite3.Connection, list[_Job]], None]
+
+
 class _Worker:
     """A thread with its own connection, to which jobs are handed and which hands back whole batches."""
 
@@ -80,10 +84,10 @@ class _Worker:
         self._name = name
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
-    async def start(self, connect: Callable[[], sqlite3.Connection], *, writes: bool) -> None:
+    async def start(self, connect: Callable[[], sqlite3.Connection], run_batch: _RunBatch) -> None:
         """Start the thread; raises what connecting raises."""
         opened: asyncio.Future[None] = self._loop.create_future()
-        run = partial(self._run, connect, opened, _write_batch if writes else _read_batch)
+        run = partial(self._run, connect, opened, run_batch)
         Thread(target=run, name=self._name, daemon=True).start()
         try:
             await asyncio.shield(opened)
@@ -112,10 +116,7 @@ class _Worker:
         self._bell.take_down()
 
     def _run(
-        self,
-        connect: Callable[[], sqlite3.Connection],
-        opened: asyncio.Future[None],
-        run_batch: Callable[[sqlite3.Connection, list[_Job]], None],
+        self, connect: Callable[[], sqlite3.Connection], opened: asyncio.Future[None], run_batch: _RunBatch
     ) -> None:
         try:
             connection = connect()
@@ -310,18 +311,19 @@ class SQLiteEngine:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
         self.hub = Hub(self._probe)
+        self._file: SQLiteFile | None = None
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
-        self._loop = asyncio.get_running_loop()
+        self._home = Home()
         self._writer = _Worker("assent-sqlite-write", self.hub)
-        await self._writer.start(self._connect_writer, writes=True)
+        await self._writer.start(self._connect_writer, self._write_batch)
         if self.path == MEMORY:
             self._reader = self._writer
             return
         self._reader = _Worker("assent-sqlite-read")
         try:
-            await self._reader.start(self._connect_reader, writes=False)
+            await self._reader.start(self._connect_reader, _read_batch)
         except BaseException:
             await self._writer.stop()
             raise
@@ -342,12 +344,12 @@ class SQLiteEngine:
         at_once: bool = False,
     ) -> asyncio.Future[T]:
         """Run a transaction in the writing thread, in the next commit. Its outcome is always known."""
-        check_loop(self._loop)
+        self._home.check()
         return self._writer.submit(transaction, behind=behind)
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
         """Run statements that only read, in the reading thread."""
-        check_loop(self._loop)
+        self._home.check()
         return self._reader.submit(transaction)
 
     async def _probe(self, hub: Hub) -> None:
@@ -359,11 +361,16 @@ class SQLiteEngine:
             version = await self.read(_data_version)
             if version != seen:
                 seen = version
-                await look_after(hub, self._still_open, batch=requests.WATCHED)
+                await look_after(hub, self._still_open, batch=requests.LISTED)
             await asyncio.sleep(PROBE_SECONDS)
 
     async def _still_open(self, keys: list[Key]) -> dict[Key, int]:
-        return await self.read(lambda: requests.still_open(keys))
+        return await self.read(lambda: requests.listed_still_open(keys))
+
+    def _write_batch(self, connection: sqlite3.Connection, batch: list[_Job]) -> None:
+        if self._file is not None:
+            self._file.check()
+        _write_batch(connection, batch)
 
     def _connect_writer(self) -> sqlite3.Connection:
         try:
@@ -372,6 +379,7 @@ class SQLiteEngine:
                 if self.path != MEMORY:
                     _patiently(connection, "PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
+                    self._file = SQLiteFile(self.path)
                 _migrate(connection)
             except BaseException:
                 connection.close()

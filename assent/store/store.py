@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 from assent.store import checkpoint_pages, checkpoints, permissions, requests, threads
 from assent.store.checkpoint_rows import CheckpointRow, Holding, Page
-from assent.store.engine import Engine, check_loop
-from assent.store.rows import Loaded, RequestRow, Row, Settled, Writing
+from assent.store.engine import Engine, Home
+from assent.store.renewals import Renewal, Renewed
+from assent.store.rows import Expired, Loaded, RequestRow, Row, Settled, Writing
 from assent.store.statement import Transaction
 from assent.store.wakeups import Hub
 
@@ -23,7 +24,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._loop = asyncio.get_running_loop()
+        self._home = Home()
 
     @property
     def engine(self) -> Engine:
@@ -33,12 +34,12 @@ class Store:
     @property
     def hub(self) -> Hub:
         """Who waits for which request."""
-        self.check_loop()
+        self.check_home()
         return self._engine.hub
 
-    def check_loop(self) -> None:
-        """Raise `StoreError` on a loop other than the one that the store was opened on."""
-        check_loop(self._loop)
+    def check_home(self) -> None:
+        """Raise `StoreError` on a loop, or in a process, other than the one that the store was opened in."""
+        self._home.check()
 
     async def close(self) -> None:
         """Finish what is under way and disconnect."""
@@ -54,9 +55,9 @@ class Store:
             partial(threads.commit, step), partial(threads.landed, step), behind=behind, at_once=True
         )
 
-    def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[list[str]]:
-        """Renew leases; those that were lost come back."""
-        return self._engine.write(partial(threads.renew, owner, thread_ids, lease_until))
+    def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[Renewed]:
+        """Renew leases; which of them are renewed, and which were lost."""
+        return self._engine.write(Renewal(owner, thread_ids, lease_until))
 
     def listing(self, limit: int, after: str | None) -> Job[list[tuple[Any, ...]]]:
         """A page of threads."""
@@ -89,15 +90,16 @@ class Store:
         """Time a request out, if it is time."""
         return self._engine.write(partial(requests.expire, by))
 
-    def expire_due(self, now: int, limit: int, write_id: int) -> Job[list[RequestRow]]:
+    def expire_due(self, now: int, limit: int, write_id: int) -> Job[Expired]:
         """Time out whatever is due."""
-        tried: list[RequestRow] = []
+        tried = Expired(0, [])
 
-        def expire() -> Transaction[list[RequestRow]]:
-            tried[:] = yield from requests.expire_due(now, limit, write_id)
-            return list(tried)
+        def expire() -> Transaction[Expired]:
+            nonlocal tried
+            tried = yield from requests.expire_due(now, limit, write_id)
+            return tried
 
-        return self._engine.write(expire, partial(requests.expired, tried))
+        return self._engine.write(expire, lambda: requests.expired(tried))
 
     def request(self, thread_id: str, question_id: str) -> Job[RequestRow | None]:
         """A request as it stands."""

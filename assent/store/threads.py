@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
-from assent.ids import child_thread_id
+from assent.ids import child_thread_id, first_fence
 from assent.messages import ToolCall, decode
 from assent.store import case_tables, effects, requests, state, tables
 from assent.store.rows import AT_ONCE, Loaded, Row, Writing
@@ -131,9 +131,6 @@ WITHDRAW = Statement(
     .values(withdrawn=literal_column("1", Integer))
 )
 
-_HELD = and_(_T.lease_owner == param("owner"), _T.thread_id.in_([param(f"id{n}") for n in range(AT_ONCE)]))
-RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
-HELD = Statement(select(_T.thread_id).where(_HELD))
 FENCE = Statement(select(_T.fence).where(_THIS))
 SAID = Statement(select(_M.body).where(_M.thread_id == param("thread_id"), _M.role == literal("assistant")))
 CHILDREN = Statement(
@@ -240,7 +237,8 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
     length = rows[0][4]
     count = length if upto is None else min(upto, length)
     new = {"thread_id": new_thread_id, "parent": thread_id, "count": count, "now": now, "write_id": write_id}
-    made = yield CREATE, {**new, "fence": 1, "lease_owner": None, "lease_until": 0, "run_id": None}
+    first = {**new, "fence": first_fence()}
+    made = yield CREATE, {**first, "lease_owner": None, "lease_until": 0, "run_id": None}
     if not made:
         raise StoreError(f"there is a thread {new_thread_id!r} already")
     if count:
@@ -284,7 +282,7 @@ def save_request(
     if known is not None and known.status == "pending" and known.payload == request["payload"]:
         return
     fresh = {**key, "parent": None, "count": 0, "now": now, "write_id": write_id}
-    yield CREATE, {**fresh, "fence": 0, "lease_owner": None, "lease_until": 0}
+    yield CREATE, {**fresh, "fence": first_fence(), "lease_owner": None, "lease_until": 0}
     yield LOCKED, key
     if alone:
         yield from requests.check_alone(thread_id, request["question_id"], now)
@@ -330,16 +328,6 @@ def _remove(key: Row) -> Transaction[None]:
         yield statement, key
     # Last: whoever made a case of a request meanwhile is done by now, or finds the request gone.
     yield WITHDRAW, key
-
-
-def renew(owner: str, thread_ids: Sequence[str], lease_until: int) -> Transaction[list[str]]:
-    """Renew the leases an owner holds on up to `AT_ONCE` threads; returns those that it holds no longer."""
-    params = {"owner": owner, "lease_until": lease_until, **_padded(thread_ids)}
-    renewed = yield RENEW, params
-    if renewed == len(thread_ids):
-        return []
-    held = {thread_id for (thread_id,) in (yield HELD, params)}
-    return [thread_id for thread_id in thread_ids if thread_id not in held]
 
 
 def _padded(thread_ids: Sequence[str]) -> dict[str, str]:
