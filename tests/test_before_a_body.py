@@ -63,6 +63,30 @@ async def test_a_process_that_stood_still_starts_no_body_of_another_s(
         assert (result.status, ran) == (("suspended", []) if taken_over else ("completed", [5]))
 
 
+async def test_bodies_that_start_together_make_sure_of_the_lease_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    async with SQLiteCheckpointer(tmp_path / "a.db") as store:
+        calls = [ToolCall(f"c{amount}", "pay", {"amount": amount}) for amount in range(3)]
+        agent = Agent(model=ScriptedModel([calls, "done"]), tools=[pay], checkpointer=store, thread_id="t")
+
+        def stand_still(event: AgentEvent) -> None:
+            if isinstance(event, ToolStartedEvent):
+                woke = time.monotonic() + 31
+                monkeypatch.setattr(journal, "time", SimpleNamespace(monotonic=lambda: woke))
+
+        agent.subscribe(stand_still)
+        result = await agent.prompt("go")
+        assert (result.status, sorted(ran)) == ("completed", [0, 1, 2])
+
+
 class Flaky(MemoryCheckpointer):
     """Fails once, for a thread under the first one's."""
 

@@ -192,9 +192,7 @@ async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessa
     """Run the body, then the hooks after it."""
     call = item.call
     if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
-        await (
-            run.commit()
-        )  # this process may have stood still since the start was written, and another have gone on
+        await run.journal.confirm(run.run_id)  # this process may have stood still since the start was written
     run.thread.effects[call.id] = _effect(item)
     with tracing.tool_span(call.name, call.id) as span:
         span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))

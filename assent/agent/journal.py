@@ -38,6 +38,7 @@ class Journal:
         "_holds",
         "_parent",
         "_patience",
+        "_pen",
         "_thread_id",
         "_under_way",
         "_written_at",
@@ -54,6 +55,7 @@ class Journal:
         self._failure: Exception | None = None
         self._under_way: list[asyncio.Future[int]] = []
         self._written_at = time.monotonic()
+        self._pen = asyncio.Lock()
         lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
         self._patience = lease_seconds / 3
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
@@ -96,22 +98,40 @@ class Journal:
             raise self._failure
         first = 0 if self._fence else first_fence()
         step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent, first)
-        store, acquire, then = self._checkpointer, not self._holds, first or self._fence + 1
         if not wait and self._behind is not None and points.hook is None:
-            self._under_way.append(
-                self._behind.begin_commit(self._thread_id, step, fence=self._fence, acquire=acquire)
+            under_way = self._behind.begin_commit(
+                self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
-            self._fence, self._holds = then, not release
+            self._under_way.append(under_way)
+            self._fence, self._holds = first or self._fence + 1, not release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
+        async with self._pen:
+            await self._commit(step)
+
+    async def confirm(self, run_id: str) -> None:
+        """Make sure that the thread is still leased to this run, if another may have taken it over since it wrote.
+
+        Bodies that start at the same time all ask; one of them writes. Raises `LeaseLost`.
+        """
+        async with self._pen:
+            if self.may_have_lapsed:
+                await self._commit(Step(run_id, parent_thread_id=self._parent))
+
+    async def _commit(self, step: Step) -> None:
+        if self._failure is not None:
+            raise self._failure
+        then, acquire = step.first_fence or self._fence + 1, not self._holds
         earlier, self._under_way = self._under_way, []
         began = time.monotonic()
         try:
-            self._fence = await store.commit(self._thread_id, step, fence=self._fence, acquire=acquire)
+            self._fence = await self._checkpointer.commit(
+                self._thread_id, step, fence=self._fence, acquire=acquire
+            )
         except asyncio.CancelledError:
             # The write is decided by now, and all but surely made; if it was not, the next one fails.
-            self._fence, self._holds = then, not release
+            self._fence, self._holds = then, not step.release
             raise
         except InvalidStep:
             self._under_way = earlier
@@ -122,7 +142,7 @@ class Journal:
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
             self._failure, self._holds = cause, False
             raise cause from None
-        self._holds = not release
+        self._holds = not step.release
         self._written_at = began  # for the lease is as old as that
 
     @property
