@@ -152,5 +152,6 @@ async def _forever(work: Callable[[], Awaitable[bool]], pause: float, outage: Ou
             logger.exception("a task of the service failed; it will try again")
             failures += 1
         if not more:
-            growing = min(pause * 2 ** min(failures, 10), max(pause, LONGEST_PAUSE))
-            await asyncio.sleep(max(growing, 4 * (loop.time() - begin)))
+            longest = max(pause, LONGEST_PAUSE)
+            wanted = max(pause * 2 ** min(failures, 10), 4 * (loop.time() - begin))
+            await asyncio.sleep(min(wanted, longest))  # a moment at which all stood still is over after that
