@@ -75,7 +75,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     if run.unwritten:
-        await run.commit(wait=bool(stopped or run.asked) or run.aborted)
+        await run.commit_results(wait=bool(stopped or run.asked) or run.aborted)
     if run.asked:  # not before the results are written: a body that is run again would ask again
         await _end_moot(run, group)
     if stopped:

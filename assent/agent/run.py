@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from assent.agent.bodies import Bodies
 from assent.agent.emitter import Emitter
+from assent.agent.ending import Ending
 from assent.agent.fold import call_ids, iterations, unresolved_calls, with_unique_calls
 from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
+from assent.agent.stand_ins import LARGE, synthetic, too_large, with_answer
 from assent.agent.subagents import SubagentTool
 from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
 from assent.clock import Clock, SystemClock
@@ -36,9 +38,10 @@ from assent.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    encode,
 )
 from assent.permissions.decision import PermissionPolicy
-from assent.requests import ApproveAnswer, HitlChannel, HitlRequest, StoredRequest, same_question
+from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
 
 
 class Thread:
@@ -82,16 +85,6 @@ class Thread:
     def pending(self) -> StoredRequest | None:
         """The request that was open when the thread was last looked at, if any."""
         return next((known for known in self.requests.values() if known.status == "pending"), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a conversation ends that waits for people, and what they are asked with it."""
-
-    status: Literal["aborted", "superseded"]
-    why: str
-    is_told: bool = False
-    """Whether listeners are told that somebody chose to end it there."""
 
 
 @dataclass(slots=True, eq=False)
@@ -226,6 +219,25 @@ class Run:
             ledger.difference_update(effect.tool_call_id for effect in started)
             raise
         ledger.difference_update(ended)
+
+    async def commit_results(self, *, wait: bool) -> None:
+        """Write results, with whatever else is unwritten. One that the store is too small for gives way to a word
+        of that: what has happened is on record."""
+        try:
+            await self.commit(wait=wait)
+        except InvalidStep as error:
+            if not self._shorten(error.problem):
+                raise
+            await self.commit(wait=wait)
+
+    def _shorten(self, problem: str) -> bool:
+        """Replace the large results among what is unwritten; False if there is none."""
+        large = [it for it in self.unwritten if it.role == "tool" and len(encode(it)) > LARGE]
+        for result in large:
+            short = too_large(result, problem)
+            self.unwritten[self.unwritten.index(result)] = short
+            self.messages[self.messages.index(result)] = short
+        return bool(large)
 
     async def open(
         self, message: UserMessage, *, superseding: bool = False, is_new: bool = False
@@ -367,9 +379,9 @@ class Run:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
         found: list[ToolResultMessage] = []
         for call in unresolved_calls(self.messages):
-            noted = _with_answer(trace, self.thread.requests.get(call.id))
+            noted = with_answer(trace, self.thread.requests.get(call.id))
             is_begun = call.id in self.thread.effects
-            found.append(self.interrupted(call, noted) if is_begun else _synthetic(call, why, noted))
+            found.append(self.interrupted(call, noted) if is_begun else synthetic(call, why, noted))
         return found
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
@@ -379,22 +391,7 @@ class Run:
             why = "Interrupted while it ran. It has no effects, so it may be tried again."
         else:
             why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
-        return _synthetic(call, why, trace)
-
-
-def _with_answer(trace: JsonObject | None, known: StoredRequest | None) -> JsonObject | None:
-    """The record of a call that is not run, with what a person had answered about it, if one had."""
-    if known is None or not isinstance(known.answer, ApproveAnswer):
-        return trace
-    said = {"answer": known.answer.decision, "answered_by": known.answered_by, "via": known.via}
-    return {"decision": "superseded", **(trace or {}), **{k: v for k, v in said.items() if v is not None}}
-
-
-def _synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultMessage:
-    details: JsonObject = {"synthetic": True}
-    if trace is not None:
-        details["hitl"] = trace
-    return ToolResultMessage(call.id, call.name, why, is_error=True, details=details)
+        return synthetic(call, why, trace)
 
 
 def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal, Self
 
 from assent import tracing
 from assent.agent.emitter import call_on
+from assent.agent.ending import Ending
 from assent.agent.fold import is_finished
 from assent.agent.host import hosting
 from assent.agent.journal import Journal
@@ -18,7 +19,7 @@ from assent.agent.loop import advance
 from assent.agent.pausing import checkpoint_of
 from assent.agent.people import end_asked
 from assent.agent.result import AgentResult, paused
-from assent.agent.run import Ending, Run, Thread
+from assent.agent.run import Run, Thread
 from assent.agent.run_lock import RunLock
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool, running

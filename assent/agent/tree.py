@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from assent.agent.asking import is_about
+from assent.agent.ending import Ending
 from assent.agent.fold import answers, is_finished, unresolved_calls
 from assent.agent.pending import pending_approval
 from assent.agent.result import result_of
-from assent.agent.run import Ending, Run
+from assent.agent.run import Run
 from assent.agent.subagents import SubagentTool
 from assent.approvals import PendingApproval
 from assent.checkpointer.base import StoredEffect

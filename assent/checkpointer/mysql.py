@@ -8,6 +8,7 @@ from assent.checkpointer.server import ServerCheckpointer
 
 if TYPE_CHECKING:
     from assent.store.server_engine import Server
+    from assent.store.store import Store
 
 
 class MySQLCheckpointer(ServerCheckpointer):
@@ -17,6 +18,17 @@ class MySQLCheckpointer(ServerCheckpointer):
     """
 
     _extra = "mysql"
+
+    async def _connect(self) -> Store:
+        store = await super()._connect()
+        from assent.store.mysql_engine import largest_packet
+
+        try:
+            self._largest = await store.engine.read(largest_packet)
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     def _server(self, dsn: str) -> Server:
         from assent.store.mysql_engine import MySQLServer

@@ -117,6 +117,22 @@ def _writing(
     )
 
 
+def check_size(rows: Writing, largest: int) -> None:
+    """Raise `InvalidStep` for a message or a request that is too large for a server's statements of that size."""
+    for text in (*[body for _, body in rows.messages], *[str(row["payload"]) for row in rows.opened]):
+        if 4 * len(text) + _AROUND > largest and (size := _size(text) + _AROUND) > largest:
+            raise InvalidStep(rows.thread_id, f"{size:,} bytes are more than the server takes, {largest:,}")
+
+
+def _size(text: str) -> int:
+    """How many bytes a text takes in a statement, where some characters are written as two."""
+    return len(text.encode()) + sum(text.count(each) for each in "\"\\'")
+
+
+_AROUND = 10_000
+"""More bytes than the rest of a statement has."""
+
+
 def opened_row(request: HitlRequest) -> Row:
     """A request's row, but for its thread and run."""
     payload, expires_at = request.payload, request.expires_at

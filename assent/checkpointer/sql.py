@@ -14,6 +14,7 @@ from assent.checkpointer.base import Step, StoredThread, ThreadInfo
 from assent.checkpointer.family import family
 from assent.checkpointer.leases import Leases
 from assent.checkpointer.rows import (
+    check_size,
     checked_id,
     checked_limit,
     cursor_place,
@@ -57,6 +58,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         self._clock = clock or SystemClock()
         self._leases = Leases(lease_seconds, owner, self._clock)
         self._transcripts = Transcripts()
+        self._largest: int | None = None
         self._open_store: Store | None = None
         self._opening = False
 
@@ -150,6 +152,8 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         rows = writing(
             thread_id, step, fence, acquire=acquire, owner=leases.owner, now=now, until=now + leases.length
         )
+        if self._largest is not None:
+            check_size(rows, self._largest)
         if points.hook is not None:
             points.reached(f"before:{point_of(step)}")
         return rows

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import asyncmy
 from asyncmy.constants.CLIENT import FOUND_ROWS
 from asyncmy.cursors import Cursor
+from sqlalchemy import text
 from sqlalchemy.dialects.mysql.asyncmy import dialect as asyncmy_dialect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
@@ -19,7 +20,7 @@ from assent.errors import StoreError
 from assent.store import requests
 from assent.store.line import watch_line
 from assent.store.server_engine import LOCK_SECONDS, STATEMENT_SECONDS, Fault, ServerEngine
-from assent.store.statement import Params, Statement
+from assent.store.statement import Params, Statement, Transaction
 from assent.store.wakeups import Hub, Key, look_after
 
 POLL_SECONDS = 0.05, 0.5
@@ -57,6 +58,15 @@ class _Connection(Protocol):
     async def query(self, sql: str) -> Any: ...
     async def ensure_closed(self) -> None: ...
     def close(self) -> None: ...
+
+
+PACKET = Statement(text("SELECT @@max_allowed_packet"), reads=True)
+
+
+def largest_packet() -> Transaction[int]:
+    """How many bytes the server takes in one statement."""
+    rows = yield PACKET, {}
+    return int(rows[0][0])
 
 
 class MySQLSession:
