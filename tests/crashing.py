@@ -10,18 +10,20 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 from assent import Agent, AgentResult, ApprovalResponse, PendingApproval, ToolContext, tool
 from assent.agent.tools import Tool
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.connect import checkpointer_from_url
+from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.hitl import CheckpointedChannel, ask_user_tool
 from assent.hitl.testing import crash_at
@@ -80,11 +82,22 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
     points.hook = reached.append
     try:
         with nullcontext() if crash is None else crash_at(crash[0], skip=crash[1], own=True):
-            async with checkpointer_from_url(job["url"], lease_seconds=LEASE_SECONDS) as store:
+            async with opened(job["url"]) as store:
                 status = await life.live(store)
     finally:
         points.hook = None
     return {"status": status, "reached": reached, "answered": life.answered}
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[Checkpointer]:
+    """A store whose leases lapse soon.
+
+    A life that is slow does not make sure of its lease on the way: other lives would not make that commit.
+    """
+    with mock.patch.object(SqlCheckpointer, "lease_seconds", 30.0):
+        async with checkpointer_from_url(url, lease_seconds=LEASE_SECONDS) as store:
+            yield store
 
 
 class Life:

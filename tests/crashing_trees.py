@@ -18,13 +18,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from crashing import LEASE_SECONDS, Life, Scenario, act
+from crashing import Life, Scenario, act, opened
 from rigs import asked
 
 from assent import Agent, AgentSpec, Tool, ToolContext, tool
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, Step
-from assent.checkpointer.connect import checkpointer_from_url
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import crash_at
 from assent.ids import child_thread_id
@@ -92,7 +91,7 @@ async def live_tree(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -
     """
     life = TreeLife(TREES[job["scenario"]], job["phase"], job["thread_id"], Path(job["effects"]))
     reached: list[str] = []
-    async with checkpointer_from_url(job["url"], lease_seconds=LEASE_SECONDS) as store:
+    async with opened(job["url"]) as store:
         if job["crash"] is not None:
             point, skip = job["crash"]
             with crash_at(point, skip=skip, own=True):
