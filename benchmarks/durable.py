@@ -32,7 +32,6 @@ from assent.messages import (
     encode,
 )
 from assent.models import ModelRequest
-from assent.store import sqlite_engine
 from assent.store.postgres_engine import _DIALECT, PostgresSession, as_one
 from benchmarks import by_hand
 from benchmarks.measure import Figure, interleaved, no_collection
@@ -107,8 +106,9 @@ class _Slow(sqlite3.Connection):
 
 async def sqlite_cycles(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "cycles.db") as store:
-        raw = _raw_sqlite(folder / "raw.db", await _six_payloads(store))
+        await cycle(store)  # what is done once only, is done
         sent, thread_id = await by_hand.recorded(lambda: cycle(store))
+        raw = _raw_sqlite(folder / "raw.db", _six_payloads(sent))
         async with SQLiteCheckpointer(folder / "by_hand.db"):
             pass  # it has the tables now
         bare = by_hand.GroupCommit(folder / "by_hand.db")
@@ -144,28 +144,9 @@ def _rates(one: float, other: float) -> str:
     return f"{one:.0f} cycles/s against {other:.0f}"
 
 
-async def _six_payloads(store: Any) -> list[list[str]]:
+def _six_payloads(sent: list[by_hand.Sent]) -> list[list[str]]:
     """What the six commits of a cycle write, row by row: prompt, pause, answer, start, result, end."""
-    commits: list[list[str]] = []
-    run, execute = sqlite_engine._Job.run, sqlite_engine._execute
-
-    def recording_run(job: Any, connection: sqlite3.Connection) -> None:
-        commits.append([])
-        run(job, connection)
-
-    def recording_execute(connection: sqlite3.Connection, statement: Any, params: Any) -> Any:
-        _, arguments, reads = statement.form(sqlite_engine._DIALECT)
-        if not reads:
-            rows = params if isinstance(params, list) else [params]
-            commits[-1] += ["\0".join(map(str, arguments(row))) for row in rows]
-        return execute(connection, statement, params)
-
-    await cycle(store)  # what is done once only, is done
-    with (
-        mock.patch.object(sqlite_engine._Job, "run", recording_run),
-        mock.patch.object(sqlite_engine, "_execute", recording_execute),
-    ):
-        await cycle(store)
+    commits = [["\0".join(map(str, values)) for _, values, reads in job if not reads] for job in sent]
     written = [rows for rows in commits if rows]
     assert len(written) == 6, written
     return written
