@@ -23,20 +23,23 @@ class LeavingThread(LiveThread):
     async def _end(self, run: Run, last: Sequence[Message] = ()) -> AgentResult:
         """Write the end, then tell of it, and of the ``last`` messages before."""
         try:
-            result = await self._finish(run)
+            result = await self._finish(run, last)
         except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
             return await self._suspend(run, lost)
-        for message in last:
-            await run.tell(message)
         await self._tell_ended(run, result)
         return result
 
-    async def _finish(self, run: Run) -> AgentResult:
-        """Write the end of a run; the thread as it stands here is then the thread as it is stored."""
+    async def _finish(self, run: Run, last: Sequence[Message]) -> AgentResult:
+        """Write the end of a run, then tell of its ``last`` messages, if nobody was told of them yet.
+
+        The thread as it stands here is then the thread as it is stored.
+        """
         result = result_of(run.messages, self.thread_id, run.run_id)
         await run.finish(result.status, result.usage)
         if run.journal is not None:
             self.fence = run.journal.fence
+        for message in last:
+            await run.tell(message)
         return result
 
     async def _suspend(self, run: Run, stopped: BaseException) -> AgentResult:

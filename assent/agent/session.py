@@ -344,9 +344,7 @@ class Session(LeavingThread):
         await drop_all(self, ending.why)
         await cut(run, open_children(self), ending)
         last = run.close(ending, {"decision": ending.status, "reason": ending.why})
-        result = await self._finish(run)
-        for message in last:
-            await run.tell(message)
+        result = await self._finish(run, last)
         if ending.is_told:
             await run.emit(AgentAbortedEvent, reason=ending.why)
         await self._tell_ended(run, result)
