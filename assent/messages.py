@@ -6,7 +6,8 @@ version wrote are kept as they are, so that an older reader passes them on unhar
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from functools import cache
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -65,6 +66,32 @@ class Value(BaseModel):
             self.__pydantic_validator__.validate_python(fields, self_instance=self)
         except ValidationError as error:
             raise invalid_message(error, error.errors(include_url=False)[0]["loc"]) from None
+
+    @classmethod
+    def of_valid(cls, **fields: Any) -> Self:
+        """A value of fields that are valid, each as it is kept; nothing is looked at, and nothing copied.
+
+        It is pydantic's ``model_construct`` in a tenth of its time.
+        """
+        value = cls.__new__(cls)
+        _fill(value, fields)
+        return value
+
+
+def _fill(value: Value, fields: dict[str, Any]) -> None:
+    _set(value, "__dict__", _defaults(value.__class__) | fields)
+    _set(value, "__pydantic_fields_set__", set(fields))
+    _set(value, "__pydantic_extra__", {})
+    _set(value, "__pydantic_private__", None)
+
+
+_set = object.__setattr__
+
+
+@cache
+def _defaults(kind: type[Value]) -> dict[str, Any]:
+    """All fields in their order, with what they are if nothing is said."""
+    return {name: field.default for name, field in kind.model_fields.items()}
 
 
 # Parts: what a message is made of.
@@ -234,7 +261,10 @@ class UserMessage(Value):
 
     @_plain_init
     def __init__(self, content: Input, **fields: Any) -> None:
-        super().__init__(content=content, **fields)
+        if content.__class__ is str and not fields and cast(str, content).isascii():
+            _fill(self, {"content": (TextPart.of_valid(text=content),)})
+        else:
+            super().__init__(content=content, **fields)
 
     @property
     def text(self) -> str:
@@ -337,8 +367,12 @@ _JSON_FIELDS = ("args", "details", "provider")
 
 def encode(message: Message) -> str:
     """A message as JSON; `decode` gives back an equal message."""
+    fields = _fields(message)
+    fields["content"] = [_fields(part) for part in message.content]
+    if message.role == "assistant":
+        fields["usage"] = _fields(message.usage)
     try:
-        text = to_json(_fields(message), bytes_mode="base64", inf_nan_mode="constants").decode()
+        text = to_json(fields, bytes_mode="base64", inf_nan_mode="constants").decode()
         _refuse_not_json(text)
     except (ValueError, PydanticSerializationError) as error:  # from a field that this version does not know
         raise InvalidMessage("", str(error)) from None
@@ -350,19 +384,9 @@ def _fields(value: Value) -> JsonObject:
 
     Pydantic's serializer comes to the same, but calls Python for each field and part that it comes across.
     """
-    fields = {
-        name: each if (kind := each.__class__) is str or kind is dict else _plain(each)
-        for name, each in value.__dict__.items()
-        if each is not None
-    }
+    fields = {name: field for name, field in value.__dict__.items() if field is not None}
     unknown = value.__pydantic_extra__
     return {**fields, **unknown} if unknown else fields
-
-
-def _plain(field: Any) -> Any:
-    if field.__class__ is tuple:
-        return [_fields(part) for part in field]
-    return _fields(field) if isinstance(field, Usage) else field
 
 
 def decode(data: str | bytes | Mapping[str, Any]) -> Message:
@@ -374,7 +398,7 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
         raw = data if isinstance(data, str | bytes) else to_json(data, inf_nan_mode="constants")
         text = raw if isinstance(raw, str) else raw.decode()
         _refuse_not_json(text)
-        return _MESSAGE.validate_json(text)
+        return _MESSAGE.validator.validate_json(text)
     except ValidationError as error:
         raise invalid_message(error, error.errors(include_url=False)[0]["loc"][1:]) from None
     except (ValueError, PydanticSerializationError) as error:

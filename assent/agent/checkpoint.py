@@ -80,7 +80,7 @@ class CheckpointUsage(Value):
     @classmethod
     def of(cls, usage: Usage) -> "CheckpointUsage":
         """The two sums that a checkpoint keeps."""
-        return cls(prompt=usage.input_tokens, completion=usage.output_tokens)
+        return cls.of_valid(prompt=usage.input_tokens, completion=usage.output_tokens)
 
 
 class RunCheckpoint(Value):

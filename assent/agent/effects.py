@@ -324,6 +324,11 @@ def _message(item: Settled, result: ToolResult) -> ToolResultMessage:
         details["hitl"] = {**json_object(item.trace), **(said if isinstance(said, dict) else {})}
         if isinstance(item, Admitted) and (notice := edit_notice(item.args, item.trace)):
             content = (TextPart(f"{notice}\n"), *content)
-    return ToolResultMessage(
-        item.call.id, item.call.name, content, is_error=result.is_error, details=details or None
+    call = item.call
+    return ToolResultMessage.of_valid(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=content,
+        is_error=result.is_error,
+        details=details or None,
     )

@@ -46,7 +46,7 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
     """A session, and all that work for it, as a value; what it is made of is valid as it is."""
     messages = session.thread.messages
     children = [each for each in walk(session) if each is not session and each.thread.messages]
-    return RunCheckpoint.model_construct(
+    return RunCheckpoint.of_valid(
         spec_id=session.spec.id,
         iteration=iterations(messages),
         usage=CheckpointUsage.of(usage(messages)),
@@ -73,7 +73,7 @@ def _seals(session: Session) -> dict[str, str]:
 
 
 def _serialized(session: Session) -> SerializedSession:
-    return SerializedSession.model_construct(
+    return SerializedSession.of_valid(
         spec_id=session.spec.id,
         thread_id=session.thread_id,
         agent_path=session.path,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic_core import from_json, to_json
+
 from assent import tracing
 from assent.agent.run import Run
 from assent.agent.spec import AgentSpec
@@ -41,9 +43,9 @@ def pending_approval(
     details: Any = {}
     if isinstance(payload, ApproveRequest):
         details = payload.details or {}
-        call = ToolCall(payload.tool_call_id, payload.tool_name, payload.args)
+        call = _shown_call(payload)
         digest, kind = payload.digest, "approve"
-        reason = details.get("reason")
+        reason = _text_in(details, "reason")
     elif isinstance(payload, EscalateRequest) and payload.details is not None:
         asked: Any = payload.details
         call = ToolCall(asked["tool_call_id"], asked["tool_name"], asked["args"])
@@ -51,7 +53,7 @@ def pending_approval(
     else:
         call, digest, kind, reason = ToolCall(request.question_id, payload.kind, {}), None, "approve", None
     tool = spec.tools_by_name.get(call.name)
-    return PendingApproval(
+    return PendingApproval.of_valid(
         id="/".join([*call_path, request.question_id]),
         tool_call=call,
         digest=digest,
@@ -59,12 +61,24 @@ def pending_approval(
         agent_path=path,
         toolset=None if tool is None else tool.toolset,
         principal=principal,
-        matched_rule_id=details.get("matched_rule_id"),
+        matched_rule_id=_text_in(details, "matched_rule_id"),
         reason=reason,
         created_at=request.created_at,
         expires_at=request.expires_at,
         call_path=call_path,
     )
+
+
+def _text_in(details: JsonObject, name: str) -> str | None:
+    """What a detail says; whoever asks through a channel may put anything there."""
+    said = details.get(name)
+    return said if isinstance(said, str) else None
+
+
+def _shown_call(payload: ApproveRequest) -> ToolCall:
+    # Its arguments are a copy: what was asked stays as it is, whatever becomes of what is shown.
+    args: JsonObject = from_json(to_json(payload.args))
+    return ToolCall.of_valid(id=payload.tool_call_id, name=payload.tool_name, args=args)
 
 
 async def tell(

@@ -277,7 +277,7 @@ def _content(value: Any) -> tuple[Any, ...]:
         items = cast("Sequence[Any]", value)
         if items and all(isinstance(item, _PARTS) for item in items):
             return tuple(items)
-    return (TextPart(_text(value)),)
+    return (TextPart.of_valid(text=_text(value)),)
 
 
 def _text(value: Any) -> str:
