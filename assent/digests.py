@@ -78,4 +78,5 @@ def call_digest(name: str, args: Mapping[str, Any]) -> str:
 
     An approval is bound to it: what was seen is what runs.
     """
-    return hashlib.sha256(canonical_json({"name": name, "args": args})).hexdigest()
+    written = b'{"args":%b,"name":%b}' % (canonical_json(args), canonical_json(name))
+    return hashlib.sha256(written).hexdigest()

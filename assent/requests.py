@@ -153,6 +153,17 @@ class EscalateAnswer(_Frozen):
 
 
 Answer = bool | ApproveAnswer | Answers | EscalateAnswer
+
+
+def attributed(answer: Answer | None, answered_by: str | None, via: str | None) -> Answer | None:
+    """An answer with who gave it and where, if it has a place for that."""
+    if not isinstance(answer, ApproveAnswer | EscalateAnswer):
+        return answer
+    if answer.answered_by == answered_by and answer.via == via:
+        return answer
+    return answer.model_copy(update={"answered_by": answered_by, "via": via})
+
+
 ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
 """A function of edited arguments that lists what is wrong with them."""
 
@@ -161,18 +172,23 @@ def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
     """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
     shown = known.payload
     if isinstance(asked, ApproveRequest):
-        return asks_about(known, asked.digest) and _is_sealed_like(shown, asked)
+        return approves(known, asked.digest, asked.seal)
     if isinstance(shown, EscalateRequest) and isinstance(asked, EscalateRequest):
-        if not _is_sealed_like(shown, asked):
+        if not _is_sealed_like(shown, asked.seal):
             return False
         # What the tool takes by now is no part of the question.
         shown = shown.model_copy(update={"args_schema": asked.args_schema}).sealed(asked.seal)
     return shown == asked
 
 
-def _is_sealed_like(known: HitlPayload, asked: ApproveRequest | EscalateRequest) -> bool:
+def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
+    """Whether an answer to a request is about the very call with this digest, and this seal."""
+    return asks_about(known, digest) and _is_sealed_like(known.payload, seal)
+
+
+def _is_sealed_like(known: HitlPayload, seal: str | None) -> bool:
     """Whether what is not shown is the same too, as far as that is on record."""
-    return isinstance(known, _AboutCall) and known.seal in (None, asked.seal)
+    return isinstance(known, _AboutCall) and known.seal in (None, seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from functools import reduce
 
 from assent.messages import (
     NO_USAGE,
@@ -55,13 +54,25 @@ def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
 
 def iterations(messages: Sequence[Message]) -> int:
     """How often the model has answered since the last user message."""
-    return sum([message.stop_reason != "error" for message in answers(messages)])
+    count = 0
+    for message in reversed(messages):
+        if message.role == "assistant":
+            count += message.stop_reason != "error"
+        elif message.role == "user":
+            break
+    return count
 
 
 def usage(messages: Sequence[Message]) -> Usage:
     """What the answers since the last user message cost."""
-    each = [message.usage for message in answers(messages) if message.usage is not NO_USAGE]
-    return reduce(Usage.__add__, each) if each else NO_USAGE
+    total = NO_USAGE
+    for message in reversed(messages):
+        if message.role == "assistant":
+            if message.usage is not NO_USAGE:
+                total = message.usage if total is NO_USAGE else total + message.usage
+        elif message.role == "user":
+            break
+    return total
 
 
 def call_ids(messages: Sequence[Message]) -> set[str]:

@@ -12,7 +12,7 @@ from assent.agent.model_call import ask_model
 from assent.agent.run import Run
 from assent.errors import HitlPaused
 from assent.events import TurnEndedEvent, TurnStartedEvent
-from assent.messages import ToolCall
+from assent.messages import AssistantMessage, ToolCall
 
 
 async def advance(run: Run) -> None:
@@ -29,8 +29,7 @@ async def advance(run: Run) -> None:
                 await run.emit(TurnStartedEvent)
             calls = unresolved_calls(run.messages)
             if not calls:
-                await run.append(await ask_model(run))
-                calls = unresolved_calls(run.messages)
+                calls = await _said(run, await ask_model(run))
             if calls:
                 await _resolve(run, calls)
             if run.emitter.listening:
@@ -38,6 +37,13 @@ async def advance(run: Run) -> None:
             if has_failed(run.messages):
                 span.fail(run.error_type)
                 return
+
+
+async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:
+    """What the model calls in a message that is in the transcript now; the calls have the ids that they got there."""
+    await run.append(message)
+    last = run.messages[-1]
+    return last.tool_calls if last.role == "assistant" else []
 
 
 async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:

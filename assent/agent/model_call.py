@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 from assent import tracing
 from assent.agent.asking import asking_from, is_about
 from assent.agent.emitter import logger
@@ -111,8 +109,9 @@ async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
             else:
                 await run.hear(item)
     finally:
-        if isinstance(stream, AsyncGenerator):  # stop asking the provider now, not when it is collected
-            await stream.aclose()
+        close = getattr(stream, "aclose", None)
+        if close is not None:  # stop asking the provider now, not when it is collected
+            await close()
     if final is None:
         raise ModelError(f"model {model.name} ended its stream without a message")
     return final

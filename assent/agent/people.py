@@ -32,7 +32,9 @@ from assent.requests import (
     HitlPayload,
     HitlRequest,
     StoredRequest,
+    approves,
     asks_about,
+    attributed,
     same_question,
 )
 
@@ -54,6 +56,10 @@ async def ask_approve(
     channel = run.channel
     if channel is not None:
         return await _approve_through(channel, call, shown, details)
+    seal = seal_on(run.thread, call.id, args, shown)
+    known = run.thread.requests.get(call.id)
+    if known is not None and approves(known.request, digest, seal):
+        return _on_record(known)
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
@@ -62,7 +68,7 @@ async def ask_approve(
         digest=digest,
         args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
-    return _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), call.id)
+    return _waiting(run, payload.sealed(seal), call.id)
 
 
 async def _approve_through(
@@ -122,7 +128,16 @@ def _asked(run: Run, payload: HitlPayload, question_id: str) -> Any:
     """The answer to this very question, if it is on record; else that it is waited for."""
     known = run.thread.requests.get(question_id)
     if known is not None and same_question(known.request, payload):
-        return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+        return _on_record(known)
+    return _waiting(run, payload, question_id)
+
+
+def _on_record(known: StoredRequest) -> Any:
+    """What a person has said to what they were asked before; or that it is still waited for."""
+    return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+
+
+def _waiting(run: Run, payload: HitlPayload, question_id: str) -> Waiting:
     return Waiting(
         HitlRequest(
             question_id=question_id,
@@ -162,9 +177,7 @@ def outcome_of(stored: StoredRequest) -> Any:
     """A settled request's answer, or the signal that stands for its absence."""
     match stored.status:
         case "answered":
-            if isinstance(stored.answer, ApproveAnswer | EscalateAnswer):
-                return stored.answer.model_copy(update={"answered_by": stored.answered_by, "via": stored.via})
-            return stored.answer
+            return attributed(stored.answer, stored.answered_by, stored.via)
         case "cancelled":
             raise HitlCancelled(stored.reason or "cancelled")
         case "timed_out":

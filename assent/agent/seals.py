@@ -36,7 +36,7 @@ def seal_of(args: BaseModel, shown: JsonObject, known: str | None = None) -> str
 
 def seal_on(thread: Thread, call_id: str, args: BaseModel, shown: JsonObject) -> str | None:
     """The seal of a call's arguments, to be compared with those of what was asked about it before."""
-    return seal_of(args, shown, known_seal(thread, call_id))
+    return seal_of(args, shown, known_seal(thread, call_id) if thread.requests else None)
 
 
 def known_seal(thread: Thread, call_id: str) -> str | None:
