@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from assent.messages import NO_USAGE, JsonObject, Message, Usage
 from assent.requests import HitlRequest, StoredRequest
@@ -98,8 +98,7 @@ class RunRecord:
     usage: Usage = NO_USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """Everything that happens at once: written in one transaction, or not at all."""
 
     run_id: str

@@ -20,6 +20,7 @@ from assent.checkpointer.base import (
     ThreadInfo,
 )
 from assent.errors import InvalidMessage, InvalidStep, StoreError
+from assent.ids import first_fence
 from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
 from assent.requests import (
     Answer,
@@ -53,13 +54,20 @@ _AT_ONCE = 500
 
 def checked_id(name: str, value: Any) -> str:
     """An id that every database keeps as it is; raises `StoreError` for another."""
-    if not isinstance(value, str):
-        raise StoreError(f"{name} is a text, not {type(value).__name__}")
-    return _checked_text(name, value)
+    try:
+        return _checked(name, value)
+    except TypeError:  # it cannot even be looked up
+        raise _no_text(name, value) from None
+
+
+def _no_text(name: str, value: Any) -> StoreError:
+    return StoreError(f"{name} is a text, not {type(value).__name__}")
 
 
 @lru_cache(4096)  # the same few ids come again and again
-def _checked_text(name: str, value: str) -> str:
+def _checked(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _no_text(name, value)
     problem = None
     if not value:
         problem = "is empty"
@@ -84,37 +92,33 @@ def checked_limit(limit: Any) -> int:
 
 
 def writing(
-    thread_id: str, step: Step, fence: int, *, acquire: bool, owner: str, now: int, until: int
+    thread_id: str, step: Step, fence: int, acquire: bool, owner: str, now: int, lease_until: int
 ) -> Writing:
     """A step as rows; raises `InvalidStep` for one that no store could keep as it is."""
     try:
-        return _writing(thread_id, step, fence, acquire=acquire, owner=owner, now=now, until=until)
+        return Writing(
+            checked_id("thread_id", thread_id),
+            checked_id("run_id", step.run_id),
+            owner,
+            fence,
+            # Every step moves the fence: who loaded the thread before it has not seen it, and may not build on
+            # that. And a new thread has one that no earlier thread of its name had.
+            fence + 1 if fence else step.first_fence or first_fence(),
+            acquire,
+            step.release,
+            now,
+            lease_until,
+            fresh_write_id(),
+            step.parent_thread_id,
+            [(message.role, encode(message)) for message in step.messages] if step.messages else (),
+            [opened_row(request) for request in step.opened] if step.opened else (),
+            [_settled_row(settlement) for settlement in step.settled] if step.settled else (),
+            [_effect_row(effect) for effect in step.started] if step.started else (),
+            [checked_id("tool_call_id", call_id) for call_id in step.ended] if step.ended else (),
+            None if step.run is None else _run_row(step.run, now),
+        )
     except (StoreError, InvalidMessage) as error:
         raise InvalidStep(thread_id, str(error)) from error
-
-
-def _writing(
-    thread_id: str, step: Step, fence: int, *, acquire: bool, owner: str, now: int, until: int
-) -> Writing:
-    return Writing(
-        thread_id=checked_id("thread_id", thread_id),
-        run_id=checked_id("run_id", step.run_id),
-        owner=owner,
-        fence=fence,
-        acquire=acquire,
-        release=step.release,
-        now=now,
-        lease_until=until,
-        write_id=fresh_write_id(),
-        parent=step.parent_thread_id,
-        messages=[(message.role, encode(message)) for message in step.messages],
-        opened=[opened_row(request) for request in step.opened] if step.opened else (),
-        settled=[_settled_row(settlement) for settlement in step.settled] if step.settled else (),
-        started=[_effect_row(effect) for effect in step.started] if step.started else (),
-        ended=[checked_id("tool_call_id", call_id) for call_id in step.ended] if step.ended else (),
-        run=None if step.run is None else _run_row(step.run, now),
-        new_fence=step.first_fence,
-    )
 
 
 def check_size(rows: Writing, largest: int) -> None:

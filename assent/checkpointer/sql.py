@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EXPIRED_AT_ONCE = 100
+_SYSTEM = SystemClock()
 
 
 class SqlCheckpointer(SqlCheckpoints, SqlGrants):
@@ -55,7 +57,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
     def __init__(
         self, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._clock = clock or _SYSTEM
         self._leases = Leases(lease_seconds, owner, self._clock)
         self._transcripts = Transcripts()
         self._largest: int | None = None
@@ -109,6 +111,8 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         return self._open_store
 
     def _now(self) -> int:
+        if self._clock is _SYSTEM:
+            return time.time_ns() // 1_000_000
         return round(self._clock.now() * 1000)
 
     # Threads.
@@ -128,7 +132,7 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it; see `Checkpointer.commit`."""
-        store, rows = self._store, self._rows(thread_id, step, fence, acquire=acquire)
+        store, rows = self._store, self._rows(thread_id, step, fence, acquire)
         job = store.commit(rows)
         try:
             new_fence = await job
@@ -142,16 +146,14 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
     ) -> asyncio.Future[int]:
         """Begin to write a step; see `WritesBehind.begin_commit`."""
-        store, rows = self._store, self._rows(thread_id, step, fence, acquire=acquire)
+        store, rows = self._store, self._rows(thread_id, step, fence, acquire)
         job = store.commit(rows, behind=True)
         job.add_done_callback(partial(self._leases.note, store, rows))
         return job
 
-    def _rows(self, thread_id: str, step: Step, fence: int, *, acquire: bool) -> Writing:
+    def _rows(self, thread_id: str, step: Step, fence: int, acquire: bool) -> Writing:
         leases, now = self._leases, self._now()
-        rows = writing(
-            thread_id, step, fence, acquire=acquire, owner=leases.owner, now=now, until=now + leases.length
-        )
+        rows = writing(thread_id, step, fence, acquire, leases.owner, now, now + leases.length)
         if self._largest is not None:
             check_size(rows, self._largest)
         if points.hook is not None:

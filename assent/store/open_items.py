@@ -119,7 +119,7 @@ def settle_round(by: Settled, round: int) -> Transaction[RequestRow]:
 
 def _asked(row: tuple[object, ...]) -> AskedRow:
     *columns, agent_id = row
-    return AskedRow(RequestRow._make(columns), agent_id)  # pyright: ignore[reportArgumentType]
+    return AskedRow(RequestRow(*columns), agent_id)  # pyright: ignore[reportArgumentType]
 
 
 def _opened(row: tuple[object, ...]) -> CaseAndKey:

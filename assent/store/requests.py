@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -52,7 +53,7 @@ LISTED = 5000
 """How many, where it takes them as a list."""
 
 
-COLUMNS = tuple(_Q[name] for name in RequestRow._fields)
+COLUMNS = tuple(_Q[name] for name in RequestRow._fields if name in _Q)
 _BIG = _Q.created_at.type
 
 _FRESH = ("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at")
@@ -155,6 +156,7 @@ def settle(by: Settled) -> Transaction[RequestRow]:
     if _overdue(row, by.now):
         params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
     elif by.status == "answered":
+        row = row._replace(request=decode_request(row))
         params["answer"] = _encode_answer(row, by.answer)
     return (yield from _settle_row(row, params))
 
@@ -178,7 +180,7 @@ def expire_due(now: int, limit: int, write_id: int) -> Transaction[Expired]:
     """Time out what is past its deadline."""
     rows = yield DUE, {"now": now, "limit": limit}
     expired: list[RequestRow] = []
-    for row in map(RequestRow._make, rows):
+    for row in starmap(RequestRow, rows):
         params = _ended(row.thread_id, row.question_id, "timed_out", now, write_id)
         if (yield SETTLE, {**params, "round": row.round}):
             yield WAKE, params
@@ -204,12 +206,12 @@ def oldest_open(thread_id: str) -> Transaction[RequestRow | None]:
     """A thread's oldest pending request."""
     # Sorted here: an ORDER BY would invite a database to walk through the open requests of all threads.
     rows = yield OPEN_HERE, {"thread_id": thread_id}
-    return min(map(RequestRow._make, rows), key=lambda row: (row.created_at, row.question_id), default=None)
+    return min(starmap(RequestRow, rows), key=lambda row: (row.created_at, row.question_id), default=None)
 
 
 def check_alone(thread_id: str, question_id: str, now: int) -> Transaction[None]:
     """Raise `HitlConcurrencyError` if a thread has another request than this one that can still be answered."""
-    for row in map(RequestRow._make, (yield OPEN_HERE, {"thread_id": thread_id})):
+    for row in starmap(RequestRow, (yield OPEN_HERE, {"thread_id": thread_id})):
         if row.question_id != question_id and not _overdue(row, now):
             raise HitlConcurrencyError(row.question_id)
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -22,9 +22,9 @@ from assent.store import requests
 from assent.store.doorbell import Doorbell, Letterbox, letterbox
 from assent.store.engine import Home
 from assent.store.finish import Decided
-from assent.store.schema import VERSION, is_current, migration
 from assent.store.sqlite_file import SQLiteFile
-from assent.store.statement import WAKE, Params, Statement, Transaction, woken
+from assent.store.sqlite_schema import migrate
+from assent.store.statement import WAKE, Form, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
 
 T = TypeVar("T")
@@ -61,8 +61,13 @@ class _Job:
             self.result, self.error = stop.value, None
 
 
+@cache
+def _form(statement: Statement) -> Form:
+    return statement.form(_DIALECT)
+
+
 def _execute(connection: sqlite3.Connection, statement: Statement, params: Params) -> Any:
-    sql, arguments, reads = statement.form(_DIALECT)
+    sql, arguments, reads = _form(statement)
     if isinstance(params, list):
         return connection.executemany(sql, map(arguments, params)).rowcount
     cursor = connection.execute(sql, arguments(params))  # pyright: ignore[reportArgumentType]
@@ -266,32 +271,6 @@ def _data_version() -> Transaction[int]:
     return rows[0][0]
 
 
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date, holding the write lock meanwhile."""
-    if is_current(_version(connection)):
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)  # another process may have been faster
-        if not is_current(version):
-            for sql in migration("sqlite", version):
-                connection.execute(sql)
-        connection.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
-        raise
-
-
-def _version(connection: sqlite3.Connection) -> str | None:
-    try:
-        rows = _execute(connection, VERSION, {})
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return None
-        raise
-    return rows[0][0] if rows else None
-
-
 def _patiently(connection: sqlite3.Connection, sql: str) -> None:
     """Run what may find the file locked without SQLite's own waiting for it."""
     deadline = time.monotonic() + BUSY_SECONDS
@@ -380,7 +359,7 @@ class SQLiteEngine:
                     _patiently(connection, "PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")
                     self._file = SQLiteFile(self.path)
-                _migrate(connection)
+                migrate(connection)
             except BaseException:
                 connection.close()
                 raise

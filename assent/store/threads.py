@@ -152,10 +152,14 @@ def commit(step: Writing) -> Transaction[int]:
             for place, (role, body) in enumerate(step.messages)
         ]
         yield APPEND, rows if count > 1 else rows[0]
-    yield from requests.end(step.settled, key, step.now, step.write_id)
-    yield from requests.open_all(step.opened, key, step.now, step.write_id)
-    yield from effects.start(step.started, key, step.now)
-    yield from effects.end(step.ended, key, step.now)
+    if step.settled:
+        yield from requests.end(step.settled, key, step.now, step.write_id)
+    if step.opened:
+        yield from requests.open_all(step.opened, key, step.now, step.write_id)
+    if step.started:
+        yield from effects.start(step.started, key, step.now)
+    if step.ended:
+        yield from effects.end(step.ended, key, step.now)
     if step.run is not None:
         yield RECORD_RUN, {**key, "started_at": step.now, **step.run}
     return step.new_fence
