@@ -153,17 +153,6 @@ class EscalateAnswer(_Frozen):
 
 
 Answer = bool | ApproveAnswer | Answers | EscalateAnswer
-
-
-def attributed(answer: Answer | None, answered_by: str | None, via: str | None) -> Answer | None:
-    """An answer with who gave it and where, if it has a place for that."""
-    if not isinstance(answer, ApproveAnswer | EscalateAnswer):
-        return answer
-    if answer.answered_by == answered_by and answer.via == via:
-        return answer
-    return answer.model_copy(update={"answered_by": answered_by, "via": via})
-
-
 ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
 """A function of edited arguments that lists what is wrong with them."""
 

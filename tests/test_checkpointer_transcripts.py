@@ -220,7 +220,7 @@ async def test_a_thread_of_many_steps_is_remembered_again(
 ) -> None:
     """What tells it from another changes every thousand steps; then it is read anew once."""
     begins = first_fence() | 1015
-    monkeypatch.setattr("assent.store.rows.first_fence", lambda: begins)
+    monkeypatch.setattr("assent.checkpointer.rows.first_fence", lambda: begins)
     messages, fence = await live(checkpointer)
     await read(checkpointer)
     counts: list[int] = []

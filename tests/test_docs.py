@@ -256,6 +256,8 @@ def test_public_names_are_found() -> None:
 
 
 def fields_of(cls: type) -> list[str]:
+    if issubclass(cls, tuple):  # a `NamedTuple`
+        return list(inspect.signature(cls).parameters)
     return [field.name for field in dataclasses.fields(cls) if field.init and not field.name.startswith("_")]
 
 

@@ -17,6 +17,7 @@ from assent.errors import CheckpointNotPendingError
 from assent.hitl.testing import FakeClock
 from assent.store import checkpoint_pages, checkpoints, sqlite_engine
 from assent.store.checkpoint_rows import CheckpointRow, Holding
+from assent.store.sqlite_schema import migrate
 
 pytestmark = pytest.mark.anyio
 BODY = {"pending": ["call-1"]}
@@ -26,7 +27,7 @@ TTL: dict[str, Any] = {"ttl_seconds": 60}
 def test_no_list_walks_through_what_is_resolved_or_of_others() -> None:
     """SQLite's own word that a list costs what it returns, however many others there are."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    sqlite_engine._migrate(connection)
+    migrate(connection)
     for name, index in (("AGENT", "of_agent (agent_id=?"), ("THREAD", "of_thread (thread_id=?")):
         for statement in (f"OF_{name}", f"OF_{name}_IN_STATE"):
             sql = getattr(checkpoint_pages, statement).form(sqlite_engine._DIALECT).sql

@@ -22,6 +22,7 @@ from assent.messages import UserMessage
 from assent.store import requests, sqlite_engine, wakeups
 from assent.store.rows import RequestRow, Settled
 from assent.store.sqlite_engine import SQLiteEngine
+from assent.store.sqlite_schema import migrate
 from assent.store.statement import WAKE, Statement, Transaction
 from assent.store.tables import requests as requests_table
 
@@ -178,7 +179,7 @@ async def test_a_locked_file_is_waited_for_then_reported(
 def test_no_query_scans_what_is_open(tmp_path: Path) -> None:
     """SQLite's own word that each of these is an index lookup, however many requests are open."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    sqlite_engine._migrate(connection)
+    migrate(connection)
     plans = {
         "OPEN_PAGE": "assent_requests_open (status=? AND created_at>",
         "DUE": "assent_requests_due (status=? AND expires_at<?",

@@ -11,6 +11,7 @@ import pytest
 from stores import Database, approval, asked, confirmation
 
 from assent.store import requests, sqlite_engine
+from assent.store.sqlite_schema import migrate
 from assent.store.wakeups import Key
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("database", ["sqlite"], indirect=True)]
@@ -20,7 +21,7 @@ ODD = ["t", "a \"b\" 'c'", "back\\slash", "[1, 2]", "é", "е\u0301", "🙂", "%
 
 def test_it_is_a_lookup_for_each_however_many_are_open(database: Database) -> None:
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    sqlite_engine._migrate(connection)
+    migrate(connection)
     sql, arguments, _ = requests.LISTED_STILL_OPEN.form(sqlite_engine._DIALECT)
     steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments({"keys": "[]"})).fetchall()
     connection.close()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 
 from assent.checkpointer import points
-from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, WritesBehind
+from assent.checkpointer.base import Checkpointer, Step, WritesBehind
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep
 from assent.ids import first_fence
-from assent.messages import Message
-from assent.requests import HitlRequest, StoredRequest
+from assent.requests import StoredRequest
 
 _LEASE_SECONDS = 30.0
 """How long a lease is taken to be good for where the checkpointer does not say."""
@@ -80,30 +78,18 @@ class Journal:
         """Whether the thread is leased to this run."""
         return self._holds
 
-    async def write(
-        self,
-        run_id: str,
-        messages: Sequence[Message],
-        *,
-        opened: Sequence[HitlRequest] = (),
-        settled: Sequence[Settlement] = (),
-        started: Sequence[StoredEffect] = (),
-        ended: Sequence[str] = (),
-        run: RunRecord | None = None,
-        release: bool = False,
-        wait: bool = True,
-    ) -> None:
+    async def write(self, step: Step, *, wait: bool = True) -> None:
         """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
         if self._failure is not None:
             raise self._failure
-        first = 0 if self._fence else first_fence()
-        step = Step(run_id, messages, opened, settled, started, ended, run, release, self._parent, first)
+        if not self._fence:  # it makes the thread
+            step = step._replace(parent_thread_id=self._parent, first_fence=first_fence())
         if not wait and self._behind is not None and points.hook is None:
             under_way = self._behind.begin_commit(
                 self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
             self._under_way.append(under_way)
-            self._fence, self._holds = first or self._fence + 1, not release
+            self._fence, self._holds = step.first_fence or self._fence + 1, not step.release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
@@ -120,7 +106,7 @@ class Journal:
         """
         async with self._pen:
             if self.may_have_lapsed:
-                await self._commit(Step(run_id, parent_thread_id=self._parent))
+                await self._commit(Step(run_id))
 
     async def _commit(self, step: Step) -> None:
         if self._failure is not None:

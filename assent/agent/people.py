@@ -34,7 +34,6 @@ from assent.requests import (
     StoredRequest,
     approves,
     asks_about,
-    attributed,
     same_question,
 )
 
@@ -177,7 +176,9 @@ def outcome_of(stored: StoredRequest) -> Any:
     """A settled request's answer, or the signal that stands for its absence."""
     match stored.status:
         case "answered":
-            return attributed(stored.answer, stored.answered_by, stored.via)
+            if isinstance(stored.answer, ApproveAnswer | EscalateAnswer):
+                return stored.answer.model_copy(update={"answered_by": stored.answered_by, "via": stored.via})
+            return stored.answer
         case "cancelled":
             raise HitlCancelled(stored.reason or "cancelled")
         case "timed_out":

@@ -17,7 +17,7 @@ from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
 from assent.agent.stand_ins import LARGE, synthetic, too_large, with_answer
 from assent.agent.subagents import SubagentTool
-from assent.checkpointer.base import RunRecord, Settlement, StoredEffect
+from assent.checkpointer.base import RunRecord, Settlement, Step, StoredEffect
 from assent.clock import Clock, SystemClock
 from assent.errors import InvalidStep
 from assent.events import (
@@ -189,36 +189,31 @@ class Run:
         A result and the end of its effect are written together. Without ``wait`` the run goes on meanwhile;
         that is for what is followed by a question to the model, which has no effect.
         """
-        if self.journal is None:
+        journal = self.journal
+        if journal is None:
             return
-        if self.journal.lags:
-            await self.journal.catch_up()
-        if not self.journal.holds and self.caller is not None and self.caller.bodies is not None:
+        if journal.lags:
+            await journal.catch_up()
+        if self.caller is not None and self.caller.bodies is not None and not journal.holds:
             await self.caller.bodies.wake(self.call_path[-1])
         writing, self.unwritten = self.unwritten, []
         was_recorded, self.is_recorded = self.is_recorded, True
         ledger = self.thread.ledger
-        ledger.update(effect.tool_call_id for effect in started)
+        if started:
+            ledger.update([effect.tool_call_id for effect in started])
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
         if run is None and not was_recorded:
             run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
         try:
-            await self.journal.write(
-                self.run_id,
-                writing,
-                opened=opened,
-                settled=settled,
-                started=started,
-                ended=ended,
-                run=run,
-                release=release,
-                wait=wait,
+            await journal.write(
+                Step(self.run_id, writing, opened, settled, started, ended, run, release), wait=wait
             )
         except InvalidStep:  # nothing was written: the next commit has the same to write
             self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
-            ledger.difference_update(effect.tool_call_id for effect in started)
+            ledger.difference_update([effect.tool_call_id for effect in started])
             raise
-        ledger.difference_update(ended)
+        if ended:
+            ledger.difference_update(ended)
 
     async def commit_results(self, *, wait: bool) -> None:
         """Write results, with whatever else is unwritten. One that the store is too small for gives way to a word

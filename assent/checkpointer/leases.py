@@ -67,17 +67,18 @@ class Leases:
         """
         if job.cancelled():
             return
-        if job.exception() is None and not step.release:
-            self._hold(step, job.result())
+        failure = job.exception()
+        if failure is None and not step.release:
+            self._hold(step)
             if self._beating is None or self._beating.done():
                 self._beating = asyncio.ensure_future(self._beat(store))
-        elif step.release or not step.acquire or isinstance(job.exception(), LeaseLost):
+        elif step.release or not step.acquire or isinstance(failure, LeaseLost):
             held = self._held.get(step.thread_id)
             if held is not None and held.fence <= step.fence:
                 del self._held[step.thread_id]
 
-    def _hold(self, step: Writing, fence: int) -> None:
-        held = self._held.get(step.thread_id)
+    def _hold(self, step: Writing) -> None:
+        held, fence = self._held.get(step.thread_id), step.new_fence
         if held is not None and step.lease_until < held.until:  # the clock was set back: renew it at once
             self._held[step.thread_id] = held._replace(fence=fence, now=0)
         else:

@@ -53,7 +53,7 @@ LISTED = 5000
 """How many, where it takes them as a list."""
 
 
-COLUMNS = tuple(_Q[name] for name in RequestRow._fields if name in _Q)
+COLUMNS = tuple(_Q[name] for name in RequestRow._fields)
 _BIG = _Q.created_at.type
 
 _FRESH = ("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at")
@@ -156,7 +156,6 @@ def settle(by: Settled) -> Transaction[RequestRow]:
     if _overdue(row, by.now):
         params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
     elif by.status == "answered":
-        row = row._replace(request=decode_request(row))
         params["answer"] = _encode_answer(row, by.answer)
     return (yield from _settle_row(row, params))
 

@@ -60,8 +60,6 @@ class RequestRow(NamedTuple):
     via: str | None
     settled_at: int | None
     write_id: int | None
-    request: HitlRequest | None = None
-    """What the row holds, where somebody has read it already; no column."""
 
 
 @dataclass(slots=True)
@@ -168,8 +166,6 @@ def _encode_approval(request: HitlRequest, payload: ApproveRequest) -> str:
 
 def decode_request(row: RequestRow) -> HitlRequest:
     """The request that a row holds; raises `StoreError` if it cannot be read."""
-    if row.request is not None:
-        return row.request
     try:
         envelope = from_json(row.payload)
         if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
