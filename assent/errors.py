@@ -56,7 +56,7 @@
     HitlControlException            control flow, not an error: passes every ``except Exception``
     ├── HitlCancelled               the host cancelled the request
     ├── HitlTimedOut                nobody answered in time
-    ├── HitlDetached                the agent was detached while it waited
+    ├── HitlDetached                the agent was detached while it waited, or superseded by a newer prompt
     ├── HitlPaused                  the run stops here, with its open calls pending; caught by the agent
     └── HitlAborted                 the agent's pending request was aborted, or its signal set
 
@@ -597,11 +597,15 @@ class HitlControlException(_Portable):
 
 
 class HitlCancelled(HitlControlException):
-    """The host cancelled the request."""
+    """The host cancelled the request; ``answered_by`` and ``via`` say who did, and where, if that is known."""
 
-    def __init__(self, reason: str = "cancelled") -> None:
+    def __init__(
+        self, reason: str = "cancelled", *, answered_by: str | None = None, via: str | None = None
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.answered_by = answered_by
+        self.via = via
 
 
 class HitlTimedOut(HitlControlException):
@@ -615,7 +619,13 @@ class HitlTimedOut(HitlControlException):
 
 
 class HitlDetached(HitlControlException):
-    """The agent was detached while it waited; the request stays open."""
+    """The agent was detached while it waited, and the request stays open; or the thread went on without it.
+
+    Its text says which; it is the reason of the run that ends with this.
+    """
+
+    def __init__(self, reason: str = "it waits for a person") -> None:
+        super().__init__(reason)
 
 
 class HitlPaused(HitlControlException):

@@ -1,4 +1,7 @@
-"""One id asked about twice: an answer to the one round is never taken for the other's."""
+"""One thing asked about twice, and differently: an answer to the one is never taken for the other's.
+
+A call that is to be approved keeps its id, and has rounds; any other question gets an id of its own.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +39,16 @@ APPROVE = {"decision": "approve"}
 
 
 class Kind(NamedTuple):
-    """A verb that asks about some cents, under an id that is the same whatever they are; and an answer."""
+    """A verb that asks about some cents, the id of what it asks first, and an answer."""
 
     question_id: str
     put: Callable[..., Awaitable[Any]]
     answer: Any
+
+    @property
+    def anew(self) -> str:
+        """The id of what is asked in place of that."""
+        return "c1" if self.question_id == "c1" else f"{self.question_id}~2"
 
 
 KINDS = {
@@ -120,7 +128,7 @@ async def outcome(task: asyncio.Task[Any]) -> Any:
 
 async def test_the_new_rounds_answer_is_not_the_old_ones(rounds: Rounds, kind: Kind) -> None:
     old, new = await rounds.ask(kind)
-    settled = await rounds.settle(kind.question_id, kind.answer)
+    settled = await rounds.settle(kind.anew, kind.answer)
     assert isinstance(await outcome(old), HitlDetached)
     answer = await outcome(new)
     assert answer == settled.answer or answer.answered_by == "ann"
@@ -131,8 +139,8 @@ async def test_the_old_asker_hears_from_another_process_too_that_something_else_
 ) -> None:
     old, new = await rounds.ask(kind)
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -150,8 +158,8 @@ async def test_an_answer_to_the_old_round_does_not_settle_the_new_one(rounds: Ro
         await rounds.old.answer(kind.question_id, kind.answer)
     assert stale.value.status == "superseded"
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.new.answer(kind.question_id, kind.answer, by="ann")
+    assert await rounds.is_open(kind.anew)
+    await rounds.new.answer(kind.anew, kind.answer, by="ann")
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -160,8 +168,8 @@ async def test_cancelling_the_old_round_leaves_the_new_one_open(rounds: Rounds, 
     with pytest.raises(HitlStaleAnswer):
         await rounds.old.cancel(kind.question_id)
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -175,8 +183,8 @@ async def test_an_answer_to_the_old_round_comes_too_late_after_its_asker_has_hea
         with pytest.raises(HitlStaleAnswer) as stale:
             await act
         assert stale.value.status == "superseded"
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -185,8 +193,8 @@ async def test_the_old_askers_signal_ends_its_own_wait_alone(rounds: Rounds, kin
     old, new = await rounds.ask(kind, signal=signal)
     signal.set()
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -194,8 +202,8 @@ async def test_the_old_deadline_ends_the_old_wait_alone(rounds: Rounds, kind: Ki
     old, new = await rounds.ask(kind, timeout=5)
     await rounds.clock.advance(5)
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -311,6 +319,6 @@ async def test_whoever_asked_before_hears_at_once_that_it_was_asked_anew(rounds:
     rounds.new._checkpointer = rounds.new._keeper = rounds.there = rounds.here  # one process
     old, new = await rounds.ask(kind)
     assert isinstance(await outcome(old), HitlDetached)
-    assert await rounds.is_open(kind.question_id)
-    await rounds.settle(kind.question_id, kind.answer)
+    assert await rounds.is_open(kind.anew)
+    await rounds.settle(kind.anew, kind.answer)
     await new

@@ -229,7 +229,7 @@ async def test_a_retry_counts_for_what_is_not_shown_too(
     else:
         assert (await agent_on(store, pay).resume()).status == "paused"
     assert ran == []
-    await store.settle("t", "c1:escalate:1", "retry")
+    await store.settle("t", "c1:escalate:1~2", "retry")
     assert (await agent_on(store, pay).resume()).status == "completed"
     assert ran == [(5, "tok-9", "us")]
 

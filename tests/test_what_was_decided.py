@@ -164,6 +164,6 @@ async def test_a_second_doubt_is_about_what_the_person_had_run_instead(rig: Rig)
     paused = await again(rig, desk).resume()
     (pending,) = paused.pending_approvals
     assert (pending.kind, pending.tool_call.args) == ("escalate", {"cents": 7})
-    await rig.checkpointer.settle("t", "c1:escalate:1", {"action": "retry"})
+    await rig.checkpointer.settle("t", "c1:escalate:1~2", {"action": "retry"})
     result = await again(rig, desk).resume()
     assert (result.status, desk.amounts) == ("completed", [7, 7])

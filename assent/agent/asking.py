@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from pydantic_core import PydanticSerializationError
+
+from assent.checkpointer.base import Settlement
+from assent.ids import new_id
+from assent.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest, same_question
 
 Place = Literal["gate", "tool", "safe_point"]
 
@@ -30,7 +37,7 @@ class Asking:
         return self.place == place or (self.outer is not None and self.outer.is_within(place))
 
     def question_id(self, kind: str) -> str:
-        """An id that the same question gets again when the run is resumed."""
+        """An id that is the same again when the run is resumed; `named` makes it the question's own."""
         self.asked += 1
         place = "" if self.place == "gate" else "body:"
         return f"{self.tool_call_id}:{place}{kind}:{self.asked}"
@@ -44,6 +51,77 @@ def is_about(question_id: str, tool_call_id: str) -> bool:
 def is_from_body(question_id: str, tool_call_id: str) -> bool:
     """Whether a question was asked by the call's body, not at its gate."""
     return question_id.startswith(f"{tool_call_id}:body:")
+
+
+# An id names one question, for ever: a late answer to what was asked first is not taken for what is asked now.
+
+ASKED_ANEW = "something else was asked in its place"
+"""Why a question was cancelled in whose place another is asked, outside of a run's steps: those supersede it."""
+
+
+def first_id(payload: HitlPayload) -> str:
+    """The id that a question gets unless it is another's: for an approve the tool call's, else one of its place.
+
+    Where no call is gated or run there is no place that it could be asked from again, and its id is nobody else's.
+    """
+    if isinstance(payload, ApproveRequest):
+        return payload.tool_call_id
+    asking = _asking.get()
+    return new_id() if asking is None else asking.question_id(payload.kind)
+
+
+async def named(
+    first: str, payload: HitlPayload, known: Callable[[str], Awaitable[StoredRequest | None]]
+) -> str:
+    """The id of a question: the ``first``, unless that is another's; then the next, ``~2`` and so on.
+
+    ``known`` finds what is on record under an id. The question's own id is found again when a run is resumed.
+    """
+    question_id, number = first, 1
+    while (found := await known(question_id)) is not None and not _is_still(found, payload):
+        number += 1
+        question_id = f"{first}~{number}"
+    return question_id
+
+
+def is_replaced(known: StoredRequest) -> bool:
+    """Whether something else was asked in a request's place: it is over, also for whoever asks the same again."""
+    return known.status == "superseded" or (known.status == "cancelled" and known.reason == ASKED_ANEW)
+
+
+def replaced_ids(request: HitlRequest) -> Iterator[str]:
+    """The ids in whose place this one was `named`; a call that is to be approved keeps its own."""
+    first, mark, number = request.question_id.rpartition("~")
+    if mark and number.isdecimal() and request.payload.kind != "approve":
+        yield first
+        yield from (f"{first}~{earlier}" for earlier in range(2, int(number)))
+
+
+def replaced(known: Mapping[str, StoredRequest], opened: Iterable[HitlRequest]) -> list[Settlement]:
+    """How the questions end that are pending, and in whose place these are asked."""
+    earlier = [known[it] for request in opened for it in replaced_ids(request) if it in known]
+    return [Settlement(it.question_id, "superseded") for it in earlier if it.status == "pending"]
+
+
+def mark_settled(known: dict[str, StoredRequest], settled: Iterable[Settlement]) -> None:
+    """Know requests as a step has settled them."""
+    for it in settled:
+        known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
+
+
+def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:
+    """Whether this is the question that is on record, and one that can still have an answer."""
+    if is_replaced(known):
+        return False
+    return same_question(known.request, payload) or same_question(known.request, _as_stored(payload))
+
+
+def _as_stored(payload: HitlPayload) -> HitlPayload:
+    """A question as a store gives it back: subclasses, and numbers that are none, do not come out as they went in."""
+    asked = HitlRequest(question_id="", payload=payload, created_at=0)
+    with suppress(PydanticSerializationError):
+        return HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True)).payload
+    return payload
 
 
 _asking: ContextVar[Asking | None] = ContextVar("assent_asking", default=None)

@@ -14,3 +14,7 @@ class Ending:
     why: str
     is_told: bool = False
     """Whether listeners are told that somebody chose to end it there."""
+
+
+SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
+STOPPED = Ending("aborted", "the run was aborted")

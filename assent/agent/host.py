@@ -164,6 +164,21 @@ class Host:
             return None
         return known
 
+    async def known(self, question_id: str) -> StoredRequest | None:
+        """What was asked under an id about the calls that are open; of what seems pending, how it stands by now."""
+        known = self.thread.requests.get(question_id)
+        if known is None or known.status != "pending" or self.store is None:
+            return known
+        found = await self.store.request(self.thread_id, question_id)
+        if found is not None:
+            self.thread.requests[question_id] = found
+        return found or known
+
+    @property
+    def stores(self) -> bool:
+        """Whether a run goes on whose requests are written with its thread."""
+        return self.current_run is not None and self.current_run.journal is not None
+
     def args_check(self, tool_name: str, call: AskedCall | None = None) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""
         return self.inbox.args_check(tool_name, self.thread, call)

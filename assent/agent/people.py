@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assent.agent.asking import is_about
+from assent.agent.asking import is_about, named
+from assent.agent.ending import SUPERSEDED
 from assent.agent.run import Run
 from assent.agent.seals import seal_on
 from assent.agent.tools import json_object
@@ -93,8 +94,8 @@ async def ask_escalate(
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     schema = run.spec.tools_by_name[call.name].args_schema
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
-    question_id = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
-    return _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), question_id)
+    first = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
+    return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
 
 
 def answered_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
@@ -123,9 +124,14 @@ async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | 
     return outcome_of(known)
 
 
-def _asked(run: Run, payload: HitlPayload, question_id: str) -> Any:
+async def _asked(run: Run, payload: HitlPayload, first: str) -> Any:
     """The answer to this very question, if it is on record; else that it is waited for."""
-    known = run.thread.requests.get(question_id)
+
+    async def on_record(question_id: str) -> StoredRequest | None:
+        return run.thread.requests.get(question_id)
+
+    question_id = await named(first, payload, on_record)
+    known = await on_record(question_id)
     if known is not None and same_question(known.request, payload):
         return _on_record(known)
     return _waiting(run, payload, question_id)
@@ -180,10 +186,11 @@ def outcome_of(stored: StoredRequest) -> Any:
                 return stored.answer.model_copy(update={"answered_by": stored.answered_by, "via": stored.via})
             return stored.answer
         case "cancelled":
-            raise HitlCancelled(stored.reason or "cancelled")
+            raise HitlCancelled(stored.reason or "cancelled", answered_by=stored.answered_by, via=stored.via)
         case "timed_out":
             raise HitlTimedOut(stored.request.timeout_seconds)
         case "aborted":
             raise HitlAborted(stored.reason or "aborted")
         case _:  # superseded: the thread went on without this run
-            raise HitlDetached
+            # A newer prompt leaves a reason; a newer question under the same id does not.
+            raise HitlDetached(SUPERSEDED.why if stored.reason else "its question was asked anew elsewhere")

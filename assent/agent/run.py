@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
 
+from assent.agent.asking import mark_settled, replaced
 from assent.agent.bodies import Bodies
 from assent.agent.emitter import Emitter
 from assent.agent.ending import Ending
@@ -19,7 +20,7 @@ from assent.agent.stand_ins import LARGE, synthetic, too_large, with_answer
 from assent.agent.subagents import SubagentTool
 from assent.checkpointer.base import RunRecord, Settlement, Step, StoredEffect
 from assent.clock import Clock, SystemClock
-from assent.errors import InvalidStep
+from assent.errors import HitlDetached, HitlStaleAnswer, InvalidStep
 from assent.events import (
     Event,
     HitlRequestEvent,
@@ -255,10 +256,9 @@ class Run:
             return None
         known = self.thread.requests.get(request.question_id)
         if known is None or not same_question(known.request, request.payload):
-            await self.commit(opened=[request], release=release)
-            known = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
-            self.thread.requests[request.question_id] = known
-        elif release and known.status == "pending":
+            await self._open([request], release=release)
+            return self.thread.requests[request.question_id]
+        if release and known.status == "pending":
             await self.let_go()
         return known
 
@@ -290,11 +290,22 @@ class Run:
         new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
         holds = self.journal is not None and self.journal.holds
         if new or (release and (self.unwritten or holds)):
-            await self.commit(opened=new, release=release)
+            await self._open(new, release=release)
         for request in new:
-            known[request.question_id] = StoredRequest(request, self.thread.thread_id, self.run_id, "pending")
             await self.emit(HitlRequestEvent, request=request)
         return new
+
+    async def _open(self, requests: Sequence[HitlRequest], *, release: bool) -> None:
+        """Store requests; what they are asked in place of is over in the same step."""
+        known = self.thread.requests
+        over = replaced(known, requests)
+        try:
+            await self.commit(opened=requests, settled=over, release=release)
+        except HitlStaleAnswer as stale:  # it was answered just now: whoever goes on looks at the thread anew
+            raise HitlDetached(str(stale)) from stale
+        mark_settled(known, over)
+        for it in requests:
+            known[it.question_id] = StoredRequest(it, self.thread.thread_id, self.run_id, "pending")
 
     async def open_message(self) -> None:
         """The model begins to speak."""
@@ -317,9 +328,7 @@ class Run:
         dropped = self._drop(ending)
         if self.journal is not None and (dropped or not self.journal.holds):
             await self.commit(settled=dropped)
-        known = self.thread.requests
-        for each in dropped:
-            known[each.question_id] = replace(known[each.question_id], status=each.status, reason=each.reason)
+        mark_settled(self.thread.requests, dropped)
 
     def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
         """End a run early: no call is left open, and the last word is what the model had said by then.
@@ -363,12 +372,8 @@ class Run:
 
     def _drop(self, ending: Ending) -> list[Settlement]:
         """How the open requests end when their calls are not run any more."""
-        known = self.thread.requests.values()
-        return [
-            Settlement(each.question_id, ending.status, ending.why)
-            for each in known
-            if each.status == "pending"
-        ]
+        pending = [it for it in self.thread.requests.values() if it.status == "pending"]
+        return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
 
     def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""

@@ -7,19 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Self, cast
+from typing import Any, cast
 from weakref import WeakSet
 
-from assent.agent.asking import current_asking
+from assent.agent.asking import current_asking, first_id, named
 from assent.agent.emitter import NOTHING
-from assent.agent.host import host_of, hosting
+from assent.agent.host import Host, host_of, hosting
 from assent.agent.people import outcome_of
 from assent.agent.turns import in_turn
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
 from assent.fitting import fit_answer
-from assent.hitl.hearing import Listeners
+from assent.hitl.hearing import Listeners, Subscription
 from assent.hitl.inputs import (
     checked_choices,
     checked_details,
@@ -30,7 +30,6 @@ from assent.hitl.inputs import (
 )
 from assent.hitl.slot import Slot, settling
 from assent.hitl.spans import hitl_span
-from assent.ids import new_id
 from assent.messages import JsonObject
 from assent.requests import (
     DEFAULT,
@@ -64,7 +63,7 @@ class Channel(ABC):
         self._clock: Clock = clock or SystemClock()
         self._host: ChannelHost | None = None
         self._slot: Slot | None = None
-        self._subscriptions: WeakSet[_Subscription] | None = None
+        self._subscriptions: WeakSet[Subscription] | None = None
         self._told: dict[tuple[str | None, str], None] = {}
         self._hosts: WeakSet[ChannelHost] = WeakSet()
         self._listeners = Listeners()
@@ -152,7 +151,7 @@ class Channel(ABC):
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
         """The requests as they come, the current one first."""
-        subscription = _Subscription()
+        subscription = Subscription()
         if self._subscriptions is None:
             self._subscriptions = WeakSet()
         self._subscriptions.add(subscription)
@@ -233,6 +232,10 @@ class Channel(ABC):
 
     # Where the requests are kept.
 
+    async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
+        """What was asked under an id before: by the ``host``, as far as its calls are open, or through us."""
+        return await host.known(question_id) if isinstance(host, Host) else None
+
     @abstractmethod
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         """Record a request, or find it as it was recorded before a restart: pending, or settled by now.
@@ -272,31 +275,24 @@ class Channel(ABC):
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Open a request, wait for its settlement and return the answer, or raise what came instead."""
-        if self._slot is not None and not self._slot.settled.done():
-            raise HitlConcurrencyError(self._slot.request.question_id)
+        self._check_free()
         host = host_of(self, self._host, self._hosts)
-        question_id = _question_id(payload)
-        asked = HitlRequest(
-            question_id=question_id,
-            thread_id=host.thread_id if host is not None else None,
-            payload=self._sealed(question_id, payload),
-            created_at=self._clock.now(),
-            timeout_seconds=timeout,
-        )
+        asked = await self._new(payload, timeout, host)
+        self._check_free()  # for another may have begun to ask while this one got its name
         slot = self._slot = Slot(asked, hosting.get())
         told = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
             try:
                 if told not in self._told:
                     span.begin()
-                stored = await self._record(asked, host)
+                stored = await self._on_record(slot, host)
                 span.from_resume = stored.status != "pending" and stored.request is not asked
                 if span.from_resume and told in self._told:
                     return outcome_of(stored)
                 self._told.pop(told, None)
                 span.begin()
                 if stored.status == "pending":
-                    slot.request, slot.told = stored.request, True
+                    slot.told = True
                     stored = await self._wait(slot, signal, self._announce(stored.request, host))
             except HitlControlException:
                 await slot.left()
@@ -313,6 +309,37 @@ class Channel(ABC):
             if host is not None:
                 await host.announce_settled(stored)
             return span.outcome(outcome_of(stored))
+
+    def _check_free(self) -> None:
+        if self._slot is not None and not self._slot.settled.done():
+            raise HitlConcurrencyError(self._slot.request.question_id)
+
+    async def _new(
+        self, payload: HitlPayload, timeout: float | None, host: ChannelHost | None
+    ) -> HitlRequest:
+        """What is asked, under an id that a resumed run finds again, where there is a run."""
+        question_id = first_id(payload)
+        payload = self._sealed(question_id, payload)
+        if current_asking() is not None and not isinstance(payload, ApproveRequest):
+            question_id = await named(question_id, payload, lambda it: self._known(host, it))
+        return HitlRequest(
+            question_id=question_id,
+            thread_id=host.thread_id if host is not None else None,
+            payload=payload,
+            created_at=self._clock.now(),
+            timeout_seconds=timeout,
+        )
+
+    async def _on_record(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
+        """What is asked, as it is recorded; if it was before and is overdue, it is timed out and nobody is told."""
+        stored = await self._record(slot.request, host)
+        if stored.status != "pending":
+            return stored
+        is_new = stored.request.created_at == slot.request.created_at
+        slot.request, expires_at = stored.request, stored.request.expires_at
+        if is_new or expires_at is None or expires_at > self._clock.now():
+            return stored
+        return await self._expire(stored.question_id)
 
     async def _wait(
         self, slot: Slot, signal: asyncio.Event | None, telling: Awaitable[None]
@@ -371,24 +398,3 @@ class Channel(ABC):
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
         return NOTHING if host is None else host.announce(request)
-
-
-class _Subscription:
-    """An endless iterator of requests; dropping it ends it."""
-
-    def __init__(self) -> None:
-        self.queue: asyncio.Queue[HitlRequest] = asyncio.Queue()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> HitlRequest:
-        return await self.queue.get()
-
-
-def _question_id(payload: HitlPayload) -> str:
-    """For an approve the tool call's id; else one that a resumed run would choose again, where there is a run."""
-    if isinstance(payload, ApproveRequest):
-        return payload.tool_call_id
-    asking = current_asking()
-    return new_id() if asking is None else asking.question_id(payload.kind)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from assent.agent.asking import current_asking
-from assent.agent.host import hosting
+from assent.agent.asking import ASKED_ANEW, current_asking, is_replaced, replaced_ids
+from assent.agent.host import Host, hosting
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
 from assent.errors import (
@@ -129,6 +130,22 @@ class CheckpointedChannel(InMemoryChannel):
             await self._clear(request.question_id, "timed_out")
             return True
 
+    async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
+        known = await super()._known(host, question_id)
+        if known is not None or (isinstance(host, Host) and host.stores):
+            return known
+        thread_id = self.thread_id if host is None else host.thread_id
+        if self.checkpointer is not None:
+            return await self.checkpointer.request(thread_id, question_id)
+        # A keeper has the latest alone: what that was asked in place of is known by its id.
+        kept = await self._keeper.load_pending_request(self.thread_id)
+        if kept is None or kept.thread_id != thread_id:
+            return None
+        if kept.question_id == question_id:
+            return self._opened(kept)
+        is_over = question_id in replaced_ids(kept)
+        return StoredRequest(kept, thread_id, None, "superseded") if is_over else None
+
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         self._check_place(host)
         thread_id = self.thread_id if host is None else host.thread_id
@@ -140,6 +157,9 @@ class CheckpointedChannel(InMemoryChannel):
         known = await self.checkpointer.request(thread_id, request.question_id)
         if known is not None and same_question(known.request, request.payload):
             return known
+        for earlier in replaced_ids(request):
+            with suppress(HitlStaleAnswer, HitlNoPendingRequest):
+                await self.checkpointer.cancel(thread_id, earlier, ASKED_ANEW)
         # A call that begins anew asks all of its own again, whatever of it is open still.
         alone = current_asking() is None
         await self.checkpointer.save_pending_request(thread_id, request, alone=alone)
@@ -205,11 +225,11 @@ class CheckpointedChannel(InMemoryChannel):
         own = known = await store.request(self.thread_id, question_id)
         if known is None or known.status != "pending":
             known = await open_beneath(store, self.thread_id, question_id)
+        shown = self._replaced.get(question_id)
+        if shown is not None and (known is None or not _answers(known, shown)):
+            raise HitlStaleAnswer(question_id, "superseded")
         if known is None:
             raise HitlStaleAnswer(question_id, own.status if own is not None else None)
-        shown = self._replaced.get(question_id)
-        if shown is not None and not _answers(known, shown):
-            raise HitlStaleAnswer(question_id, "superseded")
         return known.request.model_copy(update={"thread_id": known.thread_id})
 
     # One id may be asked about again: by another process, or by a thread of the same name made anew.
@@ -266,12 +286,10 @@ class CheckpointedChannel(InMemoryChannel):
             kept = await self._keeper.load_pending_request(self.thread_id)
             if kept is not None and host is None and self._is_in_the_way(kept, request):
                 raise HitlConcurrencyError(kept.question_id)  # it keeps one, and would lose this one
-            if (
-                kept is not None
-                and kept.question_id == request.question_id
-                and same_question(kept, request.payload)
+            if kept is not None and (
+                _is_the_same(kept, request) or kept.question_id in replaced_ids(request)
             ):
-                self._kept.setdefault(request.question_id, self._opened(kept))
+                self._kept.setdefault(kept.question_id, self._opened(kept))
             stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:
                 await self._keeper.save_pending_request(self.thread_id, stored.request)
@@ -308,9 +326,6 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id)  # another process settled it
         return self._pending(question_id).request
 
-    def _is_pending(self, question_id: str) -> bool:
-        return question_id in self._kept and self._kept[question_id].status == "pending"
-
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
         """Whether another question is open; a call that begins anew asks all of its own again."""
         is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
@@ -320,8 +335,14 @@ class CheckpointedChannel(InMemoryChannel):
         return StoredRequest(request, self.thread_id, None, "pending")
 
 
+def _is_the_same(kept: HitlRequest, request: HitlRequest) -> bool:
+    return kept.question_id == request.question_id and same_question(kept, request.payload)
+
+
 def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
     """Whether how the one was settled holds for the other."""
+    if stored.status == "cancelled" and is_replaced(stored):
+        return False
     if same_question(stored.request, asked.payload):
         return True
     # Not everything comes out of a store as it was put in: subclasses and NaN do not.

@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Self
 
 from assent.hitl.slot import Slot
+from assent.requests import HitlRequest
+
+
+class Subscription:
+    """An endless iterator of requests; dropping it ends it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[HitlRequest] = asyncio.Queue()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> HitlRequest:
+        return await self.queue.get()
 
 
 class Listeners:

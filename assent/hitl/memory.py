@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from assent.agent.asking import replaced_ids
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
 from assent.hitl.channel import Channel
@@ -36,6 +37,12 @@ class InMemoryChannel(Channel):
         wanted = (request for request in pending if request.thread_id == thread_id)
         return next(wanted, pending[0] if pending else None)
 
+    async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
+        kept = self._kept.get(question_id)
+        home = self.thread_id if host is None else host.thread_id
+        is_ours = kept is not None and kept.request.thread_id == home  # call ids are a thread's own
+        return kept if is_ours else await super()._known(host, question_id)
+
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         recalled = None if host is None else host.recall(request)
         kept = self._kept.get(request.question_id)
@@ -46,6 +53,9 @@ class InMemoryChannel(Channel):
         for known in (kept, recalled):
             if known is not None and same_question(known.request, request.payload):
                 return known
+        for earlier in replaced_ids(request):
+            if self._is_pending(earlier) and self._kept[earlier].request.thread_id == request.thread_id:
+                self._set(earlier, "superseded")
         opened = StoredRequest(request, request.thread_id or "", None, "pending")
         self._kept[request.question_id] = opened
         return opened
@@ -81,6 +91,9 @@ class InMemoryChannel(Channel):
         if self._is_due(question_id):
             raise HitlStaleAnswer(question_id, "timed_out")
         return kept
+
+    def _is_pending(self, question_id: str) -> bool:
+        return question_id in self._kept and self._kept[question_id].status == "pending"
 
     def _is_due(self, question_id: str) -> bool:
         """Whether a request is pending past its deadline."""
