@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from assent.messages import JsonObject, Text, ToolCall, Value
 from assent.requests import ApproveAnswer, Decision, EscalateAnswer
 
@@ -37,12 +39,17 @@ class PendingApproval(Value):
 
 
 class ApprovalResponse(Value):
-    """A person's decision on the pending approval with this ``id``; ``edited_args`` go with an edit."""
+    """A person's decision on the pending approval with this ``id``; ``edited_args`` go with an edit.
+
+    ``digest`` is that of the `PendingApproval` that the person was shown. With it the response counts for that
+    alone: if the call was asked about again since, with other arguments, the response is stale.
+    """
 
     id: str
     decision: Decision
-    edited_args: JsonObject | None = None
+    edited_args: JsonObject | None = Field(default=None, repr=False)  # a person may type a secret there
     reason: Text | None = None
+    digest: str | None = None
 
     def answer_to(self, kind: str) -> ApproveAnswer | EscalateAnswer:
         """The response as the answer to what was asked: for a call in doubt, a denial means to skip it."""

@@ -208,6 +208,9 @@ async def resume_checkpoint(
     cannot go on, because a response does not fit for example, the checkpoint is released and the error
     raised. After a claim that lapsed the same responses may come again. ``by`` and ``via`` are recorded as who
     decided, and where.
+
+    A response counts for what the checkpoint lists as pending, and nothing else: if that was asked about again
+    since, with other arguments, it raises `HitlStaleAnswer`, and none of the responses is settled.
     """
     saved = await store.claim(spec.id, checkpoint_id, thread_id=thread_id)
     renewing = asyncio.create_task(_renew(store, spec.id, checkpoint_id))
@@ -215,7 +218,7 @@ async def resume_checkpoint(
         checkpoint = cast(RunCheckpoint, saved.checkpoint)
         thread = Thread(cast(str, checkpoint.thread_id))
         session = Session(spec, thread, None, store.memory, is_new=False, principal=checkpoint.principal)
-        result = await resume_with(session, responses, by, via, again=saved.retaken)
+        result = await resume_with(session, responses, by, via, again=saved.retaken, shown=checkpoint.pending)
         if result.checkpoint is not None:
             await store.save(spec.id, result.checkpoint, thread_id=saved.thread_id)
     except BaseException:

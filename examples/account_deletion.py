@@ -54,7 +54,7 @@ def ask(pending: PendingApproval) -> list[ApprovalResponse]:
         return []
     if word not in ("approve", "deny"):
         return []
-    return [ApprovalResponse(id=pending.id, decision=word, reason=rest or None)]
+    return [ApprovalResponse(id=pending.id, decision=word, reason=rest or None, digest=pending.digest)]
 
 
 async def main() -> None:

@@ -82,7 +82,7 @@ async def main() -> None:
     while result.checkpoint is not None:
         last = result.pending_approvals[-1]  # one at a time, the second first: the other stays pending
         print(f"a person approves {last.id}")
-        response = ApprovalResponse(id=last.id, decision="approve")
+        response = ApprovalResponse(id=last.id, decision="approve", digest=last.digest)
         result = await run_agent_resume(support, result.checkpoint, [response])
         show(result)
 

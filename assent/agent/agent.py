@@ -188,7 +188,8 @@ class Agent:
         """Decide on pending approvals, some or all, and go on; those that are left stay pending.
 
         Raises `InvalidCheckpoint` if a response is for nothing that is pending or does not fit, and
-        `HitlStaleAnswer` if somebody else decided first; nothing is run then.
+        `HitlStaleAnswer` if somebody else decided first, or if a response has the ``digest`` of what was asked
+        before under its id; nothing is run then.
         """
         return await answering.resume_with(self._session, responses, by, via)
 
@@ -261,18 +262,25 @@ class Agent:
         question_id: str | None = None,
         by: str | None = None,
         via: str | None = None,
+        digest: str | None = None,
     ) -> AgentResult | None:
         """Answer the open request and go on with the run that waits for it.
 
         If that run waits in this agent just now, it goes on by itself and this returns None. Raises
         `HitlNoPendingRequest` if there is no request, `HitlStaleAnswer` if it is another or settled already, and
         `HitlInvalidAnswer` if the answer does not fit; nothing is changed then.
+
+        ``digest`` is that of the call that the person was shown: if something else is asked by now under the
+        same id, the answer is stale. If the request is about a call that the agent's transcript does not hold,
+        no run could go on with the answer: that raises `HitlError`, and the request stays open.
         """
         waiting = request_in_flight(self._session)
         if self.channel is not None and waiting is not None:
-            await self.channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
+            await answering.answer_here(
+                self._session, self.channel, waiting, question_id, answer, by, via, digest
+            )
             return None
-        return await answering.respond(self._session, question_id, answer, by, via)
+        return await answering.respond(self._session, question_id, answer, by, via, digest)
 
     async def abort_pending(self, reason: str = "aborted") -> None:
         """Close the conversation where it waits for a person.

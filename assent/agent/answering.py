@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assent.agent.inbox import check_shown
 from assent.agent.pausing import answer_all, unsaid
 from assent.agent.result import AgentResult
 from assent.agent.session import Session
 from assent.agent.tree import asked, load_tree, open_request, walk
-from assent.approvals import ApprovalResponse
+from assent.approvals import ApprovalResponse, PendingApproval
 from assent.errors import HitlStaleAnswer
-from assent.requests import HitlRequest
+from assent.requests import HitlChannel, HitlRequest
 
 
 async def look(session: Session) -> HitlRequest | None:
@@ -26,12 +27,41 @@ async def look(session: Session) -> HitlRequest | None:
 
 
 async def respond(
-    session: Session, question_id: str | None, answer: Any, by: str | None, via: str | None
+    session: Session,
+    question_id: str | None,
+    answer: Any,
+    by: str | None,
+    via: str | None,
+    digest: str | None = None,
 ) -> AgentResult:
     """Settle what is asked, by the agent or one of its subagents, and go on."""
     owner = await _owner(session, question_id) if session.spec.delegates else session
-    await owner.inbox.answer(owner.thread, question_id, answer, by, via)
+    await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
     return await session.resume()
+
+
+async def answer_here(
+    session: Session,
+    channel: HitlChannel,
+    waiting: HitlRequest,
+    question_id: str | None,
+    answer: Any,
+    by: str | None,
+    via: str | None,
+    digest: str | None,
+) -> None:
+    """Answer while a run of this process waits for a person: what it is ``waiting`` for, or what is named."""
+    if digest is None or question_id in (None, waiting.question_id):
+        check_shown(waiting, digest)
+        await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
+        return
+    # A channel takes no digest; of what it does not wait for, only a store can tell what is asked.
+    for owner in walk(session):
+        store = owner.checkpointer
+        if store is not None and await store.request(owner.thread_id, question_id) is not None:
+            await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
+            return
+    raise HitlStaleAnswer(question_id)
 
 
 async def _owner(session: Session, question_id: str | None) -> Session:
@@ -57,15 +87,17 @@ async def resume_with(
     *,
     once: Callable[[], None] | None = None,
     again: bool = False,
+    shown: Sequence[PendingApproval] | None = None,
 ) -> AgentResult:
     """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that.
 
-    ``again`` says that a worker before this one may have settled some of them, and died.
+    ``again`` says that a worker before this one may have settled some of them, and died. ``shown`` is what people
+    were shown, where that is known.
     """
     async with session.lock:
         await _load(session)
-        left = unsaid(session, responses) if again else responses
-        await answer_all(session, left, by, via, once)
+        left = unsaid(session, responses, shown) if again else responses
+        await answer_all(session, left, by, via, once, shown)
     return await session.resume()
 
 

@@ -20,7 +20,7 @@ class KeptRequest(Value):
 
     request: JsonObject
     status: RequestStatus
-    answer: Any = None
+    answer: Any = Field(default=None, repr=False)  # a person may have typed a secret there
     reason: str | None = None
     answered_by: str | None = None
     via: str | None = None

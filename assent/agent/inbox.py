@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,16 +11,16 @@ from pydantic import BaseModel
 
 from assent.agent.arguments import args_faults, parse_args
 from assent.agent.asking import is_about
-from assent.agent.fold import unresolved_calls
+from assent.agent.fold import call_ids, is_finished, unresolved_calls
 from assent.agent.masked import masks_in
 from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import shown_edit
 from assent.checkpointer.base import Checkpointer
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.fitting import fit_answer, schema_check
-from assent.messages import JsonObject, Message, ToolResultMessage
+from assent.messages import JsonObject, Message, ToolResultMessage, call_digest
 from assent.requests import (
     ApproveRequest,
     ArgsCheck,
@@ -31,6 +32,24 @@ from assent.requests import (
     asked_call,
     plain_answer,
 )
+
+_OF_A_CALL = re.compile(r":(confirm|ask|escalate):\d+(~\d+)?$")
+"""How the ids end that are made of a call's; see `assent.agent.asking.Asking`."""
+
+
+def check_shown(request: HitlRequest, digest: str | None) -> None:
+    """Raise `HitlStaleAnswer` if a request is about another call than a person was shown, where that is known."""
+    if digest is not None and digest != _shown_digest(request):
+        raise HitlStaleAnswer(request.question_id, "superseded")
+
+
+def _shown_digest(request: HitlRequest) -> str | None:
+    """The digest of the call that is asked about, as its `PendingApproval` has it."""
+    payload = request.payload
+    if isinstance(payload, ApproveRequest):
+        return payload.digest
+    call = asked_call(payload)
+    return None if call is None else call_digest(call.tool_name, call.args)
 
 
 class Inbox:
@@ -85,20 +104,32 @@ class Inbox:
         return None if found.status == "pending" else found
 
     async def answer(
-        self, thread: Thread, question_id: str | None, answer: Any, by: str | None, via: str | None
+        self,
+        thread: Thread,
+        question_id: str | None,
+        answer: Any,
+        by: str | None,
+        via: str | None,
+        digest: str | None = None,
     ) -> None:
         """Settle the open request, or the one that is named; see `Agent.respond` for what it raises."""
         kept = await self._kept()
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
+            await self._check(thread, kept, digest)
             await self._channel.answer(kept.question_id, answer, by=by, via=via)
         elif self._checkpointer is not None:
             request = await self._stored(self._checkpointer, question_id)
+            await self._check(thread, request, digest)
             fitted = self._fitted(thread, request, answer)
-            await self._checkpointer.settle(self._thread_id, request.question_id, fitted, by=by, via=via)
+            shown = digest if request.payload.kind == "approve" else None  # the store knows none of others
+            await self._checkpointer.settle(
+                self._thread_id, request.question_id, fitted, by=by, via=via, digest=shown
+            )
         elif thread.pending is not None or question_id in thread.requests:
             known = thread.pending if question_id is None else thread.requests.get(question_id)
             if known is None or known.status != "pending":
                 raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
+            await self._check(thread, known.request, digest)
             fitted = self._fitted(thread, known.request, answer)
             await self.settle(
                 thread, replace(known, status="answered", answer=fitted, answered_by=by, via=via)
@@ -122,6 +153,36 @@ class Inbox:
             except HitlStaleAnswer as stale:
                 if stale.status is not None:
                     raise
+
+    async def _check(self, thread: Thread, request: HitlRequest, digest: str | None) -> None:
+        """Raise if a request is not what was shown, or if nobody could go on with its answer."""
+        check_shown(request, digest)
+        if self._is_asked_in(thread.messages, request):
+            return
+        way_out = "hand the conversation in as messages=, or use the store that has it"
+        if self._checkpointer is not None:
+            stored = await self._checkpointer.load(self._thread_id)  # what is known here may be old
+            if stored is not None and self._is_asked_in(stored.messages, request):
+                return
+            way_out = "use the store and the thread_id that have the conversation"
+        raise HitlError(
+            f"request {request.question_id!r} is about a call that the transcript of thread {self._thread_id!r} does "
+            f"not hold, so no run could go on with the answer; {way_out}. The request is still open"
+        )
+
+    def _is_asked_in(self, messages: Sequence[Message], request: HitlRequest) -> bool:
+        """Whether a run on this transcript would ask this again, and so find the answer.
+
+        Only what is asked about a call can be known to be asked in none: an open call may ask about calls of its
+        own making, and so may a hook around the model.
+        """
+        call = asked_call(request.payload)
+        if call is None and _OF_A_CALL.search(request.question_id) is None:
+            return True
+        if unresolved_calls(messages) or (self._spec.onion.around_model and not is_finished(messages)):
+            return True
+        about = request.question_id if call is None else call.tool_call_id
+        return any(is_about(request.question_id, it) or about == it for it in call_ids(messages))
 
     def _fitted(self, thread: Thread, request: HitlRequest, answer: Any) -> Any:
         payload, check = request.payload, None

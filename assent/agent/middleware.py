@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -56,7 +56,9 @@ class BeforeToolCallResult:
 
     block: bool = False
     reason: str | None = None
-    edited_args: Mapping[str, Any] | None = None
+    edited_args: Mapping[str, Any] | None = field(
+        default=None, repr=False
+    )  # a person may have typed a secret
     hitl_trace: JsonObject | None = None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assent.agent.checkpoint import (
@@ -20,7 +20,7 @@ from assent.agent.run import Thread
 from assent.agent.tree import decided_approvals, open_subagents, pending_approvals, walk
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.checkpointer.base import StoredEffect
-from assent.errors import HitlInvalidAnswer, InvalidCheckpoint
+from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, InvalidCheckpoint
 from assent.fitting import fit_answer
 from assent.ids import new_id
 from assent.messages import JsonObject
@@ -189,47 +189,105 @@ async def answer_all(
     by: str | None,
     via: str | None,
     once: Callable[[], None] | None = None,
+    shown: Sequence[PendingApproval] | None = None,
 ) -> None:
     """Settle what the responses decide; if one of them does not fit, `InvalidCheckpoint` and none is settled.
 
-    ``once`` is called, and may raise, when all is found to fit.
+    The same with `HitlStaleAnswer` if one is about something else than is asked now. ``shown`` is what people
+    were shown, where that is known: then nothing else can be answered. ``once`` is called, and may raise, when
+    all is found to fit.
     """
-    waiting = {approval.id: (owner, stored) for approval, owner, stored in pending_approvals(session)}
-    problems: list[str] = []
-    fitted: list[tuple[Session, StoredRequest]] = []
-    seen: set[str] = set()
-    for response in responses:
-        if response.id in seen:
-            problems.append(f"there are two responses to {response.id!r}")
-        elif response.id not in waiting:
-            known = ", ".join(waiting) or "nothing"
-            problems.append(f"{response.id!r} is not pending here; what is: {known}")
-        else:
-            owner, stored = waiting[response.id]
-            try:
-                fitted.append((owner, _answered(owner, stored, response)))
-            except HitlInvalidAnswer as error:
-                problems.append(f"the response to {response.id!r} does not fit: {'; '.join(error.faults)}")
-        seen.add(response.id)
-    if problems:
-        raise InvalidCheckpoint(problems)
+    fitted = _fitted(_waiting(session, shown), responses)
     if once is not None:
         once()
     for owner, stored in fitted:
         await owner.inbox.settle(owner.thread, replace(stored, answered_by=by, via=via))
 
 
-def unsaid(session: Session, responses: Sequence[ApprovalResponse]) -> list[ApprovalResponse]:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked about a call, or was, by whom; and what people were shown of it, where that is known."""
+
+    approval: PendingApproval
+    owner: Session
+    stored: StoredRequest
+    shown: PendingApproval | None = None
+
+    def answered(self, response: ApprovalResponse) -> StoredRequest:
+        """The request with this response as its answer; raises `HitlInvalidAnswer` if that does not fit."""
+        return _answered(self.owner, self.stored, response)
+
+    def is_meant(self, response: ApprovalResponse) -> bool:
+        """Whether the response is about this, and not about what was asked earlier under its id."""
+        now, shown = self.approval, self.shown
+        if response.digest not in (None, now.digest):
+            return False
+        if shown is None or shown.digest is None:  # version 1 has none
+            return True
+        # Of a call in doubt a later attempt may be asked about, with the same arguments.
+        is_same = now.kind == "approve" or now.created_at == shown.created_at
+        return is_same and now.digest == shown.digest
+
+
+def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[str, _Asked]:
+    """What can be answered, by its id."""
+    waiting = {
+        approval.id: _Asked(approval, owner, stored) for approval, owner, stored in pending_approvals(session)
+    }
+    if shown is None:
+        return waiting
+    return {each.id: replace(waiting[each.id], shown=each) for each in shown if each.id in waiting}
+
+
+def _fitted(
+    waiting: Mapping[str, _Asked], responses: Sequence[ApprovalResponse]
+) -> list[tuple[Session, StoredRequest]]:
+    """The requests as the responses answer them; raises if there is anything wrong with any of these."""
+    problems: list[str] = []
+    stale: list[str] = []
+    fitted: list[tuple[Session, StoredRequest]] = []
+    seen: set[str] = set()
+    for response in responses:
+        asked = waiting.get(response.id)
+        if response.id in seen:
+            problems.append(f"there are two responses to {response.id!r}")
+        elif asked is None:
+            known = ", ".join(waiting) or "nothing"
+            problems.append(f"{response.id!r} is not pending here; what is: {known}")
+        elif not asked.is_meant(response):  # looked at first: an edit of something else need not fit
+            stale.append(asked.stored.question_id)
+        else:
+            try:
+                fitted.append((asked.owner, asked.answered(response)))
+            except HitlInvalidAnswer as error:
+                problems.append(f"the response to {response.id!r} does not fit: {'; '.join(error.faults)}")
+        seen.add(response.id)
+    if problems:
+        raise InvalidCheckpoint(problems)
+    if stale:
+        raise HitlStaleAnswer(stale[0], "superseded")
+    return fitted
+
+
+def unsaid(
+    session: Session,
+    responses: Sequence[ApprovalResponse],
+    shown: Sequence[PendingApproval] | None = None,
+) -> list[ApprovalResponse]:
     """The responses without those that are on record already, word for word, about calls that are still open."""
-    decided = {approval.id: (owner, stored) for approval, owner, stored in decided_approvals(session)}
+    seen = {each.id: each for each in shown or ()}
+    decided = {
+        approval.id: _Asked(approval, owner, stored, seen.get(approval.id))
+        for approval, owner, stored in decided_approvals(session)
+    }
     return [each for each in responses if not _is_on_record(decided.get(each.id), each)]
 
 
-def _is_on_record(known: tuple[Session, StoredRequest] | None, response: ApprovalResponse) -> bool:
-    if known is None:
+def _is_on_record(known: _Asked | None, response: ApprovalResponse) -> bool:
+    if known is None or not known.is_meant(response):
         return False
     try:
-        return _words(known[1]) == _words(_answered(*known, response))
+        return _words(known.stored) == _words(known.answered(response))
     except HitlInvalidAnswer:
         return False
 

@@ -14,7 +14,7 @@ from assent.checkpoints import (
     RunCheckpointStore,
     resume_checkpoint,
 )
-from assent.errors import InvalidCheckpoint
+from assent.errors import HitlStaleAnswer, InvalidCheckpoint
 
 
 async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:
@@ -29,7 +29,7 @@ async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:
             )
         except CheckpointNotPendingError as error:
             print(f"bot: too late, this one is {error.state}.")
-        except (CheckpointNotFound, InvalidCheckpoint) as error:
+        except (CheckpointNotFound, InvalidCheckpoint, HitlStaleAnswer) as error:
             print(f"bot: {error}")
         else:
             post(result)
