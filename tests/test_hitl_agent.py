@@ -459,8 +459,9 @@ async def test_abort_pending_closes_the_conversation(rig: Rig, sender: Sender, w
         assert (result.status, result.reason) == ("aborted", "not today")
     assert_closed(agent.messages, "not today")
     assert list(agent.messages[: len(before)]) == list(before)
-    assert [event.model_dump(include={"type", "reason"}) for event in heard] == [
-        {"type": "agent_aborted", "reason": "not today"}
+    assert [event.model_dump(include={"type", "reason", "cancelled"}) for event in heard] == [
+        {"type": "hitl_answer", "cancelled": True},
+        {"type": "agent_aborted", "reason": "not today"},
     ]
     assert await agent.load_pending_hitl_request() is None
     assert sender.sent == []

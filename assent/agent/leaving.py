@@ -10,34 +10,42 @@ from assent.agent.live import LiveThread
 from assent.agent.result import AgentResult, result_of, suspended
 from assent.agent.run import Run
 from assent.errors import HitlDetached, HitlStaleAnswer, LeaseHeld, LeaseLost
-from assent.events import RunEndedEvent
+from assent.events import HitlAnswerEvent, RunEndedEvent
 from assent.messages import Message
+from assent.requests import HitlRequest
 from assent.store.finish import finish
 
 
 class LeavingThread(LiveThread):
     """A thread that runs are done with."""
 
-    __slots__ = ()
+    __slots__ = ("ended",)
 
-    async def _end(self, run: Run, last: Sequence[Message] = ()) -> AgentResult:
-        """Write the end, then tell of it, and of the ``last`` messages before."""
+    ended: tuple[str, ...]
+    """The requests that have ended with nobody waiting for them, and of which listeners are to be told."""
+
+    async def _end(self, run: Run, last: Sequence[Message] = (), asked: Sequence[str] = ()) -> AgentResult:
+        """Write the end, then tell of it, and of what was ``asked`` and the ``last`` messages before."""
         try:
-            result = await self._finish(run, last)
+            result = await self._finish(run, last, asked)
         except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
             return await self._suspend(run, lost)
         await self._tell_ended(run, result)
         return result
 
-    async def _finish(self, run: Run, last: Sequence[Message]) -> AgentResult:
+    async def _finish(self, run: Run, last: Sequence[Message], asked: Sequence[str]) -> AgentResult:
         """Write the end of a run, then tell of its ``last`` messages, if nobody was told of them yet.
 
-        The thread as it stands here is then the thread as it is stored.
+        What was ``asked`` till then ends with it, and is told of first. The thread as it stands here is then the
+        thread as it is stored.
         """
         result = result_of(run.messages, self.thread_id, run.run_id)
         await run.finish(result.status, result.usage)
         if run.journal is not None:
             self.fence = run.journal.fence
+        self.ended += tuple(asked)
+        if self.ended:
+            await self._tell_settled(run)
         for message in last:
             await run.tell(message)
         return result
@@ -46,10 +54,10 @@ class LeavingThread(LiveThread):
         """Stop where the thread stands; somebody goes on with it later, or does already."""
         await self._let_go(run)
         stopped = run.failure or stopped  # a subagent may have found that the thread is another's by now
-        reason = "it waits for a person" if isinstance(stopped, HitlDetached) else str(stopped)
         if not isinstance(stopped, HitlDetached):
             await self.load(fresh=True)  # what this run has made of the thread is not what is stored
-        result = suspended(self.thread.messages, self.thread_id, run.run_id, reason)
+        await self._tell_settled(run)
+        result = suspended(self.thread.messages, self.thread_id, run.run_id, str(stopped))
         await self._tell_ended(run, result)
         return result
 
@@ -70,6 +78,57 @@ class LeavingThread(LiveThread):
     def _letting_go(self, run: Run) -> _LettingGo:
         """See to it that no lease is left behind if what is done within ends in an error, or is cancelled."""
         return _LettingGo(self._let_go, run)
+
+    # What people were asked, and nobody waits for.
+
+    def _asked_still(self) -> tuple[str, ...]:
+        """What was asked through the channel, is stored, and would end with nobody there to hear of it.
+
+        Whoever waits for a request in this process is told of its end by the channel.
+        """
+        if self.channel is None:
+            return ()
+        known = self.thread.requests.values()
+        return tuple(
+            it.question_id for it in known if it.status == "pending" and not self._is_waited_for(it.request)
+        )
+
+    async def drop(self, why: str) -> bool:
+        """End a request that only the channel keeps, for listeners to be told of; False if there was none."""
+        channel = self.channel
+        if channel is None or channel.checkpointer is not None:
+            return False
+        kept = await channel.open_request(thread_id=self.thread_id)
+        is_ours_to_tell = kept is not None and not self._is_waited_for(kept)
+        if not await self.inbox.drop(why):
+            return False
+        if kept is not None and is_ours_to_tell:
+            self.ended += (kept.question_id,)
+        return True
+
+    def _is_waited_for(self, request: HitlRequest) -> bool:
+        waited_for = None if self.channel is None else self.channel.pending
+        return (
+            waited_for is not None
+            and waited_for.question_id == request.question_id
+            and waited_for.thread_id in (None, self.thread_id)
+        )
+
+    async def _check_unsettled(self, request: HitlRequest | None) -> None:
+        """Raise `HitlStaleAnswer` if somebody has settled a request, though the run that waits may not know yet."""
+        if request is not None and self.checkpointer is not None:
+            thread_id = request.thread_id or self.thread_id
+            stored = await self.checkpointer.request(thread_id, request.question_id)
+            if stored is not None and stored.status not in ("pending", "aborted"):
+                raise HitlStaleAnswer(request.question_id, stored.status)
+
+    # What listeners are told in the end.
+
+    async def _tell_settled(self, run: Run) -> None:
+        """Tell of the requests that ended without anybody waiting for them, each once."""
+        ended, self.ended = self.ended, ()
+        for question_id in ended:
+            await run.emit(HitlAnswerEvent, question_id=question_id, cancelled=True)
 
     async def _tell_ended(self, run: Run, result: AgentResult) -> None:
         await run.emit(

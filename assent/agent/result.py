@@ -17,10 +17,10 @@ class AgentResult:
     """How a run ended, and the thread as it then stood.
 
     ``status`` is ``"completed"``, ``"paused"`` (calls wait for people, see ``pending_approvals``),
-    ``"suspended"`` (it was detached while it waited, or another worker has gone on with it), ``"aborted"`` or
-    ``"failed"``; ``reason`` says why where the status does not. ``text`` is the model's last word,
-    ``messages`` the whole transcript, ``usage`` the cost of this run. A paused run comes with a
-    ``checkpoint`` of itself.
+    ``"suspended"`` (it was detached while it waited, or superseded by a newer prompt, or another worker has gone
+    on with it), ``"aborted"`` or ``"failed"``; ``reason`` says why where the status does not. ``text`` is the
+    model's last word, ``messages`` the whole transcript, ``usage`` the cost of this run. A paused run comes with
+    a ``checkpoint`` of itself.
     """
 
     status: RunStatus

@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from assent import tracing
 from assent.agent.emitter import call_on
-from assent.agent.ending import Ending
+from assent.agent.ending import STOPPED, SUPERSEDED, Ending
 from assent.agent.fold import is_finished
 from assent.agent.host import hosting
 from assent.agent.journal import Journal
@@ -27,7 +27,6 @@ from assent.agent.tools import ToolResult
 from assent.agent.tree import (
     check_closed,
     cut,
-    drop_all,
     is_cut_short,
     latest_children,
     load_tree,
@@ -36,6 +35,7 @@ from assent.agent.tree import (
     open_requests,
     pending_approvals,
     request_in_flight,
+    walk,
 )
 from assent.agent.turns import Turns, taking
 from assent.checkpointer.base import Checkpointer
@@ -85,6 +85,7 @@ class Session(LeavingThread):
             parent=parent,
             call_id=call_id,
         )
+        self.ended = ()
         self.lock = RunLock(thread.thread_id)
         self._running: _Running | None = None
         self._doomed = False
@@ -104,6 +105,7 @@ class Session(LeavingThread):
         for _ in range(_ATTEMPTS):
             await self.load()
             superseding = await self._check_pending(on_pending)
+            asked = self._asked_still()
             try:
                 run = self.new_run(run_id, await self._supersede_children())
                 async with self._letting_go(run):
@@ -112,6 +114,7 @@ class Session(LeavingThread):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
             else:
                 self.is_new = False
+                self.ended += asked
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
@@ -124,7 +127,7 @@ class Session(LeavingThread):
             return None
         run = self.new_run(self.run_id or new_id())
         async with self._letting_go(run):
-            await cut(run, open_children(self), _SUPERSEDED)
+            await cut(run, open_children(self), SUPERSEDED)
         return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
@@ -154,7 +157,7 @@ class Session(LeavingThread):
         await self._check_unsettled(request_in_flight(self))
         waiting = self._interrupt(HitlAborted(reason))
         if waiting is not None:
-            await drop_all(self, reason)  # at once: nobody is to answer any more
+            await self._drop_all(reason)  # at once: nobody is to answer any more
         elif self._running is not None and self.leaving is None:
             check_closed(self, waiting)  # it is at work, not waiting
         async with self.lock:
@@ -175,14 +178,6 @@ class Session(LeavingThread):
                 finally:
                     self.loaded = self.checkpointer is None
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
-
-    async def _check_unsettled(self, request: HitlRequest | None) -> None:
-        """Raise `HitlStaleAnswer` if somebody has settled a request, though the run that waits may not know yet."""
-        if request is not None and self.checkpointer is not None:
-            thread_id = request.thread_id or self.thread_id
-            stored = await self.checkpointer.request(thread_id, request.question_id)
-            if stored is not None and stored.status not in ("pending", "aborted"):
-                raise HitlStaleAnswer(request.question_id, stored.status)
 
     async def cut(self, ending: Ending) -> None:
         """End what is under way here, whomever it waits for: the call that it serves is not run any more."""
@@ -207,7 +202,7 @@ class Session(LeavingThread):
             case "paused":
                 raise HitlPaused
             case "suspended":
-                raise HitlDetached
+                raise HitlDetached(result.reason or "it waits")
             case "aborted":
                 raise HitlAborted(result.reason or "aborted")
             case _:
@@ -237,7 +232,7 @@ class Session(LeavingThread):
         pending = request_in_flight(self)
         if pending is not None and on_pending == "raise":
             raise HitlRequestPending(pending.thread_id or self.thread_id, pending.question_id)
-        self._interrupt(HitlDetached())
+        self._interrupt(HitlDetached(SUPERSEDED.why))
 
     def _interrupt(self, signal: HitlControlException) -> HitlRequest | None:
         """Let the run that waits for a person through the channel hear this, if it is one of ours."""
@@ -255,7 +250,7 @@ class Session(LeavingThread):
             return False
         if on_pending == "raise":
             raise HitlRequestPending(request.thread_id or self.thread_id, request.question_id)
-        await drop_all(self, _SUPERSEDED.why)
+        await self._drop_all(SUPERSEDED.why)
         return True
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
@@ -278,6 +273,8 @@ class Session(LeavingThread):
                     if self._doomed:
                         self.abort_run(run.run_id)
                     await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
+                    if self.ended:
+                        await self._tell_settled(run)
                     for message in added or ():
                         await run.tell(message)
                     await advance(run)
@@ -314,18 +311,19 @@ class Session(LeavingThread):
 
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
+        asked = self._asked_still()
         children = latest_children(self)  # bodies that were cut short have a result that says so
         try:
             for _ in range(_ATTEMPTS):
                 # A person may answer just now; that changes nothing any more.
                 with suppress(HitlStaleAnswer):
-                    await cut(run, children, _STOPPED)
+                    await cut(run, children, STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
-        last = run.close(_STOPPED)
-        await self.inbox.drop(_STOPPED.why)
-        return await self._end(run, last)
+        last = run.close(STOPPED)
+        await self.drop(STOPPED.why)
+        return await self._end(run, last, asked)
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
@@ -341,14 +339,22 @@ class Session(LeavingThread):
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
-        await drop_all(self, ending.why)
+        asked = self._asked_still()
+        await self._drop_all(ending.why)
         await cut(run, open_children(self), ending)
         last = run.close(ending, {"decision": ending.status, "reason": ending.why})
-        result = await self._finish(run, last)
+        result = await self._finish(run, last, asked)
         if ending.is_told:
             await run.emit(AgentAbortedEvent, reason=ending.why)
         await self._tell_ended(run, result)
         return result
+
+    async def _drop_all(self, why: str) -> None:
+        """End what only channels keep of all that this one, and those that work for it, have asked."""
+        owners = list(walk(self))
+        for _ in owners:  # a channel names but one at a time
+            if not any([await owner.drop(why) for owner in owners]):
+                return
 
     async def _pause(self, run: Run) -> AgentResult:
         """Stop where people have to decide; what they are asked is stored by now, where there is a store.
@@ -385,7 +391,5 @@ class _Running:
     loop: asyncio.AbstractEventLoop
 
 
-_SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
-_STOPPED = Ending("aborted", "the run was aborted")
 _ATTEMPTS = 5
 """How often a prompt looks at a thread again that other workers keep moving on."""

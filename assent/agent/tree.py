@@ -91,14 +91,6 @@ async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
     return found
 
 
-async def drop_all(session: Session, why: str) -> None:
-    """End what only channels keep of all that the session, and those that work for it, have asked."""
-    owners = list(walk(session))
-    for _ in owners:  # a channel names but one at a time
-        if not any([await owner.inbox.drop(why) for owner in owners]):
-            return
-
-
 async def cut(run: Run, children: Sequence[Session], ending: Ending) -> None:
     """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
 

@@ -87,10 +87,9 @@ def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[st
     """What the model is told, and what is recorded, when nobody decided."""
     if isinstance(signal, HitlTimedOut):
         return f"{tool_name} was not run: {signal}.", {"decision": "timed_out", "seconds": signal.seconds}
-    return f"{tool_name} was not run: the request was cancelled ({signal.reason}).", {
-        "decision": "cancelled",
-        "reason": signal.reason,
-    }
+    trace: JsonObject = {"decision": "cancelled"}
+    trace |= _given(signal.reason, signal.answered_by, signal.via)
+    return f"{tool_name} was not run: the request was cancelled ({signal.reason}).", trace
 
 
 def said_of(signal: HitlTimedOut | HitlCancelled) -> str:

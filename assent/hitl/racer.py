@@ -160,12 +160,18 @@ def _kill(children: list[_Child]) -> None:
 
 
 def _facts(error: BaseException) -> dict[str, Any]:
-    """An exception's attributes, as far as they are plain."""
-    return {
-        name: value
-        for name, value in vars(error).items()
-        if value is None or isinstance(value, str | int | float | bool)
-    }
+    """An exception's attributes, as far as they are plain, or lists or mappings of what is."""
+    return {name: value for name, value in vars(error).items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can say this."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, cast("list[Any]", value)))
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return all(isinstance(name, str) and _is_plain(each) for name, each in pairs)
+    return value is None or isinstance(value, str | int | float | bool)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,13 @@ from typing import Any, Self
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from assent.agent.agent import Agent
+from assent.agent.run import Thread
+from assent.agent.session import Session
+from assent.agent.spec import AgentSpec
+from assent.checkpointer.base import Checkpointer
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.clock import SystemClock
-from assent.errors import HitlError, HitlStaleAnswer
+from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.models.scripted import ScriptedModel
 
 
@@ -28,7 +31,8 @@ from assent.models.scripted import ScriptedModel
 class RaceOutcome:
     """What came of one process: what it returned, or the exception that ended it, or the signal.
 
-    ``facts`` are the exception's own attributes, such as ``status`` of a `HitlStaleAnswer`.
+    ``facts`` are the exception's own attributes, as JSON has them: ``status`` of a `HitlStaleAnswer`, or the list
+    of ``faults`` of a `HitlInvalidAnswer`.
     """
 
     value: Any = None
@@ -60,7 +64,10 @@ class TimesOut:
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """In place of an answer: this process aborts the conversation at the request."""
+    """In place of an answer: this process aborts the conversation at the request, if that is still open.
+
+    Whatever else is open in the conversation ends with it.
+    """
 
     reason: str = "aborted"
 
@@ -191,11 +198,36 @@ async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]])
                 raise HitlStaleAnswer(question_id, settled.status)
             return settled.status
         if act == "Aborts":
-            agent = Agent(model=ScriptedModel([]), checkpointer=store, thread_id=thread_id)
-            await agent.abort_pending(job["reason"])
+            await _AbortingAt(store, thread_id, question_id).close(job["reason"])
             return "aborted"
         settled = await store.settle(thread_id, question_id, job["answer"], by=job["by"], via="race")
         return settled.status
+
+
+class _AbortingAt(Session):
+    """What `Agent.abort_pending` does, as long as one request waits, and not at the next one."""
+
+    __slots__ = ("_question_id", "_settling")
+
+    def __init__(self, store: Checkpointer, thread_id: str, question_id: str) -> None:
+        super().__init__(AgentSpec("agent", ScriptedModel([])), Thread(thread_id), None, store, is_new=False)
+        self._settling = store
+        self._question_id = question_id
+
+    async def load(self, *, fresh: bool = False) -> None:
+        """Know the thread; raises what `Checkpointer.cancel` would if the request is not open.
+
+        Each attempt to abort begins here. Who settles the request after this voids the attempt.
+        """
+        await super().load(fresh=fresh)
+        try:
+            found = await self._settling.expire(self.thread_id, self._question_id)
+        except HitlNoPendingRequest:
+            if self.thread.pending is not None:
+                raise HitlStaleAnswer(self._question_id) from None
+            raise
+        if found.status != "pending":
+            raise HitlStaleAnswer(self._question_id, found.status)
 
 
 class _Later(SystemClock):
