@@ -133,7 +133,7 @@ async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMe
     except BaseException:
         run.under_way = frozenset()
         raise
-    if run.journal is not None and any(map(_is_subagent, group)):
+    if run.journal is not None and run.spec.delegates and any(map(_is_subagent, group)):
         run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
 
 
@@ -142,7 +142,7 @@ async def _write_starts(run: Run, group: list[Settled]) -> None:
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
         # A subagent is no effect, but it has some: its call must be on record before them.
-        delegates = any(map(_is_subagent, group))
+        delegates = run.spec.delegates and any(map(_is_subagent, group))
         # An answer that no store has seen counts only if nobody has gone on without it.
         unsure = run.stood_back and bool(run.under_way) and not run.journal.holds
         if starting or unsure or (delegates and run.unwritten):
@@ -195,12 +195,15 @@ async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessa
         await run.journal.confirm(run.run_id)  # this process may have stood still since the start was written
     run.thread.effects[call.id] = _effect(item)
     with tracing.tool_span(call.name, call.id) as span:
-        span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
+        if tracing.is_on():
+            span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
         result = results[call.id] = _message(item, await _run_body(run, item))
-        span.set_content("gen_ai.tool.call.result", lambda: result.text)
-        if result.is_error:
-            span.fail("tool_error")
-    await run.emitter.flush()
+        if tracing.is_on():
+            span.set_content("gen_ai.tool.call.result", lambda: result.text)
+            if result.is_error:
+                span.fail("tool_error")
+    if run.emitter.has_posted:
+        await run.emitter.flush()
     return await _after(run, item, results) if run.spec.onion.after_tool_call else result
 
 

@@ -71,6 +71,11 @@ class Emitter:
         if self.listening and (waiting := self._tell(event_type, run_id, fields)):
             self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
 
+    @property
+    def has_posted(self) -> bool:
+        """Whether async listeners may be at work on what was posted."""
+        return bool(self._posted)
+
     async def flush(self) -> None:
         """Wait until async listeners have dealt with what was posted."""
         while self._posted:
