@@ -89,6 +89,19 @@ def test_data_outlives_a_kill_and_nothing_outlives_the_end(server: Throwaway) ->
     assert not server.directory.exists()
 
 
+def test_a_server_leaves_the_temporary_tables_of_others_alone() -> None:
+    with start_own(ThrowawayMySQL) as server:
+        leftover = server.directory.parent / f"#sql-temptable-{server.port}-1-1.MAI"
+        leftover.touch()
+        try:
+            server.stop()
+            server.start()
+            assert query(server.dsn, "SELECT @@tmpdir") == [(str(server.directory),)]
+            assert leftover.exists()
+        finally:
+            leftover.unlink(missing_ok=True)
+
+
 def test_a_kill_ends_the_work_under_way() -> None:
     asleep = "SELECT 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(60)'"
     with start_own(ThrowawayPostgres) as server:

@@ -200,6 +200,8 @@ class Throwaway(ABC):
     def _surroundings(self) -> dict[str, Any]:
         """How its processes run: a plain environment, an own session (no Ctrl-C), not as root."""
         environment = {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin", "LC_ALL": "C", "TZ": "UTC"}
+        # MariaDB, when it starts, removes what it takes for its own leftovers there: other servers' temporary tables.
+        environment["TMPDIR"] = str(self.directory)
         surroundings = {"cwd": self.directory, "env": environment, "start_new_session": True}
         if self.account:
             surroundings |= {"user": self.account.pw_uid, "group": self.account.pw_gid, "extra_groups": []}
