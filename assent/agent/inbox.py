@@ -33,7 +33,7 @@ from assent.requests import (
     plain_answer,
 )
 
-_OF_A_CALL = re.compile(r":(confirm|ask|escalate):\d+(~\d+)?$")
+_OF_A_CALL = r":(confirm|ask|escalate):\d+(~\d+)?$"
 """How the ids end that are made of a call's; see `assent.agent.asking.Asking`."""
 
 
@@ -177,7 +177,7 @@ class Inbox:
         own making, and so may a hook around the model.
         """
         call = asked_call(request.payload)
-        if call is None and _OF_A_CALL.search(request.question_id) is None:
+        if call is None and re.search(_OF_A_CALL, request.question_id) is None:
             return True
         if unresolved_calls(messages) or (self._spec.onion.around_model and not is_finished(messages)):
             return True
