@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
 from assent.messages import AssistantMessage, ToolCall, UserMessage
+from assent.permissions import Decision
+from assent.permissions.guardrails import answer_guardrail
 
 pytestmark = pytest.mark.anyio
 
@@ -153,3 +156,21 @@ async def test_what_asks_about_a_call_of_its_own_making_finds_the_answer(
     result = await agent().respond(question_id="budget", answer=APPROVE)
     assert result is not None
     assert (result.status, result.text, heard) == ("completed", "done", ["approve"])
+
+
+async def test_what_a_guardrail_asks_about_an_answer_is_about_no_call_and_is_answered(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    def agent() -> Agent:
+        channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+        guard = answer_guardrail(lambda _: Decision.ask("careful"))
+        return Agent(model=script("the answer"), guardrails=[guard], channel=channel)
+
+    first = agent()
+    task = asyncio.create_task(first.prompt("go"))
+    request = await asked(first.channel)
+    await first.detach()
+    assert (await task).status == "suspended"
+    result = await agent().respond(question_id=request.question_id, answer=True)
+    assert result is not None
+    assert (result.status, result.text) == ("completed", "the answer")

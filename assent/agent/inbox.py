@@ -174,12 +174,13 @@ class Inbox:
         """Whether a run on this transcript would ask this again, and so find the answer.
 
         Only what is asked about a call can be known to be asked in none: an open call may ask about calls of its
-        own making, and so may a hook around the model.
+        own making, and so may a hook around the model, or whoever guards what it says.
         """
         call = asked_call(request.payload)
         if call is None and re.search(_OF_A_CALL, request.question_id) is None:
             return True
-        if unresolved_calls(messages) or (self._spec.onion.around_model and not is_finished(messages)):
+        others_ask = self._spec.onion.around_model or bool(self._spec.guardrails)
+        if unresolved_calls(messages) or (others_ask and not is_finished(messages)):
             return True
         about = request.question_id if call is None else call.tool_call_id
         return any(is_about(request.question_id, it) or about == it for it in call_ids(messages))
