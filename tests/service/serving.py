@@ -42,7 +42,7 @@ BUTTON = {
     "submitted_via": "telegram_inline_button",
     "submitted_by": {"platform": "telegram", "platform_user_id": "7", "display_name": "Ada"},
 }
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class HandClock:
