@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
@@ -51,6 +52,11 @@ def is_about(question_id: str, tool_call_id: str) -> bool:
 def is_from_body(question_id: str, tool_call_id: str) -> bool:
     """Whether a question was asked by the call's body, not at its gate."""
     return question_id.startswith(f"{tool_call_id}:body:")
+
+
+def is_of_a_place(question_id: str) -> bool:
+    """Whether an `Asking` made this id, of a call's or of another place's; else it is nobody's but the question's."""
+    return re.search(r":(confirm|ask|escalate):\d+(~\d+)?$", question_id) is not None
 
 
 # An id names one question, for ever: a late answer to what was asked first is not taken for what is asked now.

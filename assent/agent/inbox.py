@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from assent.agent.arguments import args_faults, parse_args
-from assent.agent.asking import is_about
+from assent.agent.asking import is_about, is_of_a_place
 from assent.agent.fold import call_ids, is_finished, unresolved_calls
 from assent.agent.masked import masks_in
 from assent.agent.run import Thread
@@ -32,9 +31,6 @@ from assent.requests import (
     asked_call,
     plain_answer,
 )
-
-_OF_A_CALL = r":(confirm|ask|escalate):\d+(~\d+)?$"
-"""How the ids end that are made of a call's; see `assent.agent.asking.Asking`."""
 
 
 def check_shown(request: HitlRequest, digest: str | None) -> None:
@@ -177,7 +173,7 @@ class Inbox:
         own making, and so may a hook around the model, or whoever guards what it says.
         """
         call = asked_call(request.payload)
-        if call is None and re.search(_OF_A_CALL, request.question_id) is None:
+        if call is None and not is_of_a_place(request.question_id):
             return True
         others_ask = self._spec.onion.around_model or bool(self._spec.guardrails)
         if unresolved_calls(messages) or (others_ask and not is_finished(messages)):
