@@ -496,3 +496,9 @@ async def test_ids_are_unique_beside_those_of_a_given_transcript() -> None:
     ]
     result = await Agent(model=ScriptedModel([ADD, "done"]), tools=[add], messages=old).prompt("go")
     assert list(results(result.messages)) == ["c1", "c1-2"]
+
+
+@pytest.mark.parametrize("model", [5, None, ScriptedModel, object()])
+def test_what_is_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
+    with pytest.raises(InvalidAgent, match="is no model; give a Model"):
+        Agent(model=model)

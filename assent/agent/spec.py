@@ -58,8 +58,7 @@ class AgentSpec:
         if len(by_name) < len(tools):
             twice = next(name for name in by_name if sum(each.name == name for each in tools) > 1)
             raise InvalidAgent(f"two tools are called {twice!r}; give one of them another name")
-        model = PydanticAIModel(self.model) if isinstance(self.model, str) else self.model
-        object.__setattr__(self, "resolved_model", model)
+        object.__setattr__(self, "resolved_model", _resolved(self.model))
         object.__setattr__(self, "tools", own)
         object.__setattr__(self, "middleware", tuple(self.middleware))
         object.__setattr__(self, "guardrails", tuple(self.guardrails))
@@ -85,3 +84,13 @@ class AgentSpec:
         for layer in self.middleware:
             if not isinstance(layer, Middleware):
                 raise InvalidAgent(f"{layer!r} is no Middleware; derive its class from assent.Middleware")
+
+
+def _resolved(model: Model | str) -> Model:
+    if isinstance(model, str):
+        return PydanticAIModel(model)
+    if isinstance(model, type) or not callable(getattr(model, "stream", None)):
+        raise InvalidAgent(
+            f"{model!r} is no model; give a Model, such as ScriptedModel, or a provider's name for one"
+        )
+    return model
