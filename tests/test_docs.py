@@ -25,6 +25,7 @@ from pydantic import BaseModel
 import assent
 from assent import (
     approvals,
+    channels,
     checkpoints,
     errors,
     events,
@@ -220,7 +221,7 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 CHECKPOINTERS = (MemoryCheckpointer, SQLiteCheckpointer, PostgresCheckpointer, MySQLCheckpointer)
-DEFINING = (errors, events, messages, requests, base, connect, hitl_middleware, approvals)
+DEFINING = (channels, errors, events, messages, requests, base, connect, hitl_middleware, approvals)
 ALL_NAMES = sorted(
     {
         *assent.__all__,
@@ -396,8 +397,8 @@ MEMBERS = {
     "reference-hitl.md": [
         *(name for cls in PAYLOADS for name in cls.model_fields),
         *fields_of(requests.StoredRequest),
-        *members_of(requests.HitlChannel),
-        *members_of(requests.ChannelHost),
+        *members_of(channels.HitlChannel),
+        *members_of(channels.ChannelHost),
         *(name for verb in VERBS for name in parameters_of(getattr(hitl.HitlChannel, verb))),
         *(name for cls in HITL_CLASSES for name in parameters_of(cls.__init__)),
         *(name for cls in HITL_CLASSES for name in public_members(cls) if name not in INSIDE),

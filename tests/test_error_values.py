@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from assent import errors
+from assent.channels import DEFAULT
 from assent.errors import AssentError, HitlControlException
-from assent.requests import DEFAULT
 
 # What the constructors take, by the parameter's name, where a text will not do.
 EXAMPLES: dict[str, Any] = {

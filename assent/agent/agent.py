@@ -18,6 +18,7 @@ from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
 from assent.agent.tree import request_in_flight
 from assent.approvals import ApprovalResponse
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlError,
@@ -30,7 +31,7 @@ from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
 from assent.permissions.decision import PermissionPolicy
 from assent.permissions.guardrails import Guardrail
-from assent.requests import HitlChannel, HitlRequest
+from assent.requests import HitlRequest
 
 
 class Agent:

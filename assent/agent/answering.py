@@ -11,8 +11,9 @@ from assent.agent.result import AgentResult
 from assent.agent.session import Session
 from assent.agent.tree import asked, load_tree, open_request, walk
 from assent.approvals import ApprovalResponse, PendingApproval
+from assent.channels import HitlChannel
 from assent.errors import HitlStaleAnswer
-from assent.requests import HitlChannel, HitlRequest
+from assent.requests import HitlRequest
 
 
 async def look(session: Session) -> HitlRequest | None:

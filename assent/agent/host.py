@@ -13,6 +13,7 @@ from assent.agent.inbox import Inbox
 from assent.agent.run import Run, Thread
 from assent.agent.seals import known_seal, seal_of
 from assent.agent.tools import json_object
+from assent.channels import ChannelHost, HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlDetached
 from assent.events import AgentSuspendedEvent, HitlAnswerEvent, HitlRequestEvent
@@ -20,8 +21,6 @@ from assent.messages import JsonObject
 from assent.requests import (
     ArgsCheck,
     AskedCall,
-    ChannelHost,
-    HitlChannel,
     HitlRequest,
     StoredRequest,
     same_question,

@@ -16,6 +16,7 @@ from assent.agent.run import Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.tools import Tool, json_object
 from assent.agent.verdict import shown_edit
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.fitting import fit_answer, schema_check
@@ -25,7 +26,6 @@ from assent.requests import (
     ArgsCheck,
     AskedCall,
     EscalateRequest,
-    HitlChannel,
     HitlRequest,
     StoredRequest,
     asked_call,

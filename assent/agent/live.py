@@ -12,10 +12,10 @@ from assent.agent.journal import Journal
 from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import LeaseHeld
 from assent.ids import child_thread_id
-from assent.requests import HitlChannel
 
 
 class LiveThread(Host):

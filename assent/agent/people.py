@@ -15,6 +15,7 @@ from assent.agent.run import Run
 from assent.agent.seals import seal_on
 from assent.agent.tools import json_object
 from assent.agent.turns import in_turn
+from assent.channels import HitlChannel
 from assent.errors import (
     HitlAborted,
     HitlCancelled,
@@ -29,7 +30,6 @@ from assent.requests import (
     ApproveRequest,
     EscalateAnswer,
     EscalateRequest,
-    HitlChannel,
     HitlPayload,
     HitlRequest,
     StoredRequest,

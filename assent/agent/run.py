@@ -18,6 +18,7 @@ from assent.agent.journal import Journal
 from assent.agent.spec import AgentSpec
 from assent.agent.stand_ins import LARGE, synthetic, too_large, with_answer
 from assent.agent.subagents import SubagentTool
+from assent.channels import HitlChannel
 from assent.checkpointer.base import RunRecord, Settlement, Step, StoredEffect
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlDetached, HitlStaleAnswer, InvalidStep
@@ -42,7 +43,7 @@ from assent.messages import (
     encode,
 )
 from assent.permissions.decision import PermissionPolicy
-from assent.requests import HitlChannel, HitlRequest, StoredRequest, same_question
+from assent.requests import HitlRequest, StoredRequest, same_question
 
 
 class Thread:

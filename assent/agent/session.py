@@ -38,6 +38,7 @@ from assent.agent.tree import (
     walk,
 )
 from assent.agent.turns import Turns, taking
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlAborted,
@@ -53,7 +54,7 @@ from assent.errors import (
 from assent.events import AgentAbortedEvent, RunEndedEvent, RunStartedEvent
 from assent.ids import new_id
 from assent.messages import Message, UserMessage
-from assent.requests import HitlChannel, HitlRequest
+from assent.requests import HitlRequest
 
 OnPending = Literal["raise", "supersede"]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import BaseModel, Field
 
 from assent.agent.tools import Tool, ToolContext, ToolResult
+from assent.channels import HitlChannel
 from assent.errors import InvalidAgent
-from assent.requests import HitlChannel
 
 if TYPE_CHECKING:
     from assent.agent.spec import AgentSpec

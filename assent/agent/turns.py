@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from assent.agent.host import hosting
+from assent.channels import HitlChannel
 from assent.errors import HitlAborted, HitlDetached
-from assent.requests import HitlChannel
 
 T = TypeVar("T")
 

@@ -6,12 +6,13 @@ import asyncio
 from contextlib import suppress
 from typing import Any, Protocol
 
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
 from assent.delivery.first import first_of
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.messages import call_digest
-from assent.requests import ApproveRequest, HitlChannel, HitlRequest, StoredRequest
+from assent.requests import ApproveRequest, HitlRequest, StoredRequest
 
 VIA = "terminal"
 _CHANNEL_SECONDS = 0.1

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from weakref import WeakKeyDictionary
 
+from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.delivery.dialogue import Dialogue
@@ -22,7 +23,6 @@ from assent.errors import (
     HitlNoPendingRequest,
     HitlStaleAnswer,
 )
-from assent.requests import HitlChannel
 
 _LOOK_SECONDS = 1.0
 """How often a store is asked for new requests."""

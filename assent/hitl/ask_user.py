@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assent.agent.asking import safe_point
 from assent.agent.tools import Tool, ToolResult
+from assent.channels import HitlChannel
 from assent.errors import HitlCancelled, HitlTimedOut
-from assent.requests import HitlChannel, Option, Question
+from assent.requests import Option, Question
 
 _DESCRIPTION = """Ask the user one or more questions and wait for the answers.
 

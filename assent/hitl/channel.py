@@ -15,6 +15,7 @@ from assent.agent.emitter import NOTHING
 from assent.agent.host import Host, host_of, hosting
 from assent.agent.people import outcome_of
 from assent.agent.turns import in_turn
+from assent.channels import DEFAULT, ChannelHost
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
@@ -32,11 +33,9 @@ from assent.hitl.slot import Slot, settling
 from assent.hitl.spans import hitl_span
 from assent.messages import JsonObject
 from assent.requests import (
-    DEFAULT,
     Answers,
     ApproveAnswer,
     ApproveRequest,
-    ChannelHost,
     ConfirmRequest,
     EscalateAnswer,
     EscalateRequest,

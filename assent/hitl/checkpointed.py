@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from assent.agent.asking import ASKED_ANEW, current_asking, is_replaced, replaced_ids
 from assent.agent.host import Host, hosting
+from assent.channels import ChannelHost
 from assent.checkpointer.base import Checkpointer
 from assent.clock import Clock
 from assent.errors import (
@@ -24,7 +25,6 @@ from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
 from assent.requests import (
     ApproveRequest,
-    ChannelHost,
     HitlRequest,
     RequestStatus,
     StoredRequest,

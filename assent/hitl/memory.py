@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from assent.agent.asking import replaced_ids
+from assent.channels import ChannelHost
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
 from assent.hitl.channel import Channel
-from assent.requests import ChannelHost, HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
+from assent.requests import HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
 
 _KEPT = 1000
 """How many requests are remembered, for those that ask again and those that answer late; open ones always are."""

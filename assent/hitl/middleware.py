@@ -11,9 +11,9 @@ from assent.agent.gate import denial
 from assent.agent.middleware import BeforeToolCallResult, Middleware, ToolCallContext
 from assent.agent.tools import json_object
 from assent.agent.verdict import approve_trace, refusal_of
+from assent.channels import DEFAULT, HitlChannel
 from assent.errors import HitlCancelled, HitlError, HitlTimedOut
 from assent.messages import JsonObject
-from assent.requests import DEFAULT, HitlChannel
 
 
 @dataclass(frozen=True, slots=True)

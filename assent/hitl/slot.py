@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from assent.channels import ChannelHost
 from assent.errors import HitlControlException
-from assent.requests import ChannelHost, HitlRequest, StoredRequest
+from assent.requests import HitlRequest, StoredRequest
 
 
 class Slot:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeGuard
 
+from assent.channels import ChannelHost
 from assent.checkpointer import points
 from assent.errors import HitlCancelled, HitlError, HitlTimedOut
 from assent.hitl.memory import InMemoryChannel
@@ -20,7 +21,6 @@ from assent.hitl.racing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut
 from assent.requests import (
     ApproveRequest,
     AskRequest,
-    ChannelHost,
     ConfirmRequest,
     HitlRequest,
     Question,

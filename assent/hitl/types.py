@@ -1,5 +1,6 @@
 """What a person is asked and may answer, under the names that the documentation uses."""
 
+from assent.channels import HitlChannel
 from assent.requests import (
     Answers,
     ApproveAnswer,
@@ -8,7 +9,6 @@ from assent.requests import (
     ConfirmRequest,
     EscalateAnswer,
     EscalateRequest,
-    HitlChannel,
     HitlPayload,
     HitlRequest,
     Option,
