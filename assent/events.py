@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from assent.approvals import PendingApproval
-from assent.messages import NO_USAGE, Delta, JsonObject, Message, Usage, Value, invalid_message
+from assent.messages import NO_USAGE, Delta, JsonObject, Message, Usage, Value
 from assent.requests import HitlRequest
+from assent.values import invalid_value
 
 RunStatus = Literal["completed", "paused", "suspended", "aborted", "failed"]
 
@@ -184,4 +185,4 @@ def decode_event(data: str | bytes) -> AgentEvent:
     try:
         return _EVENT.validate_json(data)
     except ValidationError as error:
-        raise invalid_message(error, error.errors(include_url=False)[0]["loc"][1:]) from None
+        raise invalid_value(error, error.errors(include_url=False)[0]["loc"][1:]) from None

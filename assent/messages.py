@@ -5,12 +5,10 @@ object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields
 version wrote are kept as they are, so that an older reader passes them on unharmed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Discriminator,
@@ -27,71 +25,14 @@ from assent.digests import canonical_json as canonical_json
 from assent.errors import InvalidMessage
 from assent.json_types import JsonObject as JsonObject
 from assent.json_types import Text as Text
+from assent.values import Value as Value
+from assent.values import fill, invalid_value, plain_init
 
 StopReason = Literal["end", "tool_use", "length", "aborted", "error"]
-_Init = TypeVar("_Init", bound=Callable[..., None])
-
-
-def _plain_init(init: _Init) -> _Init:
-    """Mark an ``__init__`` that adds nothing to pydantic's own but its signature and its error type.
-
-    Without the mark pydantic would call it for every value it decodes; decoding needs no such detour.
-    (Should pydantic ever drop the mark, decoding gets slower and nothing else changes.)
-    """
-    cast(Any, init).__pydantic_base_init__ = True
-    return init
 
 
 def _absent(value: object) -> bool:
     return value is None
-
-
-class Value(BaseModel):
-    """The base of all transcript values: frozen, and keeping fields it does not know."""
-
-    model_config = ConfigDict(
-        defer_build=True,  # import stays quick; the first use of a type builds it
-        frozen=True,
-        extra="allow",
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        ser_json_bytes="base64",
-        ser_json_inf_nan="constants",  # kept in sight, for `encode` to refuse
-        val_json_bytes="base64",
-    )
-
-    @_plain_init
-    def __init__(self, **fields: Any) -> None:
-        try:
-            self.__pydantic_validator__.validate_python(fields, self_instance=self)
-        except ValidationError as error:
-            raise invalid_message(error, error.errors(include_url=False)[0]["loc"]) from None
-
-    @classmethod
-    def of_valid(cls, **fields: Any) -> Self:
-        """A value of fields that are valid, each as it is kept; nothing is looked at, and nothing copied.
-
-        It is pydantic's ``model_construct`` in a tenth of its time.
-        """
-        value = cls.__new__(cls)
-        _fill(value, fields)
-        return value
-
-
-def _fill(value: Value, fields: dict[str, Any]) -> None:
-    _set(value, "__dict__", _defaults(value.__class__) | fields)
-    _set(value, "__pydantic_fields_set__", set(fields))
-    _set(value, "__pydantic_extra__", {})
-    _set(value, "__pydantic_private__", None)
-
-
-_set = object.__setattr__
-
-
-@cache
-def _defaults(kind: type[Value]) -> dict[str, Any]:
-    """All fields in their order, with what they are if nothing is said."""
-    return {name: field.default for name, field in kind.model_fields.items()}
 
 
 # Parts: what a message is made of.
@@ -105,7 +46,7 @@ class TextPart(Value):
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
     """What the model's provider wants to see again with this part; opaque to everyone else."""
 
-    @_plain_init
+    @plain_init
     def __init__(self, text: str, **fields: Any) -> None:
         super().__init__(text=text, **fields)
 
@@ -118,7 +59,7 @@ class ThinkingPart(Value):
     signature: Text | None = Field(default=None, exclude_if=_absent)
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
 
-    @_plain_init
+    @plain_init
     def __init__(self, text: str, **fields: Any) -> None:
         super().__init__(text=text, **fields)
 
@@ -137,7 +78,7 @@ class ToolCall(Value):
     malformed: Text | None = Field(default=None, exclude_if=_absent)
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
 
-    @_plain_init
+    @plain_init
     def __init__(self, id: str, name: str, args: Mapping[str, Any], **fields: Any) -> None:
         super().__init__(id=id, name=name, args=args, **fields)
 
@@ -259,10 +200,10 @@ class UserMessage(Value):
     role: Literal["user"] = "user"
     content: InputContent
 
-    @_plain_init
+    @plain_init
     def __init__(self, content: Input, **fields: Any) -> None:
         if content.__class__ is str and not fields and cast(str, content).isascii():
-            _fill(self, {"content": (TextPart.of_valid(text=content),)})
+            fill(self, {"content": (TextPart.of_valid(text=content),)})
         else:
             super().__init__(content=content, **fields)
 
@@ -285,7 +226,7 @@ class AssistantMessage(Value):
     usage: Usage = NO_USAGE
     error: Text | None = Field(default=None, exclude_if=_absent)
 
-    @_plain_init
+    @plain_init
     def __init__(self, content: str | OutputPart | Sequence[OutputPart], **fields: Any) -> None:
         super().__init__(content=content, **fields)
 
@@ -310,7 +251,7 @@ class ToolResultMessage(Value):
     is_error: bool = False
     details: JsonObject | None = Field(default=None, exclude_if=_absent)
 
-    @_plain_init
+    @plain_init
     def __init__(self, tool_call_id: str, tool_name: str, content: Input, **fields: Any) -> None:
         super().__init__(tool_call_id=tool_call_id, tool_name=tool_name, content=content, **fields)
 
@@ -362,7 +303,6 @@ Delta = Annotated[TextDelta | ThinkingDelta | ToolCallDelta | RestartDelta, Fiel
 # The encoding.
 
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_build=True))
-_JSON_FIELDS = ("args", "details", "provider")
 
 
 def encode(message: Message) -> str:
@@ -400,7 +340,7 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
         _refuse_not_json(text)
         return _MESSAGE.validator.validate_json(text)
     except ValidationError as error:
-        raise invalid_message(error, error.errors(include_url=False)[0]["loc"][1:]) from None
+        raise invalid_value(error, error.errors(include_url=False)[0]["loc"][1:]) from None
     except (ValueError, PydanticSerializationError) as error:
         raise InvalidMessage("", str(error)) from None
 
@@ -408,23 +348,3 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
 def _refuse_not_json(text: str) -> None:
     if "NaN" in text or "Infinity" in text:  # pydantic reads these as numbers; where they occur, look closer
         from_json(text, allow_inf_nan=False)
-
-
-def invalid_message(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
-    """The first of pydantic's complaints, its location written as a path."""
-    more = error.error_count() - 1
-    problem = error.errors(include_url=False)[0]["msg"] + (f" (and {more} more)" if more else "")
-    return InvalidMessage(_path(loc), problem)
-
-
-def _path(loc: tuple[int | str, ...]) -> str:
-    """A location as a path into the data, without the union tags that pydantic puts between its steps."""
-    path, is_tag, in_json = "", False, False
-    for step in loc:
-        if is_tag:
-            is_tag = False
-            continue
-        is_tag = in_json or (isinstance(step, int) and path == ".content")
-        in_json = in_json or step in _JSON_FIELDS
-        path += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return path.removeprefix(".")
