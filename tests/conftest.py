@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import browsers
 import bytecode  # noqa: F401
 import crash_table
 import hypothesis  # here too because its plugin would import it from deep within: a bug of Python 3.11.7
@@ -27,6 +28,7 @@ hypothesis.settings.load_profile("assent")
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     servers.begin(session)
+    browsers.begin(session)
 
 
 LONGEST = (

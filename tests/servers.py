@@ -7,20 +7,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import pytest
+from debian import in_ci, install
 from throwaway import (
     QUICK,
     ServerError,
@@ -96,7 +92,7 @@ def begin(session: pytest.Session) -> None:
     for server in found:
         if isinstance(server, Server):
             session.config.add_cleanup(server.close)
-    if failures := [str(one) for one in found if isinstance(one, Missing) and (one.asked_for or _in_ci())]:
+    if failures := [str(one) for one in found if isinstance(one, Missing) and (one.asked_for or in_ci())]:
         raise pytest.UsageError("\n".join(failures))
 
 
@@ -129,11 +125,11 @@ def find_or_start_mysql(say: Callable[[str], None] = lambda _: None) -> Server |
 def start_own(kind: type[T], *, durable: bool = False) -> T:
     """A throwaway server of a test's own. Without one the test is skipped, or fails if CI=true."""
     try:
-        if kind.binary() is None and (refusal := _install(kind, lambda _: None)):
+        if kind.binary() is None and (refusal := install(kind.package, kind.binary, lambda _: None)):
             raise ServerError(refusal)
         return kind(durable=durable)
     except (ServerError, OSError) as error:
-        give_up = pytest.fail if _in_ci() else pytest.skip
+        give_up = pytest.fail if in_ci() else pytest.skip
         raise give_up.Exception(f"no {kind.product} of our own: {_describe(error)}") from error
 
 
@@ -160,7 +156,7 @@ def _find_or_start(kind: type[Throwaway], say: Callable[[str], None]) -> Server 
     except Exception as error:
         on_loopback = _describe(error)
     not_there = f"none lets us in at {kind.default_dsn} ({on_loopback})"
-    if kind.binary() is None and (refusal := _install(kind, say)):
+    if kind.binary() is None and (refusal := install(kind.package, kind.binary, say)):
         return Missing(kind.product, f"{not_there}, no {kind.program} binary is installed, and {refusal}")
     try:
         throwaway = kind()
@@ -171,43 +167,6 @@ def _find_or_start(kind: type[Throwaway], say: Callable[[str], None]) -> Server 
 
 def _reach(kind: type[Throwaway], dsn: str, origin: str, throwaway: Throwaway | None = None) -> Server:
     return Server(*run_coroutine(kind.ask_version(dsn, QUICK)), dsn, origin, throwaway)
-
-
-def _install(kind: type[Throwaway], say: Callable[[str], None]) -> str | None:
-    """Install Debian's package of a server where we may. Returns why not.
-
-    Whether the package manages to start its own service does not matter, so neither does apt-get's status
-    if the binaries are there afterwards.
-    """
-    package = kind.package
-    if os.environ.get("ASSENT_TEST_INSTALL") == "no":
-        return "ASSENT_TEST_INSTALL=no forbids to install it"
-    if not shutil.which("apt-get"):
-        return "there is no apt-get to install it with"
-    sudo: list[str] = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    if sudo and not (shutil.which("sudo") and _call(*sudo, "true").returncode == 0):
-        return f"we are not root and may not sudo (apt-get install {package} would do)"
-    say(f"Installing Debian's {package} for the tests (once) …")
-    apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    with Path(sys.prefix, "assent-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        _call(*apt, "-o", "Acquire::Retries=0", "update")
-        done = _call(*apt, "install", "--yes", "--no-install-recommends", package)
-    return None if kind.binary() else f"apt-get could not install {package}: {shorten(done.stdout)}"
-
-
-def _call(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def _in_ci() -> bool:
-    return os.environ.get("CI", "").lower() in ("1", "true")
 
 
 def _where_and_why(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_browser import Desk, find_chromium, served
+from browsers import chromium_path
+from page_browser import Desk, served
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def browser(desk: Desk) -> Iterator[Any]:
     """After the desk: a browser leaves a loop running in this thread, in which our code may not read files."""
     from playwright.sync_api import sync_playwright
 
-    path = find_chromium()
+    path = chromium_path()
     with sync_playwright() as player:
         browser = player.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser

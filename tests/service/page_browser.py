@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import subprocess
 import sys
@@ -12,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qs
 
-import pytest
 import uvicorn
+from browsers import give_up
 from page_cases import NOW, TOKEN
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -39,21 +38,13 @@ from assent.service.pages import (
 )
 
 AXE = "4.14.0"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-
-def find_chromium() -> str:
-    """The path of the system's Chromium; without one the test is skipped, or fails if CI=true."""
-    named = os.environ.get("ASSENT_TEST_CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, BROWSERS)), None)
-    return found or _give_up("no Chromium is installed (apt-get install chromium would do)")
 
 
 def axe_source() -> str:
     """The script of axe-core, fetched once from the npm registry."""
     archive = Path(sys.prefix, f"axe-core-{AXE}.tgz")
     if not archive.exists():
-        npm = shutil.which("npm") or _give_up("there is no npm to fetch axe-core with")
+        npm = shutil.which("npm") or give_up("there is no npm to fetch axe-core with")
         done = subprocess.run(  # noqa: S603
             [npm, "pack", f"axe-core@{AXE}", "--silent", "--pack-destination", sys.prefix],
             capture_output=True,
@@ -61,16 +52,11 @@ def axe_source() -> str:
             check=False,
         )
         if done.returncode:
-            _give_up(f"npm could not fetch axe-core: {done.stderr.strip()[-200:]}")
+            give_up(f"npm could not fetch axe-core: {done.stderr.strip()[-200:]}")
     with tarfile.open(archive) as files:
         script = files.extractfile("package/axe.min.js")
         assert script is not None
         return script.read().decode()
-
-
-def _give_up(why: str) -> NoReturn:
-    give_up = pytest.fail if os.environ.get("CI", "").lower() in ("1", "true") else pytest.skip
-    raise give_up.Exception(f"pages in a browser: {why}")
 
 
 class Desk:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from page_browser import find_chromium
+from browsers import chromium_path
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
     """One for all tests of a module, which have one loop for that."""
     from playwright.async_api import async_playwright
 
-    path = find_chromium()
+    path = chromium_path()
     async with async_playwright() as player:
         browser = await player.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
