@@ -437,7 +437,7 @@ class HitlMachine(RuleBasedStateMachine):
 
     async def _at_rest(self) -> bool:
         for process in self.processes:
-            if process.busy:
+            if process.busy and not process.dead:  # one that died while it watched a deadline waits for ever
                 question_id = process.waits_for()
                 known = await self.host.request(THREAD, question_id) if question_id is not None else None
                 if known is None or known.status != "pending" or self._overdue(known):
