@@ -199,12 +199,12 @@ class Channel(ABC):
         return slot.request if slot is not None and slot.interrupt(signal, after) else None
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
-        """The answer as its model, checked against the request and, for an edit, against the tool."""
-        payload, check = request.payload, None
+        """The answer as its model, checked against the request and, for other arguments, against the tool."""
+        call, check = asked_call(request.payload), None
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
-        if isinstance(payload, ApproveRequest) and (owner := self._owner(payload.tool_name, asker)):
-            check = owner.args_check(payload.tool_name, asked_call(payload))
+        if call is not None and (owner := self._owner(call.tool_name, asker)):
+            check = owner.args_check(call.tool_name, call)
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
