@@ -50,8 +50,10 @@ async def test_what_another_worker_has_answered_and_done_is_not_in_the_way(
         await mine.prompt("And?")
 
     other = await agent(deeds, checkpointer).respond(question_id="c1", answer=YES)
-    assert other is not None and other.status == "completed"
+    assert other is not None
+    assert other.status == "completed"
 
     result = await mine.prompt("And?")
-    assert result.status == "completed" and result.text == "Hello again."
+    assert result.status == "completed"
+    assert result.text == "Hello again."
     assert deeds.done == ["send"]

@@ -22,6 +22,7 @@ from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleA
 from assent.fitting import fit_answer
 from assent.hitl.hearing import Listeners, Subscription
 from assent.hitl.inputs import (
+    check_signal,
     checked_choices,
     checked_details,
     checked_digest,
@@ -237,10 +238,7 @@ class Channel(ABC):
 
     @abstractmethod
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        """Record a request, or find it as it was recorded before a restart: pending, or settled by now.
-
-        ``host`` is the agent that asks, if one does.
-        """
+        """Record what the ``host``, if any, asks; or find it as it was recorded before, settled perhaps."""
 
     @abstractmethod
     async def _settle(
@@ -270,6 +268,8 @@ class Channel(ABC):
     async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Ask, when it is the turn of the agent that wants to; see `_ask`."""
         seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
+        if signal is not None:
+            check_signal(signal)
         return await in_turn(self, lambda: self._ask(payload, seconds, signal))
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
