@@ -25,7 +25,9 @@ class Journal:
     transcript. A step that no store could keep (`InvalidStep`) was not sent, and the lease is held as before.
 
     A step need not be waited for (``wait=False``) if what follows does no harm should it fail, such as asking
-    the model. The next one raises its failure, and is not written then either: the fence did not move.
+    the model. The next one raises its failure, and is not written then either: the fence did not move. Somebody
+    else may have moved it, under the same owner's name even, if the step was to take the lease, or the lease may
+    have lapsed: then the next one waits for it (``lags``).
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class Journal:
         "_parent",
         "_patience",
         "_pen",
+        "_takes_lease",
         "_thread_id",
         "_under_way",
         "_written_at",
@@ -52,6 +55,7 @@ class Journal:
         self._parent = parent
         self._failure: Exception | None = None
         self._under_way: list[asyncio.Future[int]] = []
+        self._takes_lease = False
         self._written_at = time.monotonic()
         self._pen = asyncio.Lock()
         lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
@@ -89,6 +93,7 @@ class Journal:
                 self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
             self._under_way.append(under_way)
+            self._takes_lease = not self._holds and bool(self._fence)
             self._fence, self._holds = step.first_fence or self._fence + 1, not step.release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
@@ -118,9 +123,13 @@ class Journal:
             self._fence = await self._checkpointer.commit(
                 self._thread_id, step, fence=self._fence, acquire=acquire
             )
-        except asyncio.CancelledError:
-            # The write is decided by now, and all but surely made; if it was not, the next one fails.
-            self._fence, self._holds = then, not step.release
+        except asyncio.CancelledError as cancelled:
+            # The write is decided by now, and made unless its failure is the cause. Then there is nothing to give
+            # back: the next fence, and the lease, may be those of another worker, of the same owner even.
+            if isinstance(cancelled.__cause__, Exception):
+                self._failure, self._holds = cancelled.__cause__, False
+            else:
+                self._fence, self._holds = then, not step.release
             raise
         except InvalidStep:
             self._under_way = earlier
@@ -141,8 +150,11 @@ class Journal:
 
     @property
     def lags(self) -> bool:
-        """Whether a step is under way behind which the store would not keep the next one."""
-        return bool(self._under_way) and self._behind is not None and not self._behind.keeps_order
+        """Whether a step is under way that the next one is to wait for, lest that be written without it."""
+        if not self._under_way or self._behind is None:
+            return False
+        is_sure = self._behind.keeps_order and not self._takes_lease
+        return not is_sure or time.monotonic() - self._written_at > self._patience
 
     async def catch_up(self) -> None:
         """Wait for the steps that nobody has waited for."""
