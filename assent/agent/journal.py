@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, Step, WritesBehind
@@ -139,9 +140,16 @@ class Journal:
             failures = [it.exception() for it in earlier if it.done()]
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
             self._failure, self._holds = cause, False
+            if not acquire and isinstance(cause, HitlStaleAnswer):
+                await self._give_back(step.run_id)
             raise cause from None
         self._holds = not step.release
         self._written_at = began  # for the lease is as old as that
+
+    async def _give_back(self, run_id: str) -> None:
+        """Let the next worker have the thread at once: a person was first, and nothing of this run is written."""
+        with suppress(Exception):  # then the lease lapses
+            await self._checkpointer.commit(self._thread_id, Step(run_id, release=True), fence=self._fence)
 
     @property
     def may_have_lapsed(self) -> bool:
