@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
-from assent.errors import HitlInvalidAnswer
+from assent.errors import HitlError, HitlInvalidAnswer
 from assent.requests import (
     Answer,
     Answers,
@@ -21,19 +22,22 @@ from assent.requests import (
     HitlRequest,
     Question,
     asked_call,
+    plain_answer,
 )
 from assent.schemas import schema_faults
 
 _ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
 _TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(defer_build=True))
+UNWRITABLE = "something in it cannot be written as JSON, such as text that is not valid Unicode"
+"""The fault of an answer with a lone surrogate, or an object in a field of the sender's own."""
 
 
 def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
     """The answer as its model, whether it came as that or as plain JSON.
 
     Raises `HitlInvalidAnswer`, naming each fault and no value that was given, if it does not fit what was asked.
-    ``check_args`` looks at edited arguments, where the tool is known; else the request's own schema does, if it
-    has one.
+    ``check_args`` looks at edited arguments, or those of a retry, where the tool is known; else the request's own
+    schema does, if it has one.
     """
     payload = request.payload
     faults: list[str] = []
@@ -46,13 +50,16 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
         elif isinstance(payload, ApproveRequest):
             fitted = ApproveAnswer.model_validate(_anonymous(answer))
             faults = _approve_faults(fitted, check_args or schema_check(payload.args_schema, payload.args))
+            if fitted.reason is not None or fitted.__pydantic_extra__:
+                faults += _unwritable(fitted)
         elif isinstance(payload, AskRequest):
             faults = _ask_faults(payload.questions, answer)
             fitted = None if faults else _ANSWERS.validate_python(answer, strict=True)
+            faults += [] if fitted is None else _unwritable(fitted)
         else:
             said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
             fitted = EscalateAnswer.model_validate(said)
-            faults = _escalate_faults(payload, fitted)
+            faults = _escalate_faults(payload, fitted, check_args) + _unwritable(fitted)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
@@ -61,6 +68,34 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     if faults or fitted is None:
         raise HitlInvalidAnswer(request.question_id, faults)
     return fitted
+
+
+def check_names(question_id: str, by: Any, via: Any) -> None:
+    """Raise `HitlInvalidAnswer` if who answered, or where, is no text that can be kept."""
+    faults = [f"{name} {fault}" for name, said in (("by", by), ("via", via)) if (fault := _text_fault(said))]
+    if faults:
+        raise HitlInvalidAnswer(question_id, faults)
+
+
+def check_reason(reason: Any) -> None:
+    """Raise `HitlError` if what a request is to end for is no text that can be kept."""
+    if (fault := _text_fault(reason)) is not None:
+        raise HitlError(f"the reason {fault}; nothing was ended")
+
+
+def _text_fault(said: Any) -> str | None:
+    """What is wrong with what should be a text, if it is there."""
+    if said is not None and not isinstance(said, str):
+        return f"is a text, not {type(said).__name__}"
+    return "is not valid Unicode" if said is not None and _unwritable(said) else None
+
+
+def _unwritable(said: Any) -> list[str]:
+    try:
+        to_json(plain_answer(said))
+    except PydanticSerializationError:
+        return [UNWRITABLE]
+    return []
 
 
 def _anonymous(answer: Any) -> Any:
@@ -81,7 +116,9 @@ def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list
     return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
 
 
-def _escalate_faults(payload: EscalateRequest, answer: EscalateAnswer) -> list[str]:
+def _escalate_faults(
+    payload: EscalateRequest, answer: EscalateAnswer, check_args: ArgsCheck | None
+) -> list[str]:
     faults: list[str] = []
     if answer.action not in payload.choices:
         faults.append(f"action is one of {', '.join(payload.choices)}")
@@ -90,7 +127,7 @@ def _escalate_faults(payload: EscalateRequest, answer: EscalateAnswer) -> list[s
             faults.append(f"modified_params go with a retry, not with {answer.action}")
         else:
             call = asked_call(payload)
-            check = schema_check(payload.args_schema, None if call is None else call.args)
+            check = check_args or schema_check(payload.args_schema, None if call is None else call.args)
             faults += check(answer.modified_params) if check else []
     return faults
 

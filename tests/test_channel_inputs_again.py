@@ -4,15 +4,21 @@ home on one event loop after another."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from rigs import Keeper
+from rigs import Keeper, Rig
 
 from assent import Agent, tool
 from assent.errors import HitlError, HitlInvalidRequest, HitlStaleAnswer
-from assent.hitl import CheckpointedChannel, ConfirmToolCallMiddleware, InMemoryChannel
+from assent.hitl import (
+    ApprovalPolicyMiddleware,
+    CheckpointedChannel,
+    ConfirmToolCallMiddleware,
+    InMemoryChannel,
+)
 from assent.hitl.testing import ScriptedChannel
 from assent.messages import ToolCall
 from assent.models import ScriptedModel
@@ -67,6 +73,29 @@ async def test_names_that_can_be_read_once_hold_for_every_call() -> None:
     )
     await agent.prompt("go")
     assert [request.question_id for request in channel.history] == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("signal", ["stop", True, threading.Event(), asyncio.Event])
+async def test_a_signal_is_an_event_that_can_be_awaited(rig: Rig, signal: Any) -> None:
+    channel = rig.channel()
+    with pytest.raises(HitlInvalidRequest, match=r"signal is an asyncio\.Event, not"):
+        await channel.confirm("Go on?", signal=signal)
+    assert await channel.open_request() is None, "nobody was asked"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"timeout_seconds": -1}, "a time-out is"),
+        ({"timeout_seconds": "30"}, "a time-out is"),
+        ({"details_fn": {"balance": 3}}, "details_fn is a function of the call"),
+    ],
+)
+def test_middleware_that_would_block_every_call_is_refused_when_it_is_made(options: Any, said: str) -> None:
+    with pytest.raises(HitlError, match=said):
+        ConfirmToolCallMiddleware(InMemoryChannel(), **options)
+    with pytest.raises(HitlError, match="policy is a function of the call"):
+        ApprovalPolicyMiddleware(InMemoryChannel(), policy=None)  # pyright: ignore[reportArgumentType]
 
 
 def test_what_a_person_typed_is_in_no_repr() -> None:

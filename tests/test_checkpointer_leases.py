@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from stores import (
@@ -17,10 +18,12 @@ from stores import (
 )
 
 from assent.checkpointer.base import RunRecord, Settlement, StoredRun
+from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import (
     LeaseHeld,
     LeaseLost,
+    StoreError,
 )
 from assent.hitl.testing import FakeClock
 from assent.messages import AssistantMessage, UserMessage
@@ -200,3 +203,15 @@ async def test_whoever_loaded_before_a_lapsed_holders_last_step_cannot_build_on_
     await checkpointer.commit("t", said(AssistantMessage("late"), release=True), fence=fence)
     with pytest.raises(LeaseLost):
         await checkpointer.commit("t", said(), fence=loaded.fence, acquire=True)
+
+
+@pytest.mark.parametrize("owner", [5, "x" * 256, "a\0b", "half \ud800"])
+def test_an_owner_that_no_store_can_name_is_refused_when_it_is_given(owner: Any) -> None:
+    with pytest.raises(StoreError, match="owner"):
+        MemoryCheckpointer(owner=owner)
+
+
+@pytest.mark.parametrize("seconds", ["30", True, float("inf"), float("nan"), 0, -1])
+def test_a_lease_lasts_for_a_time(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="lease_seconds is a time"):
+        MemoryCheckpointer(lease_seconds=seconds)

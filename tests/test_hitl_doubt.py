@@ -204,8 +204,11 @@ async def test_a_retry_with_arguments_that_do_not_fit_is_no_answer(rig: Rig, cha
     payer = Payer()
     await crashed(rig)
     agent = agent_of(rig, payer, channel=channel)
-    with pytest.raises(HitlInvalidAnswer, match="amount: must be a whole number"):
+    with pytest.raises(HitlInvalidAnswer, match="amount: Input should be a valid integer"):
         await answered(rig, agent, {"action": "retry", "modified_params": {"amount": "much"}})
+    elsewhere = {"action": "retry", "modified_params": {"amount": "much"}}  # where the tool is not known
+    with pytest.raises(HitlInvalidAnswer, match="amount: must be a whole number"):
+        await rig.checkpointer.settle("t", "c1:escalate:1", elsewhere)
     assert payer.began == []
     assert await agent.load_pending_hitl_request() is not None
 
@@ -216,18 +219,40 @@ def lucky(amount: int) -> int:
     return amount
 
 
+UNLUCKY = {"action": "retry", "modified_params": {"amount": 13}}
+
+
 @either_way
-async def test_a_retry_with_arguments_that_only_the_tool_refuses_runs_nothing(
+async def test_a_retry_with_arguments_that_only_the_tool_refuses_is_refused_where_the_tool_is_known(
     rig: Rig, channel: bool
 ) -> None:
     payer = Payer(amounts=Annotated[int, AfterValidator(lucky)])
     await crashed(rig)
     agent = agent_of(rig, payer, channel=channel)
-    result = await answered(rig, agent, {"action": "retry", "modified_params": {"amount": 13}})
+    with pytest.raises(HitlInvalidAnswer, match="amount: Value error, not that one"):
+        await answered(rig, agent, UNLUCKY)
+    if agent.channel is not None:
+        with pytest.raises(HitlInvalidAnswer, match="not that one"):
+            await agent.channel.answer("c1:escalate:1", UNLUCKY)
+    assert payer.began == []
+    assert await agent.load_pending_hitl_request() is not None
+
+
+@either_way
+async def test_a_retry_with_arguments_that_only_the_tool_refuses_runs_nothing(
+    rig: Rig, channel: bool
+) -> None:
+    """Given where the tool is not known; and the record does not say that it was retried."""
+    payer = Payer(amounts=Annotated[int, AfterValidator(lucky)])
+    await crashed(rig)
+    await paused_in_doubt(agent_of(rig, payer, channel=False))
+    await rig.checkpointer.settle("t", "c1:escalate:1", UNLUCKY, by="ada")
+    result = await agent_of(rig, payer, channel=channel).resume()
     assert payer.began == []
     done = results(result.messages)["c1"]
     assert done.is_error
     assert "unknown" in done.text
+    assert done.details == {"hitl": {"decision": "invalid_edit", "answered_by": "ada"}}
     assert_continues(result.messages)
 
 

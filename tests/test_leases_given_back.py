@@ -215,3 +215,38 @@ async def test_a_thread_that_was_held_and_is_deleted_is_held_no_more(checkpointe
     await checkpointer.delete("t")
     assert (await agent.resume()).status == "completed"
     assert (await agent.prompt("go")).text == "Done."
+
+
+async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "waited"
+
+    calls = [ToolCall("c1", "wait", {}), ToolCall("c2", "ask", {})]
+    ask = tool(name="ask", requires_approval=True)(look.function)
+    agent = Agent(
+        model=ScriptedModel([calls]),
+        tools=[wait, ask],
+        tool_gate="each",
+        checkpointer=checkpointer,
+        thread_id="t",
+    )
+    commit = checkpointer.commit
+
+    async def commit_too_late(thread_id: str, step: Any, **options: Any) -> int:
+        for ended in step.settled:
+            await checkpointer.settle(thread_id, ended.question_id, {"decision": "approve"})
+        return await commit(thread_id, step, **options)
+
+    running = asyncio.create_task(agent.prompt("Go."))
+    await begun.wait()
+    with mock.patch.object(checkpointer, "commit", commit_too_late):
+        agent.abort()
+        assert (await running).status == "suspended"
+    assert await _left(checkpointer, "t") is None

@@ -26,6 +26,7 @@ from assent.errors import (
     InvalidAgent,
 )
 from assent.events import AgentEvent
+from assent.fitting import check_reason
 from assent.ids import new_id
 from assent.messages import Input, Message, UserMessage
 from assent.models.base import Model, ModelSettings
@@ -290,7 +291,8 @@ class Agent:
         transcript ends with an aborted message. Raises `HitlNoPendingRequest` if nobody is being asked, and
         `HitlStaleAnswer` if the answer came first.
         """
-        await self._session.close(reason)
+        check_reason(reason)  # before a run that waits hears of it
+        await self._session.close(reason or "aborted")
 
 
 _NO_CHANNEL = "this agent has no channel; give it one: Agent(..., channel=...)"

@@ -237,6 +237,7 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
         return replace(again, trace=trace)
     args = parse_edit(tool, would_run, answer.modified_params)
     if isinstance(args, str):
+        trace["decision"] = "invalid_edit"  # nothing was retried
         return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
     return replace(again, args=args, trace=trace)
 

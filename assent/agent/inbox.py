@@ -19,7 +19,7 @@ from assent.agent.verdict import shown_edit
 from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
-from assent.fitting import fit_answer, schema_check
+from assent.fitting import check_names, fit_answer, schema_check
 from assent.messages import JsonObject, Message, ToolResultMessage, call_digest
 from assent.requests import (
     ApproveRequest,
@@ -182,9 +182,8 @@ class Inbox:
         return any(is_about(request.question_id, it) or about == it for it in call_ids(messages))
 
     def _fitted(self, thread: Thread, request: HitlRequest, answer: Any) -> Any:
-        payload, check = request.payload, None
-        if payload.kind == "approve":
-            check = self.args_check(payload.tool_name, thread, asked_call(payload))
+        call = asked_call(request.payload)
+        check = None if call is None else self.args_check(call.tool_name, thread, call)
         return fit_answer(request, answer, check)
 
     async def settle(self, thread: Thread, answered: StoredRequest) -> None:
@@ -193,6 +192,7 @@ class Inbox:
         The answer counts for what was shown: in the store, for the request with this digest.
         """
         if self._checkpointer is None:
+            check_names(answered.question_id, answered.answered_by, answered.via)
             thread.requests[answered.question_id] = answered
             return
         payload = answered.request.payload

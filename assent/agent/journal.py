@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, Step, WritesBehind
@@ -25,7 +26,9 @@ class Journal:
     transcript. A step that no store could keep (`InvalidStep`) was not sent, and the lease is held as before.
 
     A step need not be waited for (``wait=False``) if what follows does no harm should it fail, such as asking
-    the model. The next one raises its failure, and is not written then either: the fence did not move.
+    the model. The next one raises its failure, and is not written then either: the fence did not move. Somebody
+    else may have moved it, under the same owner's name even, if the step was to take the lease, or the lease may
+    have lapsed: then the next one waits for it (``lags``).
     """
 
     __slots__ = (
@@ -37,6 +40,7 @@ class Journal:
         "_parent",
         "_patience",
         "_pen",
+        "_takes_lease",
         "_thread_id",
         "_under_way",
         "_written_at",
@@ -52,6 +56,7 @@ class Journal:
         self._parent = parent
         self._failure: Exception | None = None
         self._under_way: list[asyncio.Future[int]] = []
+        self._takes_lease = False
         self._written_at = time.monotonic()
         self._pen = asyncio.Lock()
         lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
@@ -89,6 +94,7 @@ class Journal:
                 self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
             self._under_way.append(under_way)
+            self._takes_lease = not self._holds and bool(self._fence)
             self._fence, self._holds = step.first_fence or self._fence + 1, not step.release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
@@ -118,9 +124,13 @@ class Journal:
             self._fence = await self._checkpointer.commit(
                 self._thread_id, step, fence=self._fence, acquire=acquire
             )
-        except asyncio.CancelledError:
-            # The write is decided by now, and all but surely made; if it was not, the next one fails.
-            self._fence, self._holds = then, not step.release
+        except asyncio.CancelledError as cancelled:
+            # The write is decided by now, and made unless its failure is the cause. Then there is nothing to give
+            # back: the next fence, and the lease, may be those of another worker, of the same owner even.
+            if isinstance(cancelled.__cause__, Exception):
+                self._failure, self._holds = cancelled.__cause__, False
+            else:
+                self._fence, self._holds = then, not step.release
             raise
         except InvalidStep:
             self._under_way = earlier
@@ -130,9 +140,16 @@ class Journal:
             failures = [it.exception() for it in earlier if it.done()]
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
             self._failure, self._holds = cause, False
+            if not acquire and isinstance(cause, HitlStaleAnswer):
+                await self._give_back(step.run_id)
             raise cause from None
         self._holds = not step.release
         self._written_at = began  # for the lease is as old as that
+
+    async def _give_back(self, run_id: str) -> None:
+        """Let the next worker have the thread at once: a person was first, and nothing of this run is written."""
+        with suppress(Exception):  # then the lease lapses
+            await self._checkpointer.commit(self._thread_id, Step(run_id, release=True), fence=self._fence)
 
     @property
     def may_have_lapsed(self) -> bool:
@@ -141,8 +158,11 @@ class Journal:
 
     @property
     def lags(self) -> bool:
-        """Whether a step is under way behind which the store would not keep the next one."""
-        return bool(self._under_way) and self._behind is not None and not self._behind.keeps_order
+        """Whether a step is under way that the next one is to wait for, lest that be written without it."""
+        if not self._under_way or self._behind is None:
+            return False
+        is_sure = self._behind.keeps_order and not self._takes_lease
+        return not is_sure or time.monotonic() - self._written_at > self._patience
 
     async def catch_up(self) -> None:
         """Wait for the steps that nobody has waited for."""

@@ -27,7 +27,6 @@ from assent.messages import JsonObject
 from assent.permissions.decision import Decision
 from assent.requests import (
     ApproveRequest,
-    EscalateAnswer,
     EscalateRequest,
     HitlPayload,
     HitlRequest,
@@ -304,7 +303,4 @@ def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse)
     said = response.answer_to(stored.request.payload.kind)
     call = asked_call(stored.request.payload)
     check = None if call is None else owner.args_check(call.tool_name, call)
-    changed = said.modified_params if isinstance(said, EscalateAnswer) else None
-    if changed is not None and check is not None and (faults := check(changed)):
-        raise HitlInvalidAnswer(stored.question_id, faults)
     return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

@@ -104,7 +104,7 @@ class Session(LeavingThread):
 
     async def _begin(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
         for _ in range(_ATTEMPTS):
-            await self.load()
+            await self.load(fresh=bool(self.thread.requests))  # others may have settled them, and gone on
             superseding = await self._check_pending(on_pending)
             asked = self._asked_still()
             try:

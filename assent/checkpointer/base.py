@@ -135,7 +135,7 @@ class Checkpointer(Protocol):
         `LeaseHeld` if someone else is at work, `LeaseLost` if the thread has moved on; nothing is written then.
         `InvalidStep` is for what no store could keep: nothing was sent, and whoever holds the lease holds it
         still. A caller that is cancelled meanwhile is told so only when the step is written, or certain not to
-        be.
+        be: then what it failed by is the ``__cause__`` of the `asyncio.CancelledError`.
         """
         ...
 

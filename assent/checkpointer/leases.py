@@ -10,6 +10,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from assent.checkpointer.rows import checked_id
 from assent.clock import Clock
 from assent.errors import LeaseLost, StoreError
 from assent.store.finish import finish
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from assent.store.store import Store
 
 logger = logging.getLogger("assent.checkpointer")
+_LONGEST = 1e9
+"""The longest lease in seconds, some thirty years."""
 
 
 class _Held(NamedTuple):
@@ -50,8 +53,10 @@ class Leases:
     """
 
     def __init__(self, seconds: float, owner: str | None, clock: Clock) -> None:
-        if not seconds > 0:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
             raise ValueError(f"lease_seconds is a time, not {seconds}")
+        if owner:
+            checked_id("owner", owner)
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
         self.length = round(seconds * 1000)
         self._seconds = seconds

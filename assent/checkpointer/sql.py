@@ -136,6 +136,9 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         job = store.commit(rows)
         try:
             new_fence = await job
+        except asyncio.CancelledError as cancelled:
+            cancelled.__cause__ = None if job.cancelled() else job.exception()
+            raise
         finally:
             self._leases.note(store, rows, job)
         if points.hook is not None:

@@ -22,6 +22,7 @@ from assent.errors import HitlConcurrencyError, HitlControlException, HitlStaleA
 from assent.fitting import fit_answer
 from assent.hitl.hearing import Listeners, Subscription
 from assent.hitl.inputs import (
+    check_signal,
     checked_choices,
     checked_details,
     checked_digest,
@@ -199,12 +200,12 @@ class Channel(ABC):
         return slot.request if slot is not None and slot.interrupt(signal, after) else None
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
-        """The answer as its model, checked against the request and, for an edit, against the tool."""
-        payload, check = request.payload, None
+        """The answer as its model, checked against the request and, for other arguments, against the tool."""
+        call, check = asked_call(request.payload), None
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
-        if isinstance(payload, ApproveRequest) and (owner := self._owner(payload.tool_name, asker)):
-            check = owner.args_check(payload.tool_name, asked_call(payload))
+        if call is not None and (owner := self._owner(call.tool_name, asker)):
+            check = owner.args_check(call.tool_name, call)
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
@@ -237,10 +238,7 @@ class Channel(ABC):
 
     @abstractmethod
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        """Record a request, or find it as it was recorded before a restart: pending, or settled by now.
-
-        ``host`` is the agent that asks, if one does.
-        """
+        """Record what the ``host``, if any, asks; or find it as it was recorded before, settled perhaps."""
 
     @abstractmethod
     async def _settle(
@@ -270,6 +268,8 @@ class Channel(ABC):
     async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
         """Ask, when it is the turn of the agent that wants to; see `_ask`."""
         seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
+        if signal is not None:
+            check_signal(signal)
         return await in_turn(self, lambda: self._ask(payload, seconds, signal))
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:

@@ -20,6 +20,7 @@ from assent.errors import (
     HitlStaleAnswer,
     InvalidAgent,
 )
+from assent.fitting import check_names, check_reason
 from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
@@ -193,6 +194,7 @@ class CheckpointedChannel(InMemoryChannel):
             return await self._settle_shown(await self._stored(question_id), answer, by, via)
         async with self._keeping:
             fitted = self.fit(await self._kept_pending(question_id), answer)
+            check_names(question_id, by, via)
             return await self._clear(question_id, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
@@ -202,6 +204,7 @@ class CheckpointedChannel(InMemoryChannel):
             return await self.checkpointer.cancel(self._home(shown), question_id, reason)
         async with self._keeping:
             await self._kept_pending(question_id)
+            check_reason(reason)
             return await self._clear(question_id, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,6 +35,12 @@ def checked_seconds(timeout: Any) -> float | None:
         allowed = f"from 0 to {_LONGEST:g} seconds, or None for no limit"
         raise HitlInvalidRequest(f"a time-out is {allowed}; {timeout!r} is not")
     return timeout
+
+
+def check_signal(signal: Any) -> None:
+    """Refuse what cannot be awaited as an `asyncio.Event` can; a thread's event would stop the loop."""
+    if isinstance(signal, type) or not inspect.iscoroutinefunction(getattr(signal, "wait", None)):
+        raise HitlInvalidRequest(f"signal is an asyncio.Event, not {type(signal).__qualname__}")
 
 
 def checked_payload(kind: type[P], **fields: Any) -> P:

@@ -9,6 +9,7 @@ from assent.agent.asking import replaced_ids
 from assent.channels import ChannelHost
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
+from assent.fitting import check_names, check_reason
 from assent.hitl.channel import Channel
 from assent.requests import HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
 
@@ -67,10 +68,13 @@ class InMemoryChannel(Channel):
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
         fitted = self.fit(self._pending(question_id).request, answer)
+        if by is not None or via is not None:
+            check_names(question_id, by, via)
         return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         self._pending(question_id)
+        check_reason(reason)
         return self._set(question_id, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:

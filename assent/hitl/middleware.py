@@ -13,6 +13,7 @@ from assent.agent.tools import json_object
 from assent.agent.verdict import approve_trace, refusal_of
 from assent.channels import DEFAULT, HitlChannel
 from assent.errors import HitlCancelled, HitlError, HitlTimedOut
+from assent.hitl.inputs import checked_seconds
 from assent.messages import JsonObject
 
 
@@ -51,6 +52,7 @@ class ApprovalPolicyMiddleware(Middleware):
     """
 
     def __init__(self, channel: HitlChannel, policy: ApprovalPolicy) -> None:
+        _check_callable("policy", policy)
         self._channel = channel
         self._policy = policy
 
@@ -100,6 +102,10 @@ class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
     ) -> None:
         picks = require_confirm if callable(require_confirm) else None
         names = None if picks is not None else _names(require_confirm)
+        if details_fn is not None:
+            _check_callable("details_fn", details_fn)
+        if timeout_seconds is not DEFAULT:
+            checked_seconds(timeout_seconds)
 
         async def policy(ctx: ToolCallContext) -> ApprovalDecision:
             if picks is not None:
@@ -112,6 +118,12 @@ class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
             return AskUser(timeout_seconds, details)
 
         super().__init__(channel, policy)
+
+
+def _check_callable(name: str, given: Any) -> None:
+    """Refuse here what would otherwise block every call."""
+    if not callable(given):
+        raise HitlError(f"{name} is a function of the call, not {given!r}")
 
 
 def _names(given: Any) -> frozenset[str] | None:

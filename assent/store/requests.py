@@ -31,7 +31,7 @@ from assent.errors import (
     HitlStaleAnswer,
     StoreError,
 )
-from assent.fitting import fit_answer
+from assent.fitting import UNWRITABLE, fit_answer
 from assent.requests import plain_answer
 from assent.store import tables
 from assent.store.rows import Expired, RequestRow, Settled, decode_request
@@ -248,6 +248,10 @@ def _ended(
 
 
 def _params(by: Settled) -> dict[str, Any]:
+    if by.reason is not None and not isinstance(by.reason, str):
+        raise StoreError(
+            f"the reason given for request {by.question_id!r} is a text, not {type(by.reason).__name__}"
+        )
     try:
         return by.params()
     except PydanticSerializationError:
@@ -258,9 +262,8 @@ def _encode_answer(row: RequestRow, answer: Any) -> str:
     fitted = fit_answer(decode_request(row), answer)
     try:
         return to_json(plain_answer(fitted)).decode()
-    except PydanticSerializationError:  # a lone surrogate, or an object in a field of the sender's own
-        fault = "something in it cannot be written as JSON, such as text that is not valid Unicode"
-        raise HitlInvalidAnswer(row.question_id, [fault]) from None
+    except PydanticSerializationError:
+        raise HitlInvalidAnswer(row.question_id, [UNWRITABLE]) from None
 
 
 def _latest(params: Row) -> Transaction[RequestRow]:
