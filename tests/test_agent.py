@@ -502,3 +502,9 @@ async def test_ids_are_unique_beside_those_of_a_given_transcript() -> None:
 def test_what_is_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
     with pytest.raises(InvalidAgent, match="is no model; give a Model"):
         Agent(model=model)
+
+
+@pytest.mark.parametrize("thread_id", ["", 5, b"thread"])
+def test_what_is_no_id_begins_no_new_thread(thread_id: Any) -> None:
+    with pytest.raises(InvalidAgent, match="thread_id is a text, not"):
+        Agent(model=ScriptedModel([]), thread_id=thread_id)

@@ -226,7 +226,8 @@ async def test_a_check_that_raises_refuses(caplog: pytest.LogCaptureFixture) -> 
     refused = await run(traced, Broken("before_tool_call"))
     assert refused.is_error
     assert refused.text == "pay was not run: a check before it failed (ValueError)."
-    assert refused.details == {"hitl": {"decision": "allowed"}}
+    why = "a check before it failed (ValueError)"
+    assert refused.details == {"hitl": {"decision": "policy_deny", "reason": why}}
     assert "the call is refused" in caplog.text
 
 

@@ -108,6 +108,8 @@ class Agent:
         messages: Sequence[Message],
         principal: str,
     ) -> None:
+        if thread_id is not None and not (isinstance(thread_id, str) and thread_id):
+            raise InvalidAgent(f"thread_id is a text, not {thread_id!r}; without one a new thread begins")
         if channel is not None:
             _check_channel(channel)
             checkpointer = checkpointer or channel.checkpointer

@@ -321,8 +321,9 @@ async def _decided(
         return decision
     except Exception as error:
         logger.exception("before_tool_call raised on %s; the call is refused", name)
-        why = f"{name} was not run: a check before it failed ({type(error).__name__})."
-        return BeforeToolCallResult(block=True, reason=why)
+        why = f"a check before it failed ({type(error).__name__})"
+        trace: JsonObject = {"decision": "policy_deny", "reason": why}
+        return BeforeToolCallResult(block=True, reason=f"{name} was not run: {why}.", hitl_trace=trace)
 
 
 def _differ_unseen(approved: BaseModel, args: BaseModel) -> bool:
