@@ -22,8 +22,9 @@ async def look(session: Session) -> HitlRequest | None:
     if request is None and session.checkpointer is None and session.thread.pending is not None:
         request = session.thread.pending.request
     if request is None and session.spec.delegates:
-        await _load(session)
-        request = await open_request(session)
+        known = session.apart()
+        await _load(known)
+        request = await open_request(known)
     return request
 
 
@@ -67,17 +68,18 @@ async def answer_here(
 
 async def _owner(session: Session, question_id: str | None) -> Session:
     """Who asks this, or anything at all; raises `HitlStaleAnswer` if something else is asked."""
-    await _load(session)
-    asking = await asked(session)
+    known = session.apart()
+    await _load(known)
+    asking = await asked(known)
     for owner, request in asking:
         if question_id in (None, request.question_id):
             return owner
-    for owner in walk(session):
+    for owner in walk(known):
         if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
             return owner
     if question_id is not None and asking:
         raise HitlStaleAnswer(question_id)
-    return session
+    return known
 
 
 async def resume_with(

@@ -114,6 +114,22 @@ class LiveThread(Host):
             )
         return self.children[call_id]
 
+    def apart(self) -> Self:
+        """The thread to be looked at while a run may go on with it: what is loaded there changes nothing here.
+
+        Without a store there is nothing to load, and this is the thread itself.
+        """
+        if self.checkpointer is None:
+            return self
+        return type(self)(
+            self.spec,
+            Thread(self.thread_id),
+            self.channel,
+            self.checkpointer,
+            is_new=False,
+            principal=self.principal,
+        )
+
     @property
     def is_under_way(self) -> bool:
         """Whether something was begun here, as far as is known, and is not done."""
