@@ -28,7 +28,6 @@ from assent.agent.tree import (
     check_closed,
     cut,
     is_cut_short,
-    latest_children,
     load_tree,
     open_children,
     open_request,
@@ -313,12 +312,12 @@ class Session(LeavingThread):
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
         asked = self._asked_still()
-        children = latest_children(self)  # bodies that were cut short have a result that says so
         try:
+            await load_tree(self, fresh=False)  # others may have begun what is open here
             for _ in range(_ATTEMPTS):
                 # A person may answer just now; that changes nothing any more.
                 with suppress(HitlStaleAnswer):
-                    await cut(run, children, STOPPED)
+                    await cut(run, open_children(self), STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
@@ -330,6 +329,7 @@ class Session(LeavingThread):
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
         async with self._letting_go(run):
             try:
+                await load_tree(self, fresh=False)  # others may have begun what is open here
                 return await self._close(run, Ending("aborted", reason, is_told=True))
             except HitlStaleAnswer:
                 await self._let_go(run)

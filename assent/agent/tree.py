@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assent.agent.asking import is_about
 from assent.agent.ending import Ending
-from assent.agent.fold import answers, is_finished, unresolved_calls
+from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.pending import pending_approval
 from assent.agent.result import result_of
 from assent.agent.run import Run
@@ -33,13 +33,6 @@ def open_subagents(session: Session) -> Iterator[tuple[str, SubagentTool]]:
 def open_children(session: Session) -> list[Session]:
     """The sessions of those calls, as far as they are known in this process."""
     return [session.children[it] for it, _ in open_subagents(session) if it in session.children]
-
-
-def latest_children(session: Session) -> list[Session]:
-    """The sessions of the calls of the model's last message, whether or not those have a result by now."""
-    said = next(answers(session.thread.messages), None)
-    called = () if said is None else said.tool_calls
-    return [session.children[call.id] for call in called if call.id in session.children]
 
 
 def walk(session: Session) -> Iterator[Session]:
