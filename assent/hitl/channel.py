@@ -218,9 +218,9 @@ class Channel(ABC):
         owner = None if call is None else self._owner(call.tool_name, hosting.get())
         if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
             return payload
-        return payload.sealed(owner.seal(call, self._kept_seal(question_id)))
+        return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
 
-    def _kept_seal(self, question_id: str) -> str | None:
+    def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
         """The seal of a question that this channel itself keeps."""
         return None
 
