@@ -190,7 +190,8 @@ class Agent:
 
         Raises `InvalidCheckpoint` if a response is for nothing that is pending or does not fit, and
         `HitlStaleAnswer` if somebody else decided first, or if a response has the ``digest`` of what was asked
-        before under its id; nothing is run then.
+        before under its id; nothing is run then. As with `respond`, it is a `HitlError` if the transcript does not
+        hold the call, and all requests stay open.
         """
         return await answering.resume_with(self._session, responses, by, via)
 
