@@ -1,16 +1,17 @@
-"""Children that number their calls alike, at a channel that keeps its requests itself: each is asked for its own."""
+"""Children that number their calls alike: each is asked for its own, and nobody guesses whose answer it is."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from asking import Deeds, call, completed, delegate, script
+from asking import Deeds, call, completed, delegate, pending_ids, script, support
 from rigs import asked
 
 from assent import Agent, AgentResult, AgentSpec, Middleware, ToolCallContext
-from assent.errors import HitlConcurrencyError
-from assent.hitl import InMemoryChannel
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import HitlError, HitlStaleAnswer
+from assent.hitl import CheckpointedChannel, InMemoryChannel
 from assent.ids import child_thread_id
 
 pytestmark = pytest.mark.anyio
@@ -83,9 +84,9 @@ async def test_an_answer_that_could_be_for_either_is_refused() -> None:
     run = await two.resumed()
     await two.agent.detach()
     await run
-    with pytest.raises(HitlConcurrencyError):
+    with pytest.raises(HitlError, match="several requests"):
         await two.channel.answer("c1", APPROVE)
-    with pytest.raises(HitlConcurrencyError):
+    with pytest.raises(HitlError, match="several requests"):
         await two.agent.respond(answer=APPROVE)
     run = asyncio.create_task(two.agent.resume())
     await two.wait_for(0)
@@ -104,3 +105,41 @@ async def test_a_newer_prompt_ends_both() -> None:
     assert (await two.agent.prompt("never mind", on_pending="supersede")).status == "completed"
     assert await two.channel.open_request() is None
     assert two.deeds.done == []
+
+
+# The same where requests are stored, and several are open at once.
+
+
+async def both_open(store: SqlCheckpointer, deeds: Deeds) -> tuple[Agent, list[str]]:
+    """An agent that has paused with two children waiting, and the digests of what they ask."""
+    agent = Agent.from_spec(support(deeds, "w0", "w1"), checkpointer=store, thread_id="t")
+    result = await agent.prompt("go")
+    assert pending_ids(result) == ["d0/c1", "d1/c1"]
+    return agent, [each.digest or "" for each in result.pending_approvals]
+
+
+async def test_nobody_guesses_which_child_an_answer_is_for(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent, _ = await both_open(checkpointer, deeds)
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    with pytest.raises(HitlError, match="several requests are open under the id 'c1'"):
+        await agent.respond(question_id="c1", answer=APPROVE)
+    with pytest.raises(HitlError, match="several requests are open under the id 'c1'"):
+        await channel.answer("c1", APPROVE)
+    assert len(await checkpointer.pending()) == 2
+    assert deeds.done == []
+
+
+async def test_a_digest_tells(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent, (first, second) = await both_open(checkpointer, deeds)
+    result = await agent.respond(question_id="c1", answer=APPROVE, digest=second)
+    assert result is not None
+    assert pending_ids(result) == ["d0/c1"]
+    assert deeds.done == ["pay w1"]
+    with pytest.raises(HitlStaleAnswer):
+        await agent.respond(question_id="c1", answer=APPROVE, digest=second)
+    result = await agent.respond(question_id="c1", answer=DENY, digest=first)
+    assert result is not None
+    assert completed(result).keys() == {"d0", "d1"}
+    assert deeds.done == ["pay w1"]

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from assent.agent.asking import ASKED_ANEW, current_asking, is_replaced, replaced_ids
+from assent.agent.asking import ASKED_ANEW, ambiguous, current_asking, is_replaced, replaced_ids
 from assent.agent.host import Host, hosting
 from assent.channels import ChannelHost
 from assent.checkpointer.base import Checkpointer
@@ -20,7 +20,7 @@ from assent.errors import (
     HitlStaleAnswer,
     InvalidAgent,
 )
-from assent.hitl.beneath import open_beneath
+from assent.hitl.beneath import all_beneath, open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
 from assent.requests import (
@@ -226,7 +226,10 @@ class CheckpointedChannel(InMemoryChannel):
         store = cast(Checkpointer, self.checkpointer)
         own = known = await store.request(self.thread_id, question_id)
         if known is None or known.status != "pending":
-            known = await open_beneath(store, self.thread_id, question_id)
+            beneath = [it async for it in all_beneath(store, self.thread_id) if it.question_id == question_id]
+            if len(beneath) > 1:
+                raise ambiguous(question_id)
+            known = beneath[0] if beneath else None
         shown = self._replaced.get(question_id)
         if shown is not None and (known is None or not _answers(known, shown)):
             raise HitlStaleAnswer(question_id, "superseded")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from assent.agent.asking import replaced_ids
+from assent.agent.asking import ambiguous, replaced_ids
 from assent.agent.host import Host
 from assent.channels import ChannelHost
 from assent.clock import Clock
@@ -115,7 +115,7 @@ class InMemoryChannel(Channel):
         kept = [it for it in self._kept.values() if it.request.question_id == question_id]
         pending = [it for it in kept if it.status == "pending"]
         if is_answer and len(pending) > 1:
-            raise HitlConcurrencyError(question_id)  # when their agents go on, each is waited for in its turn
+            raise ambiguous(question_id)
         return next(iter([*pending, *reversed(kept)]), None)
 
     def _is_due(self, kept: StoredRequest) -> bool:
