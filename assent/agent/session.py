@@ -112,6 +112,8 @@ class Session(LeavingThread):
                     added = await run.open(message, superseding=superseding, is_new=self.is_new)
             except (LeaseLost, HitlStaleAnswer):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
+                if self.parent is not None:
+                    raise  # for the whole tree is that one's
             else:
                 self.is_new = False
                 self.ended += asked
