@@ -16,6 +16,7 @@ from transcripts import assert_sound
 
 from assent import Agent, AgentSpec
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import LeaseLost
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
 from assent.ids import child_thread_id
@@ -48,7 +49,7 @@ def dying_after(store: SqlCheckpointer, commits: int) -> Generator[None]:
 def boss(deeds: Deeds, *beside: Any) -> AgentSpec:
     """One whose payer asks before it pays, perhaps while something else is asked."""
     payer = AgentSpec("payer", script([call("c1", "pay", "5")], "paid"), tools=[deeds.asks("pay")])
-    model = script([*beside, delegate("d0", "payer")], "done")
+    model = script([*beside, delegate("d0", "payer")], "done", "well")
     return AgentSpec("boss", model, tools=[deeds.asks("mail")], subagents=[payer], tool_gate="each")
 
 
@@ -122,3 +123,36 @@ async def test_an_abort_ends_the_children_that_another_process_has_begun(databas
         assert (await run).status == "aborted"
         assert await store.pending() == []
     assert deeds.done == []
+
+
+@pytest.mark.parametrize("how", ["supersede", "abort"])
+async def test_a_question_is_told_of_though_the_lease_is_lost_right_after_it_ended(
+    database: Database, how: str
+) -> None:
+    """The root's question ends when its thread is taken, then the lease is lost while the child is being ended."""
+    deeds, heard = Deeds(), list[str]()
+    spec = boss(deeds, call("x0", "mail", "Ada"))
+    async with database.checkpointer() as store:
+        first = Agent.from_spec(spec, checkpointer=store, thread_id="t")
+        assert pending_ids(await first.prompt("go")) == ["x0", "d0/c1"]
+        agent = Agent.from_spec(spec, channel=CheckpointedChannel(checkpointer=store, thread_id="t"))
+        agent.subscribe(
+            lambda event: heard.append(event.question_id) if event.type == "hitl_answer" else None
+        )
+        commit, has_lost = store.commit, False
+
+        async def lose_once(thread_id: str, *args: Any, **options: Any) -> int:
+            nonlocal has_lost
+            if thread_id == PAYER and not has_lost:
+                has_lost = True
+                raise LeaseLost(thread_id, 1)
+            return await commit(thread_id, *args, **options)
+
+        with mock.patch.object(store, "commit", lose_once):
+            if how == "abort":
+                await agent.abort_pending()
+            else:
+                await agent.prompt("never mind", on_pending="supersede")
+        assert has_lost
+        assert await store.pending() == []
+    assert sorted(heard) == ["c1", "x0"]

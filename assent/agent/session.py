@@ -105,9 +105,9 @@ class Session(LeavingThread):
         for _ in range(_ATTEMPTS):
             await self.load()
             superseding = await self._check_pending(on_pending)
-            asked = self._asked_still()
             try:
                 run = self.new_run(run_id, await self._supersede_children())
+                asked = self._asked_still()
                 async with self._letting_go(run):
                     added = await run.open(message, superseding=superseding, is_new=self.is_new)
             except (LeaseLost, HitlStaleAnswer):
@@ -129,7 +129,7 @@ class Session(LeavingThread):
             return None
         run = self.new_run(self.run_id or new_id())
         async with self._letting_go(run):
-            await cut(run, open_children(self), SUPERSEDED)
+            await cut(self, run, SUPERSEDED)
         return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
@@ -313,17 +313,16 @@ class Session(LeavingThread):
 
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
-        asked = self._asked_still()
         try:
             await load_tree(self, fresh=False)  # others may have begun what is open here
             for _ in range(_ATTEMPTS):
                 # A person may answer just now; that changes nothing any more.
                 with suppress(HitlStaleAnswer):
-                    await cut(run, open_children(self), STOPPED)
+                    await cut(self, run, STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
-        last = run.close(STOPPED)
+        asked, last = self._asked_still(), run.close(STOPPED)
         await self.drop(STOPPED.why)
         return await self._end(run, last, asked)
 
@@ -342,9 +341,9 @@ class Session(LeavingThread):
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
-        asked = self._asked_still()
         await self._drop_all(ending.why)
-        await cut(run, open_children(self), ending)
+        await cut(self, run, ending)
+        asked = self._asked_still()
         last = run.close(ending, {"decision": ending.status, "reason": ending.why})
         result = await self._finish(run, last, asked)
         if ending.is_told:

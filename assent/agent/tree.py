@@ -84,14 +84,14 @@ async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
     return found
 
 
-async def cut(run: Run, children: Sequence[Session], ending: Ending) -> None:
+async def cut(session: Session, run: Run, ending: Ending) -> None:
     """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
-    open_still = [child for child in children if child.is_under_way]
+    open_still = [child for child in open_children(session) if child.is_under_way]
     if open_still:
-        await run.take(ending)  # so that nobody goes on with them meanwhile
+        await session.take(run, ending)
     for child in open_still:
         await child.cut(ending)
 
