@@ -186,7 +186,9 @@ async def test_resume_with_uses_no_answer_up_either(
 ) -> None:
     """A request on a thread whose transcript does not hold its call."""
     payer = Payer()
-    await checkpointer.commit("t", Step("r", said, run=RunRecord("payer"), release=True), fence=0, acquire=True)
+    await checkpointer.commit(
+        "t", Step("r", said, run=RunRecord("payer"), release=True), fence=0, acquire=True
+    )
     await checkpointer.save_pending_request("t", approval("c1", thread_id="t"))
     agent = on(checkpointer, payer.spec())
     with pytest.raises(HitlError, match="does not hold"):

@@ -1,4 +1,4 @@
-"""A tree that somebody ends, and a process that dies half-way through it: nobody is asked in vain, or waits for ever."""
+"""A tree that somebody ends, and a process that dies half-way: nobody is asked in vain, or waits for ever."""
 
 from __future__ import annotations
 
@@ -64,10 +64,9 @@ async def test_a_question_of_the_root_that_was_ended_first_keeps_nobody_waiting(
     async with database.checkpointer(clock=FakeClock()) as store:
         agent = Agent.from_spec(spec, checkpointer=store, thread_id="t")
         assert pending_ids(await agent.prompt("go")) == ["x0", "d0/c1"]
+        never_mind = agent.abort_pending() if how == "aborted" else agent.prompt("no", on_pending="supersede")
         with dying_after(store, 1), pytest.raises(_Died):
-            if how == "aborted":
-                await agent.abort_pending()
-            await agent.prompt("never mind", on_pending="supersede")
+            await never_mind
     async with database.checkpointer() as store:
         taken = await store.request("t", "x0")
         assert taken is not None

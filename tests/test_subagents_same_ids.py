@@ -44,9 +44,7 @@ class Two:
 
     def _worker(self, number: int) -> AgentSpec:
         model = script([call("c1", "pay", f"w{number}")], "worked")
-        return AgentSpec(
-            f"w{number}", model, tools=[self.deeds.asks("pay")], middleware=[self.late[number]]
-        )
+        return AgentSpec(f"w{number}", model, tools=[self.deeds.asks("pay")], middleware=[self.late[number]])
 
     async def wait_for(self, number: int) -> None:
         """Wait until this child asks."""

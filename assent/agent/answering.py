@@ -45,15 +45,19 @@ async def respond(
 
 async def answer_here(
     session: Session,
-    channel: HitlChannel,
-    waiting: HitlRequest,
+    asked_here: Sequence[tuple[HitlChannel, HitlRequest]],
     question_id: str | None,
     answer: Any,
     by: str | None,
     via: str | None,
     digest: str | None,
 ) -> None:
-    """Answer while a run of this process waits for a person: what it is ``waiting`` for, or what is named."""
+    """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
+    named = [it for it in asked_here if question_id in (None, it[1].question_id)]
+    meant = [it for it in named if digest in (None, shown_digest(it[1].payload))] or named
+    if question_id is not None and len(meant) > 1:
+        raise ambiguous(question_id)
+    channel, waiting = (meant or asked_here)[0]
     if digest is None or question_id in (None, waiting.question_id):
         check_shown(waiting, digest)
         await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)

@@ -63,7 +63,7 @@ def is_of_a_place(question_id: str) -> bool:
 def ambiguous(question_id: str) -> HitlError:
     """What to raise if several agents of a tree have something open under one id: call ids are a thread's own."""
     return HitlError(
-        f"several requests are open under the id {question_id!r}, and an answer must not be taken for one to another: "
+        f"several requests are open under the id {question_id!r}, and an answer to one must not count for another: "
         "answer with agent.respond(digest=...), agent.resume_with(...) or checkpointer.settle(thread_id, ...), or "
         "resume the agent, which asks one by one"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Sequence
 from contextvars import ContextVar
 from typing import Self
 
@@ -142,19 +142,21 @@ class Host:
         if rests:
             await run.rest()
 
-    async def leave(self, channel: HitlChannel, pending: HitlRequest) -> bool:
-        """Detach from what is asked: listeners are told, then the run that waits; False if none does any more.
+    async def leave(self, asked: Sequence[tuple[HitlChannel, HitlRequest]]) -> bool:
+        """Detach from what channels ask: listeners are told, then the run that waits; False if none does any more.
 
         An async listener may wait for that very run, so the run waits only until each of them has begun.
         """
         leaving, loop = Leaving(), asyncio.get_running_loop()
-        if channel.interrupt(HitlDetached(), after=leaving.hear) is None:
+        left = [it for channel, it in asked if channel.interrupt(HitlDetached(), after=leaving.hear)]
+        if not left:
             return False
         if self.current_run is not None:
             self.leaving = leaving
         loop.call_soon(loop.call_soon, leaving.told.set)  # those that get tasks begin in the loop's next turn
         try:
-            await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
+            for pending in left:
+                await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
         finally:
             leaving.told.set()
         return True

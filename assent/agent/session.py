@@ -27,6 +27,7 @@ from assent.agent.tools import ToolResult
 from assent.agent.tree import (
     check_closed,
     cut,
+    in_flight,
     is_cut_short,
     load_tree,
     open_children,
@@ -237,10 +238,11 @@ class Session(LeavingThread):
         self._interrupt(HitlDetached(SUPERSEDED.why))
 
     def _interrupt(self, signal: HitlControlException) -> HitlRequest | None:
-        """Let the run that waits for a person through the channel hear this, if it is one of ours."""
-        if self.channel is None or request_in_flight(self) is None:
+        """Let the run that waits for people hear this, if it is one of ours; what was waited for, or some of it."""
+        if (self.channel is None and not self.children) or request_in_flight(self) is None:
             return None
-        return self.channel.interrupt(signal)
+        heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
+        return next((request for request in heard if request is not None), None)
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""

@@ -331,10 +331,11 @@ class CheckpointedChannel(InMemoryChannel):
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
             self._known_as_kept(kept)
-        elif question_id != self._clearing and (known := self._found(question_id)) is not None:
-            if known.status == "pending":
-                raise HitlStaleAnswer(question_id)  # another process settled it
-        return self._pending(question_id, is_answer=is_answer)
+            return self._pending(question_id, is_answer=is_answer)
+        pending = self._pending(question_id, is_answer=is_answer)
+        if question_id != self._clearing:
+            raise HitlStaleAnswer(question_id)  # another process settled it
+        return pending
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
         """Whether another question is open; a call that begins anew asks all of its own again."""

@@ -25,7 +25,9 @@ class InMemoryChannel(Channel):
 
     def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
         super().__init__(default_timeout=default_timeout, clock=clock)
-        self._kept: dict[tuple[str | None, str], StoredRequest] = {}  # by thread too: call ids are a thread's own
+        self._kept: dict[
+            tuple[str | None, str], StoredRequest
+        ] = {}  # by thread too: call ids are a thread's own
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it.
@@ -59,7 +61,7 @@ class InMemoryChannel(Channel):
         return opened
 
     def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
-        """Refuse to ask under the id of what another agent has open, unless both work for one agent and take turns."""
+        """Refuse to ask under the id of what another agent has open, unless both work for one and take turns."""
         for (thread_id, question_id), kept in self._kept.items():
             if question_id != request.question_id or thread_id == request.thread_id:
                 continue
