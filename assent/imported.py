@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from assent.agent.checkpoint import KeptEffect, KeptRequest, RunCheckpoint
 from assent.agent.pausing import request_of
 from assent.approvals import PendingApproval
-from assent.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect, StoredThread
+from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, StoredThread
 from assent.errors import HitlStaleAnswer, InvalidCheckpoint, LeaseHeld, LeaseLost
 from assent.ids import child_thread_id, new_id
 from assent.messages import JsonObject, Message
@@ -117,7 +118,7 @@ async def _store(
             if attempt == _ATTEMPTS - 1:
                 raise
     for answered in part.requests:
-        await _settle(memory, answered)
+        await _settle(memory, run_id, answered)
 
 
 def _missing(
@@ -142,14 +143,18 @@ def _missing(
     )
 
 
-async def _settle(memory: Checkpointer, answered: StoredRequest) -> None:
+async def _settle(memory: Checkpointer, run_id: str, answered: StoredRequest) -> None:
+    """Settle a request as it was settled before; nothing to do if it was when an earlier checkpoint was saved."""
     thread_id, question_id = answered.thread_id, answered.question_id
-    try:
+    who = {"by": answered.answered_by, "via": answered.via}
+    with suppress(HitlStaleAnswer):
         if answered.status == "answered":
-            await memory.settle(
-                thread_id, question_id, answered.answer, by=answered.answered_by, via=answered.via
-            )
+            await memory.settle(thread_id, question_id, answered.answer, **who)
+        elif answered.status in ("superseded", "aborted"):
+            ended = Settlement(question_id, answered.status, answered.reason)
+            thread = await memory.load(thread_id)
+            fence = 0 if thread is None else thread.fence
+            step = Step(run_id, [], settled=[ended], release=True)
+            await memory.commit(thread_id, step, fence=fence, acquire=True)
         else:
-            await memory.cancel(thread_id, question_id, answered.reason or answered.status)
-    except HitlStaleAnswer:
-        pass  # it was settled when an earlier checkpoint of the same run was saved
+            await memory.cancel(thread_id, question_id, answered.reason or answered.status, **who)

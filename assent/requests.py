@@ -222,6 +222,14 @@ def asked_call(payload: HitlPayload) -> AskedCall | None:
     return AskedCall(name, call_id, cast(JsonObject, args))
 
 
+def shown_digest(payload: HitlPayload) -> str | None:
+    """The digest of the call that a person is shown; None where none is shown."""
+    if isinstance(payload, ApproveRequest):
+        return payload.digest
+    call = asked_call(payload)
+    return None if call is None else call_digest(call.tool_name, call.args)
+
+
 def plain_answer(answer: Answer) -> Any:
     """An answer as JSON; `assent.fitting.fit_answer` reads it again."""
     return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer

@@ -1,4 +1,4 @@
-"""`Agent.respond` answers what the agent's run can go on with, and leaves open what it cannot."""
+"""`Agent.respond`, and `resume_with`, answer what the run can go on with, and leave open what it cannot."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from asking import completed, script
+from asking import approve, completed, pending_ids, script
 from rigs import Keeper, Rig, asked
 from stores import approval, confirmation
 
-from assent import Agent, AgentSpec, Middleware, ModelCallContext, ToolContext, tool
+from assent import Agent, AgentSpec, Middleware, ModelCallContext, ToolCallContext, ToolContext, tool
+from assent.checkpointer.base import RunRecord, Step
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
-from assent.messages import AssistantMessage, ToolCall, UserMessage
+from assent.messages import AssistantMessage, Message, ToolCall, UserMessage
 from assent.permissions import Decision
 from assent.permissions.guardrails import answer_guardrail
 
@@ -174,3 +175,45 @@ async def test_what_a_guardrail_asks_about_an_answer_is_about_no_call_and_is_ans
     result = await agent().respond(question_id=request.question_id, answer=True)
     assert result is not None
     assert (result.status, result.text) == ("completed", "the answer")
+
+
+# The same with `resume_with`.
+
+
+@pytest.mark.parametrize("said", [[], [UserMessage("Hello."), AssistantMessage("Hello.")]])
+async def test_resume_with_uses_no_answer_up_either(
+    checkpointer: SqlCheckpointer, said: list[Message]
+) -> None:
+    """A request on a thread whose transcript does not hold its call."""
+    payer = Payer()
+    await checkpointer.commit(
+        "t", Step("r", said, run=RunRecord("payer"), release=True), fence=0, acquire=True
+    )
+    await checkpointer.save_pending_request("t", approval("c1", thread_id="t"))
+    agent = on(checkpointer, payer.spec())
+    with pytest.raises(HitlError, match="does not hold"):
+        await agent.resume_with(approve("c1"))
+    assert await open_ids(checkpointer) == ["c1"]
+    assert payer.done == []
+
+
+async def test_what_a_hook_escalates_with_details_of_its_own_is_listed_too(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """Its details name no call."""
+
+    class Doubts(Middleware):
+        async def before_tool_call(self, ctx: ToolCallContext) -> None:
+            await channel.escalate("What now?", details={"balance": 3})
+
+    payer, channel = Payer(), CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    first = Agent(
+        model=script(PAY, "done"), tools=[payer.tool], channel=channel, middleware=[Doubts()], thread_id="t"
+    )
+    run = asyncio.create_task(first.prompt("go"))
+    await asked(channel)
+    await first.detach()
+    await run
+    later = on(checkpointer, payer.spec())
+    assert pending_ids(await later.resume()) == ["c1:escalate:1", "c1"]
+    assert completed(await later.resume_with(approve("c1"))) == {"c1": "paid"}

@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from asking import Deeds, call, completed, delegate, script
@@ -19,11 +20,12 @@ from transcripts import Held
 from tree_lives import APPROVE, act, tree, waiter_on
 
 from assent import Agent, AgentSpec
-from assent.checkpointer.base import Checkpointer
+from assent.checkpointer.base import Checkpointer, RunRecord, Step, StoredThread
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.hitl import CheckpointedChannel, ask_user_tool
 from assent.hitl.testing import RaceTrack
+from assent.messages import AssistantMessage, UserMessage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
@@ -274,3 +276,33 @@ async def test_processes_race_for_an_answer(
             assert stored is not None
             assert (stored.messages[-1].text, stored.is_leased) == ("done", False)
         assert len(entries(effects)) == 1
+
+
+@shared
+async def test_two_workers_that_begin_one_child_at_once(database: Database) -> None:
+    """The second has looked for the child before the first began it, and is told by the lease."""
+    deeds = Deeds()
+    boss = AgentSpec("boss", script([delegate("d0", "payer")], "done"), subagents=[payer(deeds)])
+    called = [UserMessage("go"), AssistantMessage([delegate("d0", "payer")])]
+    async with database.checkpointer() as store, database.checkpointer() as other:
+        step = Step("r", called, run=RunRecord("boss"), release=True)
+        await store.commit("t", step, fence=0, acquire=True)
+        channel = CheckpointedChannel(checkpointer=store, thread_id="t")
+        load, first = other.load, None
+
+        async def load_late(thread_id: str) -> StoredThread | None:
+            nonlocal first
+            found = await load(thread_id)
+            if thread_id != "t" and first is None:
+                first = asyncio.create_task(Agent.from_spec(boss, channel=channel).resume())
+                await asked(channel)
+                await until_leased(store, [])
+            return found
+
+        with mock.patch.object(other, "load", load_late):
+            second = Agent.from_spec(boss, checkpointer=other, thread_id="t")
+            assert (await second.resume()).status == "suspended"
+        assert first is not None
+        await channel.answer("c1", APPROVE)
+        assert completed(await first).keys() == {"d0"}
+    assert len(deeds.done) == 1

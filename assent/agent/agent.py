@@ -16,7 +16,7 @@ from assent.agent.run import Thread
 from assent.agent.session import OnPending, Session
 from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
-from assent.agent.tree import request_in_flight
+from assent.agent.tree import in_flight, request_in_flight
 from assent.approvals import ApprovalResponse
 from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
@@ -193,7 +193,8 @@ class Agent:
 
         Raises `InvalidCheckpoint` if a response is for nothing that is pending or does not fit, and
         `HitlStaleAnswer` if somebody else decided first, or if a response has the ``digest`` of what was asked
-        before under its id; nothing is run then.
+        before under its id; nothing is run then. As with `respond`, it is a `HitlError` if the transcript does not
+        hold the call, and all requests stay open.
         """
         return await answering.resume_with(self._session, responses, by, via)
 
@@ -253,10 +254,10 @@ class Agent:
         between is kept: `respond` or `resume` goes on, here or in another process. Raises
         `HitlNoPendingRequest` if nobody is being asked.
         """
-        if self.channel is None:
+        asked = in_flight(self._session)
+        if not asked and self.channel is None:
             raise HitlError(_NO_CHANNEL)
-        pending = request_in_flight(self._session)
-        if pending is None or not await self._session.leave(self.channel, pending):
+        if not await self._session.leave(asked):
             raise HitlNoPendingRequest(self.thread_id)
 
     async def respond(
@@ -278,11 +279,9 @@ class Agent:
         same id, the answer is stale. If the request is about a call that the agent's transcript does not hold,
         no run could go on with the answer: that raises `HitlError`, and the request stays open.
         """
-        waiting = request_in_flight(self._session)
-        if self.channel is not None and waiting is not None:
-            await answering.answer_here(
-                self._session, self.channel, waiting, question_id, answer, by, via, digest
-            )
+        waiting = in_flight(self._session)
+        if waiting:
+            await answering.answer_here(self._session, waiting, question_id, answer, by, via, digest)
             return None
         return await answering.respond(self._session, question_id, answer, by, via, digest)
 

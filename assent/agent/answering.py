@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from assent.agent.asking import ambiguous
 from assent.agent.inbox import check_shown
 from assent.agent.pausing import answer_all, unsaid
 from assent.agent.result import AgentResult
@@ -13,7 +14,7 @@ from assent.agent.tree import asked, load_tree, open_request, walk
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.channels import HitlChannel
 from assent.errors import HitlStaleAnswer
-from assent.requests import HitlRequest
+from assent.requests import HitlRequest, shown_digest
 
 
 async def look(session: Session) -> HitlRequest | None:
@@ -22,8 +23,9 @@ async def look(session: Session) -> HitlRequest | None:
     if request is None and session.checkpointer is None and session.thread.pending is not None:
         request = session.thread.pending.request
     if request is None and session.spec.delegates:
-        await _load(session)
-        request = await open_request(session)
+        known = session.apart()
+        await _load(known)
+        request = await open_request(known)
     return request
 
 
@@ -36,22 +38,26 @@ async def respond(
     digest: str | None = None,
 ) -> AgentResult:
     """Settle what is asked, by the agent or one of its subagents, and go on."""
-    owner = await _owner(session, question_id) if session.spec.delegates else session
+    owner = await _owner(session, question_id, digest) if session.spec.delegates else session
     await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
     return await session.resume()
 
 
 async def answer_here(
     session: Session,
-    channel: HitlChannel,
-    waiting: HitlRequest,
+    asked_here: Sequence[tuple[HitlChannel, HitlRequest]],
     question_id: str | None,
     answer: Any,
     by: str | None,
     via: str | None,
     digest: str | None,
 ) -> None:
-    """Answer while a run of this process waits for a person: what it is ``waiting`` for, or what is named."""
+    """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
+    named = [it for it in asked_here if question_id in (None, it[1].question_id)]
+    meant = [it for it in named if digest in (None, shown_digest(it[1].payload))] or named
+    if question_id is not None and len(meant) > 1:
+        raise ambiguous(question_id)
+    channel, waiting = (meant or asked_here)[0]
     if digest is None or question_id in (None, waiting.question_id):
         check_shown(waiting, digest)
         await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
@@ -65,19 +71,28 @@ async def answer_here(
     raise HitlStaleAnswer(question_id)
 
 
-async def _owner(session: Session, question_id: str | None) -> Session:
-    """Who asks this, or anything at all; raises `HitlStaleAnswer` if something else is asked."""
-    await _load(session)
-    asking = await asked(session)
-    for owner, request in asking:
-        if question_id in (None, request.question_id):
-            return owner
-    for owner in walk(session):
+async def _owner(session: Session, question_id: str | None, digest: str | None) -> Session:
+    """Who asks this, or anything at all; raises `HitlStaleAnswer` if something else is asked.
+
+    Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown.
+    """
+    known = session.apart()
+    await _load(known)
+    asking = await asked(known)
+    meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
+    if question_id is not None and len(meant) > 1:
+        shown = [(owner, it) for owner, it in meant if digest in (None, shown_digest(it.payload))]
+        if len(shown) > 1:
+            raise ambiguous(question_id)
+        meant = shown or meant
+    if meant:
+        return meant[0][0]
+    for owner in walk(known):
         if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
             return owner
     if question_id is not None and asking:
         raise HitlStaleAnswer(question_id)
-    return session
+    return known
 
 
 async def resume_with(

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic_core import PydanticSerializationError
 
 from assent.checkpointer.base import Settlement
+from assent.errors import HitlError
 from assent.ids import new_id
 from assent.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest, same_question
 
@@ -57,6 +58,15 @@ def is_from_body(question_id: str, tool_call_id: str) -> bool:
 def is_of_a_place(question_id: str) -> bool:
     """Whether an `Asking` made this id, of a call's or of another place's; else it is nobody's but the question's."""
     return re.search(r":(confirm|ask|escalate):\d+(~\d+)?$", question_id) is not None
+
+
+def ambiguous(question_id: str) -> HitlError:
+    """What to raise if several agents of a tree have something open under one id: call ids are a thread's own."""
+    return HitlError(
+        f"several requests are open under the id {question_id!r}, and an answer to one must not count for another: "
+        "answer with agent.respond(digest=...), agent.resume_with(...) or checkpointer.settle(thread_id, ...), or "
+        "resume the agent, which asks one by one"
+    )
 
 
 # An id names one question, for ever: a late answer to what was asked first is not taken for what is asked now.

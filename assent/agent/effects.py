@@ -117,11 +117,14 @@ def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessa
 def _in_order(
     run: Run, group: list[Settled], results: dict[str, ToolResultMessage]
 ) -> Iterator[ToolResultMessage]:
-    """The group's results in call order; an aborted run says of the bodies it cut short what is known."""
+    """The group's results in call order; an aborted run says of the bodies it cut short what is known.
+
+    A subagent's call stays open until the subagent itself has been ended.
+    """
     for item in group:
         if item.call.id in results:
             yield results[item.call.id]
-        elif run.aborted and item.call.id in run.thread.effects:
+        elif run.aborted and item.call.id in run.thread.effects and not _is_subagent(item):
             yield run.interrupted(item.call)
 
 

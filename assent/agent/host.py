@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Sequence
 from contextvars import ContextVar
+from typing import Self
 
 from assent.agent.asking import Asking, current_asking
 from assent.agent.bodies import Bodies
@@ -45,13 +46,38 @@ class Leaving:
 class Host:
     """The agent's side of a channel: it stores requests with the run that asks, and tells listeners of them."""
 
-    __slots__ = ("__weakref__", "channel", "current_run", "emitter", "inbox", "leaving", "run_id", "thread")
+    __slots__ = (
+        "__weakref__",
+        "channel",
+        "checkpointer",
+        "children",
+        "current_run",
+        "emitter",
+        "inbox",
+        "leaving",
+        "parent",
+        "run_id",
+        "thread",
+    )
 
-    def __init__(self, thread: Thread, channel: HitlChannel | None, emitter: Emitter, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        thread: Thread,
+        channel: HitlChannel | None,
+        checkpointer: Checkpointer | None,
+        emitter: Emitter,
+        inbox: Inbox,
+        parent: Self | None,
+    ) -> None:
         self.thread = thread
         self.channel = channel
+        self.checkpointer = checkpointer
         self.emitter = emitter
         self.inbox = inbox
+        self.parent = parent
+        """The agent that this one works for."""
+        self.children: dict[str, Self] = {}
+        """The agents that work for this one, as far as they are known, by the ids of the calls that they serve."""
         self.run_id: str | None = None
         self.current_run: Run | None = None
         self.leaving: Leaving | None = None
@@ -62,15 +88,16 @@ class Host:
         """The thread's id."""
         return self.thread.thread_id
 
-    @property
-    def caller(self) -> Host | None:
-        """The agent that this one works for."""
-        return None
+    def works_with(self, thread_id: str | None) -> bool:
+        """Whether a thread is that of an agent which works, as this one does, for the agent at the top."""
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        return top.has_under_it(thread_id)
 
-    @property
-    def store(self) -> Checkpointer | None:
-        """Where the thread is stored."""
-        return None
+    def has_under_it(self, thread_id: str | None) -> bool:
+        """Whether a thread is this agent's, or that of one which works for it."""
+        return self.thread_id == thread_id or any(it.has_under_it(thread_id) for it in self.children.values())
 
     async def record(self, request: HitlRequest) -> StoredRequest | None:
         """Store a request with the run that asks; None if no run does, or nothing is stored."""
@@ -115,19 +142,21 @@ class Host:
         if rests:
             await run.rest()
 
-    async def leave(self, channel: HitlChannel, pending: HitlRequest) -> bool:
-        """Detach from what is asked: listeners are told, then the run that waits; False if none does any more.
+    async def leave(self, asked: Sequence[tuple[HitlChannel, HitlRequest]]) -> bool:
+        """Detach from what channels ask: listeners are told, then the run that waits; False if none does any more.
 
         An async listener may wait for that very run, so the run waits only until each of them has begun.
         """
         leaving, loop = Leaving(), asyncio.get_running_loop()
-        if channel.interrupt(HitlDetached(), after=leaving.hear) is None:
+        left = [it for channel, it in asked if channel.interrupt(HitlDetached(), after=leaving.hear)]
+        if not left:
             return False
         if self.current_run is not None:
             self.leaving = leaving
         loop.call_soon(loop.call_soon, leaving.told.set)  # those that get tasks begin in the loop's next turn
         try:
-            await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
+            for pending in left:
+                await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
         finally:
             leaving.told.set()
         return True
@@ -166,9 +195,9 @@ class Host:
     async def known(self, question_id: str) -> StoredRequest | None:
         """What was asked under an id about the calls that are open; of what seems pending, how it stands by now."""
         known = self.thread.requests.get(question_id)
-        if known is None or known.status != "pending" or self.store is None:
+        if known is None or known.status != "pending" or self.checkpointer is None:
             return known
-        found = await self.store.request(self.thread_id, question_id)
+        found = await self.checkpointer.request(self.thread_id, question_id)
         if found is not None:
             self.thread.requests[question_id] = found
         return found or known
@@ -221,12 +250,12 @@ def host_of(
     current = hosting.get()
     if current is None:
         return bound
-    keeps_for_it = channel.checkpointer is not None and channel.checkpointer is current.store
+    keeps_for_it = channel.checkpointer is not None and channel.checkpointer is current.checkpointer
     if current.channel is channel or (keeps_for_it and channel.thread_id == current.thread_id):
         return current
     host: Host | None = current
     while others and host is not None:
         if host in others:
             return current
-        host = host.caller
+        host = host.parent
     return bound

@@ -20,7 +20,7 @@ from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from assent.fitting import check_names, fit_answer, schema_check
-from assent.messages import JsonObject, Message, ToolResultMessage, call_digest
+from assent.messages import JsonObject, Message, ToolResultMessage
 from assent.requests import (
     ApproveRequest,
     ArgsCheck,
@@ -30,22 +30,14 @@ from assent.requests import (
     StoredRequest,
     asked_call,
     plain_answer,
+    shown_digest,
 )
 
 
 def check_shown(request: HitlRequest, digest: str | None) -> None:
     """Raise `HitlStaleAnswer` if a request is about another call than a person was shown, where that is known."""
-    if digest is not None and digest != _shown_digest(request):
+    if digest is not None and digest != shown_digest(request.payload):
         raise HitlStaleAnswer(request.question_id, "superseded")
-
-
-def _shown_digest(request: HitlRequest) -> str | None:
-    """The digest of the call that is asked about, as its `PendingApproval` has it."""
-    payload = request.payload
-    if isinstance(payload, ApproveRequest):
-        return payload.digest
-    call = asked_call(payload)
-    return None if call is None else call_digest(call.tool_name, call.args)
 
 
 class Inbox:
@@ -111,11 +103,11 @@ class Inbox:
         """Settle the open request, or the one that is named; see `Agent.respond` for what it raises."""
         kept = await self._kept()
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
-            await self._check(thread, kept, digest)
+            await self.check(thread, kept, digest)
             await self._channel.answer(kept.question_id, answer, by=by, via=via)
         elif self._checkpointer is not None:
             request = await self._stored(self._checkpointer, question_id)
-            await self._check(thread, request, digest)
+            await self.check(thread, request, digest)
             fitted = self._fitted(thread, request, answer)
             shown = digest if request.payload.kind == "approve" else None  # the store knows none of others
             await self._checkpointer.settle(
@@ -125,7 +117,7 @@ class Inbox:
             known = thread.pending if question_id is None else thread.requests.get(question_id)
             if known is None or known.status != "pending":
                 raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
-            await self._check(thread, known.request, digest)
+            await self.check(thread, known.request, digest)
             fitted = self._fitted(thread, known.request, answer)
             await self.settle(
                 thread, replace(known, status="answered", answer=fitted, answered_by=by, via=via)
@@ -150,7 +142,7 @@ class Inbox:
                 if stale.status is not None:
                     raise
 
-    async def _check(self, thread: Thread, request: HitlRequest, digest: str | None) -> None:
+    async def check(self, thread: Thread, request: HitlRequest, digest: str | None = None) -> None:
         """Raise if a request is not what was shown, or if nobody could go on with its answer."""
         check_shown(request, digest)
         if self._is_asked_in(thread.messages, request):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from assent.agent.emitter import logger
+from assent.agent.ending import Ending
 from assent.agent.live import LiveThread
 from assent.agent.result import AgentResult, result_of, suspended
 from assent.agent.run import Run
@@ -92,6 +93,15 @@ class LeavingThread(LiveThread):
         return tuple(
             it.question_id for it in known if it.status == "pending" and not self._is_waited_for(it.request)
         )
+
+    async def take(self, run: Run, ending: Ending) -> None:
+        """Have a run hold the thread, so that nobody goes on with those under it; what is asked here ends with that.
+
+        Listeners are told of it with whatever comes next, be it that the thread is lost.
+        """
+        asked = self._asked_still()
+        await run.take(ending)
+        self.ended += asked
 
     async def drop(self, why: str) -> bool:
         """End a request that only the channel keeps, for listeners to be told of; False if there was none."""

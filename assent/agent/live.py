@@ -27,13 +27,10 @@ class LiveThread(Host):
 
     __slots__ = (
         "call_path",
-        "checkpointer",
-        "children",
         "fence",
         "held",
         "is_new",
         "loaded",
-        "parent",
         "path",
         "policy",
         "principal",
@@ -58,27 +55,14 @@ class LiveThread(Host):
             thread.thread_id, spec.onion.on_event, self.path, None if parent is None else parent.emitter
         )
         inbox = Inbox(spec, thread.thread_id, channel, checkpointer, shares=parent is not None)
-        super().__init__(thread, channel, emitter, inbox)
+        super().__init__(thread, channel, checkpointer, emitter, inbox, parent)
         self.spec = spec
-        self.checkpointer = checkpointer
         self.principal = principal
-        self.parent = parent
         self.policy = parent.policy if spec.policy is None and parent is not None else spec.policy
-        self.children: dict[str, Self] = {}
         self.fence = 0
         self.held: LeaseHeld | None = None
         self.is_new = is_new
         self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
-
-    @property
-    def caller(self) -> Self | None:
-        """The thread that this one works for."""
-        return self.parent
-
-    @property
-    def store(self) -> Checkpointer | None:
-        """Where the thread is stored."""
-        return self.checkpointer
 
     async def load(self, *, fresh: bool = False) -> None:
         """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
@@ -113,6 +97,22 @@ class LiveThread(Host):
                 call_id=call_id,
             )
         return self.children[call_id]
+
+    def apart(self) -> Self:
+        """The thread to be looked at while a run may go on with it: what is loaded there changes nothing here.
+
+        Without a store there is nothing to load, and this is the thread itself.
+        """
+        if self.checkpointer is None:
+            return self
+        return type(self)(
+            self.spec,
+            Thread(self.thread_id),
+            self.channel,
+            self.checkpointer,
+            is_new=False,
+            principal=self.principal,
+        )
 
     @property
     def is_under_way(self) -> bool:

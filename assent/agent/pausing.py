@@ -13,7 +13,7 @@ from assent.agent.checkpoint import (
     RunCheckpoint,
     SerializedSession,
 )
-from assent.agent.fold import iterations, usage
+from assent.agent.fold import is_finished, iterations, usage
 from assent.agent.pending import attribution
 from assent.agent.people import CHOICES
 from assent.agent.run import Thread
@@ -192,11 +192,14 @@ async def answer_all(
 ) -> None:
     """Settle what the responses decide; if one of them does not fit, `InvalidCheckpoint` and none is settled.
 
-    The same with `HitlStaleAnswer` if one is about something else than is asked now. ``shown`` is what people
-    were shown, where that is known: then nothing else can be answered. ``once`` is called, and may raise, when
-    all is found to fit.
+    The same with `HitlStaleAnswer` if one is about something else than is asked now, and with `HitlError` if no run
+    could go on with it. ``shown`` is what people were shown, where that is known: then nothing else can be answered.
+    ``once`` is called, and may raise, when all is found to fit.
     """
     fitted = _fitted(_waiting(session, shown), responses)
+    for owner, stored in fitted:
+        if is_finished(owner.thread.messages):
+            await owner.inbox.check(owner.thread, stored.request)
     if once is not None:
         once()
     for owner, stored in fitted:

@@ -13,7 +13,7 @@ from assent.approvals import PendingApproval
 from assent.events import ApprovalEvent
 from assent.messages import JsonObject, ToolCall
 from assent.permissions.decision import Decision
-from assent.requests import ApproveRequest, EscalateRequest, HitlRequest
+from assent.requests import ApproveRequest, EscalateRequest, HitlRequest, asked_call, shown_digest
 
 
 def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
@@ -43,13 +43,11 @@ def pending_approval(
     details: Any = {}
     if isinstance(payload, ApproveRequest):
         details = payload.details or {}
-        call = _shown_call(payload)
-        digest, kind = payload.digest, "approve"
-        reason = _text_in(details, "reason")
-    elif isinstance(payload, EscalateRequest) and payload.details is not None:
-        asked: Any = payload.details
-        call = ToolCall(asked["tool_call_id"], asked["tool_name"], asked["args"])
-        digest, kind, reason = call.digest, "escalate", payload.prompt
+        call, digest = _shown_call(payload), payload.digest
+        kind, reason = "approve", _text_in(details, "reason") if details else None
+    elif isinstance(payload, EscalateRequest) and (asked := asked_call(payload)) is not None:
+        call = ToolCall(asked.tool_call_id, asked.tool_name, asked.args)
+        digest, kind, reason = shown_digest(payload), "escalate", payload.prompt
     else:
         call, digest, kind, reason = ToolCall(request.question_id, payload.kind, {}), None, "approve", None
     tool = spec.tools_by_name.get(call.name)
@@ -61,7 +59,7 @@ def pending_approval(
         agent_path=path,
         toolset=None if tool is None else tool.toolset,
         principal=principal,
-        matched_rule_id=_text_in(details, "matched_rule_id"),
+        matched_rule_id=_text_in(details, "matched_rule_id") if details else None,
         reason=reason,
         created_at=request.created_at,
         expires_at=request.expires_at,

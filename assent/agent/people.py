@@ -139,7 +139,7 @@ async def _asked(run: Run, payload: HitlPayload, first: str) -> Any:
 
 def _on_record(known: StoredRequest) -> Any:
     """What a person has said to what they were asked before; or that it is still waited for."""
-    return Waiting(known.request) if known.status == "pending" else outcome_of(known)
+    return Waiting(known.request) if known.status == "pending" else outcome_of(known, is_found=True)
 
 
 def _waiting(run: Run, payload: HitlPayload, question_id: str) -> Waiting:
@@ -178,8 +178,11 @@ async def _end(run: Run, question_id: str) -> None:
         await run.withdraw(question_id, MOOT)
 
 
-def outcome_of(stored: StoredRequest) -> Any:
-    """A settled request's answer, or the signal that stands for its absence."""
+def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
+    """A settled request's answer, or the signal that stands for its absence.
+
+    ``is_found`` says that nobody has waited for it here: it was settled when the run came to it.
+    """
     match stored.status:
         case "answered":
             if isinstance(stored.answer, ApproveAnswer | EscalateAnswer):
@@ -193,4 +196,6 @@ def outcome_of(stored: StoredRequest) -> Any:
             raise HitlAborted(stored.reason or "aborted")
         case _:  # superseded: the thread went on without this run
             # A newer prompt leaves a reason; a newer question under the same id does not.
+            if is_found and stored.reason:  # but its call is open: whoever made way for the prompt died of it
+                raise HitlAborted(SUPERSEDED.why)
             raise HitlDetached(SUPERSEDED.why if stored.reason else "its question was asked anew elsewhere")

@@ -27,8 +27,8 @@ from assent.agent.tools import ToolResult
 from assent.agent.tree import (
     check_closed,
     cut,
+    in_flight,
     is_cut_short,
-    latest_children,
     load_tree,
     open_children,
     open_request,
@@ -106,13 +106,15 @@ class Session(LeavingThread):
         for _ in range(_ATTEMPTS):
             await self.load(fresh=bool(self.thread.requests))  # others may have settled them, and gone on
             superseding = await self._check_pending(on_pending)
-            asked = self._asked_still()
             try:
                 run = self.new_run(run_id, await self._supersede_children())
+                asked = self._asked_still()
                 async with self._letting_go(run):
                     added = await run.open(message, superseding=superseding, is_new=self.is_new)
             except (LeaseLost, HitlStaleAnswer):
                 self.loaded = False  # another worker was at the thread since it was loaded: look again
+                if self.parent is not None:
+                    raise  # for the whole tree is that one's
             else:
                 self.is_new = False
                 self.ended += asked
@@ -128,7 +130,7 @@ class Session(LeavingThread):
             return None
         run = self.new_run(self.run_id or new_id())
         async with self._letting_go(run):
-            await cut(run, open_children(self), SUPERSEDED)
+            await cut(self, run, SUPERSEDED)
         return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
@@ -236,10 +238,11 @@ class Session(LeavingThread):
         self._interrupt(HitlDetached(SUPERSEDED.why))
 
     def _interrupt(self, signal: HitlControlException) -> HitlRequest | None:
-        """Let the run that waits for a person through the channel hear this, if it is one of ours."""
-        if self.channel is None or request_in_flight(self) is None:
+        """Let the run that waits for people hear this, if it is one of ours; what was waited for, or some of it."""
+        if (self.channel is None and not self.children) or request_in_flight(self) is None:
             return None
-        return self.channel.interrupt(signal)
+        heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
+        return next((request for request in heard if request is not None), None)
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
@@ -312,17 +315,16 @@ class Session(LeavingThread):
 
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
-        asked = self._asked_still()
-        children = latest_children(self)  # bodies that were cut short have a result that says so
         try:
+            await load_tree(self, fresh=False)  # others may have begun what is open here
             for _ in range(_ATTEMPTS):
                 # A person may answer just now; that changes nothing any more.
                 with suppress(HitlStaleAnswer):
-                    await cut(run, children, STOPPED)
+                    await cut(self, run, STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
             return await self._suspend(run, lost)
-        last = run.close(STOPPED)
+        asked, last = self._asked_still(), run.close(STOPPED)
         await self.drop(STOPPED.why)
         return await self._end(run, last, asked)
 
@@ -330,6 +332,7 @@ class Session(LeavingThread):
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
         async with self._letting_go(run):
             try:
+                await load_tree(self, fresh=False)  # others may have begun what is open here
                 return await self._close(run, Ending("aborted", reason, is_told=True))
             except HitlStaleAnswer:
                 await self._let_go(run)
@@ -340,9 +343,9 @@ class Session(LeavingThread):
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
-        asked = self._asked_still()
         await self._drop_all(ending.why)
-        await cut(run, open_children(self), ending)
+        await cut(self, run, ending)
+        asked = self._asked_still()
         last = run.close(ending, {"decision": ending.status, "reason": ending.why})
         result = await self._finish(run, last, asked)
         if ending.is_told:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from assent.agent.asking import is_about
 from assent.agent.ending import Ending
-from assent.agent.fold import answers, is_finished, unresolved_calls
+from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.pending import pending_approval
 from assent.agent.result import result_of
 from assent.agent.run import Run
 from assent.agent.subagents import SubagentTool
 from assent.approvals import PendingApproval
+from assent.channels import HitlChannel
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
 from assent.requests import HitlRequest, StoredRequest
@@ -33,13 +34,6 @@ def open_subagents(session: Session) -> Iterator[tuple[str, SubagentTool]]:
 def open_children(session: Session) -> list[Session]:
     """The sessions of those calls, as far as they are known in this process."""
     return [session.children[it] for it, _ in open_subagents(session) if it in session.children]
-
-
-def latest_children(session: Session) -> list[Session]:
-    """The sessions of the calls of the model's last message, whether or not those have a result by now."""
-    said = next(answers(session.thread.messages), None)
-    called = () if said is None else said.tool_calls
-    return [session.children[call.id] for call in called if call.id in session.children]
 
 
 def walk(session: Session) -> Iterator[Session]:
@@ -91,14 +85,14 @@ async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
     return found
 
 
-async def cut(run: Run, children: Sequence[Session], ending: Ending) -> None:
+async def cut(session: Session, run: Run, ending: Ending) -> None:
     """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
-    open_still = [child for child in children if child.is_under_way]
+    open_still = [child for child in open_children(session) if child.is_under_way]
     if open_still:
-        await run.take(ending)  # so that nobody goes on with them meanwhile
+        await session.take(run, ending)
     for child in open_still:
         await child.cut(ending)
 
@@ -128,15 +122,29 @@ def is_cut_short(session: Session) -> bool:
     )
 
 
-def request_in_flight(session: Session) -> HitlRequest | None:
-    """What the channel asks just now, if it is the session that asks, or one that works for it.
+def in_flight(session: Session) -> list[tuple[HitlChannel, HitlRequest]]:
+    """What channels ask just now for the session, or for those that work for it; a subagent may have one of its own.
 
-    Other agents may ask through the same channel; their requests are none of ours.
+    Other agents may ask through the same channels; their requests are none of ours.
     """
-    pending = None if session.channel is None else session.channel.pending
-    if pending is None or pending.thread_id is None:
-        return pending
-    return pending if any(pending.thread_id == owner.thread_id for owner in walk(session)) else None
+    if not session.children:
+        channel = session.channel
+        pending = None if channel is None else channel.pending
+        is_ours = pending is not None and pending.thread_id in (None, session.thread_id)
+        return [(channel, pending)] if channel is not None and pending is not None and is_ours else []
+    owners = list(walk(session))
+    threads = {None, *(owner.thread_id for owner in owners)}
+    channels = {id(owner.channel): owner.channel for owner in owners}
+    asked = [(channel, channel.pending) for channel in channels.values() if channel is not None]
+    return [(channel, it) for channel, it in asked if it is not None and it.thread_id in threads]
+
+
+def request_in_flight(session: Session) -> HitlRequest | None:
+    """One of those requests, if there is any."""
+    if not session.children and (session.channel is None or session.channel.pending is None):
+        return None
+    found = in_flight(session)
+    return found[0][1] if found else None
 
 
 def pending_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:

@@ -219,9 +219,9 @@ class Channel(ABC):
         owner = None if call is None else self._owner(call.tool_name, hosting.get())
         if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
             return payload
-        return payload.sealed(owner.seal(call, self._kept_seal(question_id)))
+        return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
 
-    def _kept_seal(self, question_id: str) -> str | None:
+    def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
         """The seal of a question that this channel itself keeps."""
         return None
 
@@ -287,7 +287,7 @@ class Channel(ABC):
                 stored = await self._on_record(slot, host)
                 span.from_resume = stored.status != "pending" and stored.request is not asked
                 if span.from_resume and told in self._told:
-                    return outcome_of(stored)
+                    return outcome_of(stored, is_found=True)
                 self._told.pop(told, None)
                 span.begin()
                 if stored.status == "pending":
@@ -307,7 +307,7 @@ class Channel(ABC):
                 del self._told[next(iter(self._told))]
             if host is not None:
                 await host.announce_settled(stored)
-            return span.outcome(outcome_of(stored))
+            return span.outcome(outcome_of(stored, is_found=span.from_resume))
 
     def _check_free(self) -> None:
         if self._slot is not None and not self._slot.settled.done():

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
-from assent.agent.asking import ASKED_ANEW, current_asking, is_replaced, replaced_ids
+from assent.agent.asking import ASKED_ANEW, ambiguous, current_asking, is_replaced, replaced_ids
 from assent.agent.host import Host, hosting
 from assent.channels import ChannelHost
 from assent.checkpointer.base import Checkpointer
@@ -21,7 +21,7 @@ from assent.errors import (
     InvalidAgent,
 )
 from assent.fitting import check_names, check_reason
-from assent.hitl.beneath import open_beneath
+from assent.hitl.beneath import all_beneath, open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
 from assent.requests import (
@@ -125,10 +125,10 @@ class CheckpointedChannel(InMemoryChannel):
                 return True  # it went with its thread
             return found.status != "pending"
         async with self._keeping:
-            self._kept.setdefault(request.question_id, self._opened(request))
-            if not self._is_due(request.question_id):
+            kept = self._known_as_kept(request)
+            if not self._is_due(kept):
                 return False
-            await self._clear(request.question_id, "timed_out")
+            await self._clear(kept, "timed_out")
             return True
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
@@ -193,9 +193,10 @@ class CheckpointedChannel(InMemoryChannel):
         if self.checkpointer is not None:
             return await self._settle_shown(await self._stored(question_id), answer, by, via)
         async with self._keeping:
-            fitted = self.fit(await self._kept_pending(question_id), answer)
+            kept = await self._kept_pending(question_id)
+            fitted = self.fit(kept.request, answer)
             check_names(question_id, by, via)
-            return await self._clear(question_id, "answered", answer=fitted, answered_by=by, via=via)
+            return await self._clear(kept, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
@@ -203,16 +204,17 @@ class CheckpointedChannel(InMemoryChannel):
             await self._check_round(shown)
             return await self.checkpointer.cancel(self._home(shown), question_id, reason)
         async with self._keeping:
-            await self._kept_pending(question_id)
+            kept = await self._kept_pending(question_id, is_answer=False)
             check_reason(reason)
-            return await self._clear(question_id, "cancelled", reason=reason)
+            return await self._clear(kept, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
             return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
         async with self._keeping:
-            if self._is_due(question_id):
-                return await self._clear(question_id, "timed_out")
+            kept = self._found(question_id)
+            if kept is not None and self._is_due(kept):
+                return await self._clear(kept, "timed_out")
             return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
@@ -227,7 +229,10 @@ class CheckpointedChannel(InMemoryChannel):
         store = cast(Checkpointer, self.checkpointer)
         own = known = await store.request(self.thread_id, question_id)
         if known is None or known.status != "pending":
-            known = await open_beneath(store, self.thread_id, question_id)
+            beneath = [it async for it in all_beneath(store, self.thread_id) if it.question_id == question_id]
+            if len(beneath) > 1:
+                raise ambiguous(question_id)
+            known = beneath[0] if beneath else None
         shown = self._replaced.get(question_id)
         if shown is not None and (known is None or not _answers(known, shown)):
             raise HitlStaleAnswer(question_id, "superseded")
@@ -292,19 +297,23 @@ class CheckpointedChannel(InMemoryChannel):
             if kept is not None and (
                 _is_the_same(kept, request) or kept.question_id in replaced_ids(request)
             ):
-                self._kept.setdefault(kept.question_id, self._opened(kept))
+                self._known_as_kept(kept)
             stored = await super()._record(request, host)
             if stored.status == "pending" and stored.request != kept:
                 await self._keeper.save_pending_request(self.thread_id, stored.request)
             return stored
 
-    async def _clear(self, question_id: str, status: RequestStatus, **fields: Any) -> StoredRequest:
+    def _known_as_kept(self, request: HitlRequest) -> StoredRequest:
+        """What the keeper keeps, as this process knows it."""
+        return self._kept.setdefault((request.thread_id, request.question_id), self._opened(request))
+
+    async def _clear(self, kept: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
         """Clear what is kept, and know it settled; nobody can call that off in the middle.
 
         If the keeper fails, nobody knows whether it is cleared. The request is pending still, and as it is we who
         were at it, not another process, whoever settles it next can.
         """
-        clearing = asyncio.ensure_future(self._clear_and_set(question_id, status, fields))
+        clearing = asyncio.ensure_future(self._clear_and_set(kept, status, fields))
         try:
             return await finish(clearing)
         except asyncio.CancelledError:
@@ -313,21 +322,23 @@ class CheckpointedChannel(InMemoryChannel):
             raise
 
     async def _clear_and_set(
-        self, question_id: str, status: RequestStatus, fields: dict[str, Any]
+        self, kept: StoredRequest, status: RequestStatus, fields: dict[str, Any]
     ) -> StoredRequest:
-        self._clearing = question_id
+        self._clearing = kept.question_id
         await self._keeper.save_pending_request(self.thread_id, None)
         self._clearing = None
-        return self._set(question_id, status, **fields)
+        return self._set(kept, status, **fields)
 
-    async def _kept_pending(self, question_id: str) -> HitlRequest:
+    async def _kept_pending(self, question_id: str, *, is_answer: bool = True) -> StoredRequest:
         """The request, whichever process opened it; raises `HitlStaleAnswer` if it waits no longer."""
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
-            self._kept.setdefault(question_id, self._opened(kept))
-        elif question_id != self._clearing and self._is_pending(question_id):
+            self._known_as_kept(kept)
+            return self._pending(question_id, is_answer=is_answer)
+        pending = self._pending(question_id, is_answer=is_answer)
+        if question_id != self._clearing:
             raise HitlStaleAnswer(question_id)  # another process settled it
-        return self._pending(question_id).request
+        return pending
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
         """Whether another question is open; a call that begins anew asks all of its own again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from assent.agent.asking import replaced_ids
+from assent.agent.asking import ambiguous, replaced_ids
+from assent.agent.host import Host
 from assent.channels import ChannelHost
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
@@ -25,92 +26,116 @@ class InMemoryChannel(Channel):
 
     def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
         super().__init__(default_timeout=default_timeout, clock=clock)
-        self._kept: dict[str, StoredRequest] = {}
+        self._kept: dict[
+            tuple[str | None, str], StoredRequest
+        ] = {}  # by thread too: call ids are a thread's own
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it.
 
         Where several agents share the channel, ``thread_id`` says whose is wanted first.
         """
-        for question_id in list(self._kept):
-            if self._is_due(question_id):
-                self._set(question_id, "timed_out")
+        for kept in list(self._kept.values()):
+            if self._is_due(kept):
+                self._set(kept, "timed_out")
         pending = [kept.request for kept in self._kept.values() if kept.status == "pending"]
         wanted = (request for request in pending if request.thread_id == thread_id)
         return next(wanted, pending[0] if pending else None)
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
-        kept = self._kept.get(question_id)
-        home = self.thread_id if host is None else host.thread_id
-        is_ours = kept is not None and kept.request.thread_id == home  # call ids are a thread's own
-        return kept if is_ours else await super()._known(host, question_id)
+        kept = self._kept.get((self.thread_id if host is None else host.thread_id, question_id))
+        return kept or await super()._known(host, question_id)
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        if self._kept:
+            self._check_ids(request, host)
         recalled = None if host is None else host.recall(request)
-        kept = self._kept.get(request.question_id)
-        if kept is not None and kept.request.thread_id != request.thread_id:  # call ids are a thread's own
-            if kept.status == "pending":
-                raise HitlConcurrencyError(request.question_id)
-            kept = None
-        for known in (kept, recalled):
+        for known in (self._kept.get((request.thread_id, request.question_id)), recalled):
             if known is not None and same_question(known.request, request.payload):
                 return known
         for earlier in replaced_ids(request):
-            if self._is_pending(earlier) and self._kept[earlier].request.thread_id == request.thread_id:
-                self._set(earlier, "superseded")
+            over = self._kept.get((request.thread_id, earlier))
+            if over is not None and over.status == "pending":
+                self._set(over, "superseded")
         opened = StoredRequest(request, request.thread_id or "", None, "pending")
-        self._kept[request.question_id] = opened
+        self._kept[request.thread_id, request.question_id] = opened
         return opened
 
-    def _kept_seal(self, question_id: str) -> str | None:
-        kept = self._kept.get(question_id)
+    def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
+        """Refuse to ask under the id of what another agent has open, unless both work for one and take turns."""
+        for (thread_id, question_id), kept in self._kept.items():
+            if question_id != request.question_id or thread_id == request.thread_id:
+                continue
+            if kept.status == "pending" and not (isinstance(host, Host) and host.works_with(thread_id)):
+                raise HitlConcurrencyError(question_id)
+
+    def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
+        kept = self._kept.get((thread_id, question_id))
         return None if kept is None else seal_in(kept.request)
 
     async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
-        fitted = self.fit(self._pending(question_id).request, answer)
+        kept = self._pending(question_id)
+        fitted = self.fit(kept.request, answer)
         if by is not None or via is not None:
             check_names(question_id, by, via)
-        return self._set(question_id, "answered", answer=fitted, answered_by=by, via=via)
+        return self._set(kept, "answered", answer=fitted, answered_by=by, via=via)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
-        self._pending(question_id)
+        kept = self._pending(question_id, is_answer=False)
         check_reason(reason)
-        return self._set(question_id, "cancelled", reason=reason)
+        return self._set(kept, "cancelled", reason=reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
-        return self._set(question_id, "timed_out") if self._is_due(question_id) else self._kept[question_id]
+        kept = self._found(question_id)
+        if kept is None:
+            raise HitlStaleAnswer(question_id)
+        return self._set(kept, "timed_out") if self._is_due(kept) else kept
 
     def _forget(self, stored: StoredRequest) -> None:
-        kept = self._kept.get(stored.question_id)
+        key = stored.request.thread_id, stored.request.question_id
+        kept = self._kept.get(key)
         if kept is not None and kept.request is stored.request:
-            del self._kept[stored.question_id]
+            del self._kept[key]
 
     def drop(self, question_id: str) -> None:
         """Forget a request that nobody is to answer any more."""
-        self._kept.pop(question_id, None)
+        kept = self._found(question_id)
+        if kept is not None:
+            del self._kept[kept.request.thread_id, question_id]
 
-    def _pending(self, question_id: str) -> StoredRequest:
-        kept = self._kept.get(question_id)
+    def _pending(self, question_id: str, *, is_answer: bool = True) -> StoredRequest:
+        """What is pending under an id; an answer must not be taken for one to what another agent asks under it."""
+        kept = self._found(question_id, is_answer=is_answer)
         if kept is None or kept.status != "pending":
             raise HitlStaleAnswer(question_id, kept.status if kept else None)
-        if self._is_due(question_id):
+        if kept.request.timeout_seconds is not None and self._is_due(kept):
             raise HitlStaleAnswer(question_id, "timed_out")
         return kept
 
-    def _is_pending(self, question_id: str) -> bool:
-        return question_id in self._kept and self._kept[question_id].status == "pending"
+    def _found(self, question_id: str, *, is_answer: bool = False) -> StoredRequest | None:
+        """What is kept under an id: the request that is waited for, else the oldest that is pending."""
+        slot = self._slot
+        if slot is not None and slot.request.question_id == question_id:
+            waited_for = self._kept.get((slot.request.thread_id, question_id))
+            if waited_for is not None:
+                return waited_for
+        kept = [it for it in self._kept.values() if it.request.question_id == question_id]
+        pending = [it for it in kept if it.status == "pending"]
+        if is_answer and len(pending) > 1:
+            raise ambiguous(question_id)
+        return next(iter([*pending, *reversed(kept)]), None)
 
-    def _is_due(self, question_id: str) -> bool:
+    def _is_due(self, kept: StoredRequest) -> bool:
         """Whether a request is pending past its deadline."""
-        kept = self._kept[question_id]
         expires_at = kept.request.expires_at
         return kept.status == "pending" and expires_at is not None and expires_at <= self._clock.now()
 
-    def _set(self, question_id: str, status: RequestStatus, **fields: Any) -> StoredRequest:
+    def _set(self, kept: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
         settled_at = round(self._clock.now() * 1000)
-        kept = replace(self._kept[question_id], status=status, settled_at=settled_at, **fields)
-        self._kept[question_id] = kept
+        settled = replace(kept, status=status, settled_at=settled_at, **fields)
+        key = kept.request.thread_id, kept.request.question_id
+        self._kept[key] = settled
         if len(self._kept) > _KEPT:
-            over = next((it for it, known in self._kept.items() if known.status != "pending"), question_id)
+            over = next((it for it, known in self._kept.items() if known.status != "pending"), key)
             del self._kept[over]
-        return kept
+        return settled
