@@ -494,7 +494,7 @@ def quick_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 RUNS = settings(
-    max_examples=120,
+    max_examples=200,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

@@ -21,7 +21,7 @@ from assent.errors import (
     InvalidAgent,
 )
 from assent.fitting import check_names, check_reason
-from assent.hitl.beneath import all_beneath, open_beneath
+from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
 from assent.requests import (
@@ -111,7 +111,7 @@ class CheckpointedChannel(InMemoryChannel):
                 return request
         if self.checkpointer is None:
             return None
-        while (found := await open_beneath(self.checkpointer, self.thread_id)) is not None:
+        for found in await open_beneath(self.checkpointer, self.thread_id):
             if found.request.expires_at is None or not await self._is_over(found.request, found.thread_id):
                 return found.request
         return None
@@ -229,7 +229,8 @@ class CheckpointedChannel(InMemoryChannel):
         store = cast(Checkpointer, self.checkpointer)
         own = known = await store.request(self.thread_id, question_id)
         if known is None or known.status != "pending":
-            beneath = [it async for it in all_beneath(store, self.thread_id) if it.question_id == question_id]
+            beneath = await open_beneath(store, self.thread_id)
+            beneath = [it for it in beneath if it.question_id == question_id]
             if len(beneath) > 1:
                 raise ambiguous(question_id)
             known = beneath[0] if beneath else None
