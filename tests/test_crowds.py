@@ -1,0 +1,213 @@
+"""A crowd at one thread: agents that share a store or have one of their own, with and without channels, all told
+to do anything at any time, while people answer. Whoever comes first wins, and nothing is lost or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import pytest
+from crashing import faults
+from stores import Database
+
+from assent import Agent, ToolContext, tool
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import AssentError
+from assent.hitl import CheckpointedChannel, ask_user_tool
+from assent.hitl.testing import NoopChannel
+from assent.messages import Message, ToolCall
+from assent.models import ScriptedModel
+
+pytestmark = pytest.mark.anyio
+
+THREAD = "thread"
+EPISODES = {"memory": 24, "sqlite": 8, "postgres": 4, "mysql": 3}
+DEEDS = 40
+PATIENCE = 60.0
+
+Act = Callable[[Agent], Awaitable[object]]
+
+
+class Crowd:
+    """Three agents on one thread; what their tools did, and what ended in no way that it may."""
+
+    def __init__(self, seed: int, stores: list[SqlCheckpointer]) -> None:
+        self.dice = random.Random(seed)
+        self.stores = stores
+        self.ran: Counter[tuple[str, int]] = Counter()
+        self.surprises: list[BaseException] = []
+        self._calls = 0
+        self.pay = tool(name="pay", requires_approval=True)(self._pay)
+        self._acts: list[Act] = [
+            *(self._prompt, self._prompt, self._resume, self._resume, self._cancel_soon, self._cancel_soon),
+            *(self._answer, self._answer, self._answer, self._respond, self._expire),
+            *(self._supersede, self._abort_pending, self._stop),
+            *(Agent.detach, Agent.load, Agent.load_pending_hitl_request),
+        ]
+        with_channel = self.dice.choice([(), (1, 2), (0, 1, 2)])
+        self.agents = [
+            self._agent(stores[place % len(stores)], channel=place in with_channel) for place in range(3)
+        ]
+
+    async def _pay(self, amount: int, ctx: ToolContext) -> str:
+        self.ran[ctx.tool_call_id, ctx.attempt] += 1
+        await self._pause(0, 0, 0.002)
+        return "paid"
+
+    def _agent(self, store: SqlCheckpointer, *, channel: bool = False) -> Agent:
+        gate: Any = self.dice.choice(["batch", "each"])
+        model = ScriptedModel([self._turn] * 500)
+        if not channel:
+            tools = [self.pay, ask_user_tool(NoopChannel())]
+            return Agent(model=model, tools=tools, checkpointer=store, thread_id=THREAD, tool_gate=gate)
+        timeout = self.dice.choice([None, None, 0.004])
+        asks = CheckpointedChannel(checkpointer=store, thread_id=THREAD, default_timeout=timeout)
+        return Agent(model=model, tools=[self.pay, ask_user_tool(asks)], channel=asks, tool_gate=gate)
+
+    def _turn(self, messages: list[Message]) -> Any:
+        if messages[-1].role == "tool":
+            return "done"
+        self._calls += 1
+        match self.dice.choice(["pay", "pay twice", "ask", "talk"]):
+            case "talk":
+                return "hello"
+            case "ask":
+                asked = {"questions": [{"key": "k", "prompt": f"What about {self._calls}?"}]}
+                return ToolCall(f"ask-{self._calls}", "ask_user", asked)
+            case some:
+                count = 1 if some == "pay" else 2
+                args = {"amount": self._calls}
+                return [ToolCall(f"pay-{self._calls}-{place}", "pay", args) for place in range(count)]
+
+    # What anybody may do at any time.
+
+    async def do_something(self) -> None:
+        """One deed of one of them; that somebody else was first is no surprise."""
+        try:
+            with suppress(AssentError):
+                await self.dice.choice(self._acts)(self.dice.choice(self.agents))
+        except Exception as surprise:
+            self.surprises.append(surprise)
+
+    async def answer(self) -> None:
+        """A person answers, or cancels, whatever is asked."""
+        store = self.dice.choice(self.stores)
+        for asked in await store.pending():
+            if self.dice.random() < 0.2:
+                await store.cancel(THREAD, asked.question_id, "never mind")
+            else:
+                said = self._answer_to(asked.request.payload.kind)
+                await store.settle(THREAD, asked.question_id, said)
+
+    def _answer_to(self, kind: str) -> Any:
+        edit = {"decision": "edit", "edited_args": {"amount": 7}}
+        answers: dict[str, list[Any]] = {
+            "approve": [{"decision": "approve"}, {"decision": "deny"}, edit],
+            "ask": [{"k": "v"}],
+            "escalate": ["retry", "skip", "abort"],
+        }
+        return self.dice.choice(answers[kind])
+
+    async def _prompt(self, agent: Agent) -> None:
+        await agent.prompt("go")
+
+    async def _supersede(self, agent: Agent) -> None:
+        await agent.prompt("go", on_pending="supersede")
+
+    async def _resume(self, agent: Agent) -> None:
+        await agent.resume()
+
+    async def _abort_pending(self, agent: Agent) -> None:
+        await agent.abort_pending("enough")
+
+    async def _answer(self, _: Agent) -> None:
+        await self.answer()
+
+    async def _expire(self, _: Agent) -> None:
+        await self.dice.choice(self.stores).expire_due()
+
+    async def _respond(self, agent: Agent) -> None:
+        asked = await agent.load_pending_hitl_request()
+        if asked is not None:
+            await agent.respond(question_id=asked.question_id, answer=self._answer_to(asked.payload.kind))
+
+    async def _stop(self, agent: Agent) -> None:
+        agent.abort()
+
+    async def _cancel_soon(self, agent: Agent) -> None:
+        """Like a web server that shuts down, or a reader who leaves."""
+        work = agent.resume() if self.dice.random() < 0.5 else agent.prompt("go")
+        task = asyncio.ensure_future(work)
+        await self._pause(0, 0.001, 0.003)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    async def _pause(self, *seconds: float) -> None:
+        await asyncio.sleep(self.dice.choice(seconds))
+
+    # How it goes.
+
+    async def run(self) -> None:
+        """All at once, until everybody is done; and then the thread is brought to its end."""
+        tasks: set[asyncio.Task[None]] = set()
+        for _ in range(DEEDS):
+            tasks.add(asyncio.create_task(self.do_something()))
+            await self._pause(0, 0.001, 0.004)
+        while tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=0.01)
+            await self._answer_in_time()
+        while not await self._is_over():
+            await self._answer_in_time()
+
+    async def _answer_in_time(self) -> None:
+        with suppress(AssentError):  # somebody else was first
+            await self.answer()
+
+    async def _is_over(self) -> bool:
+        if await self.stores[0].load(THREAD) is None:
+            return True
+        fresh = self._agent(self.stores[0])
+        return (await fresh.resume()).status in ("completed", "aborted", "failed")
+
+    async def look(self) -> None:
+        """What has to hold now."""
+        assert self.surprises == []
+        assert [ran for ran, times in self.ran.items() if times > 1] == [], "a body ran twice"
+        for store in self.stores:
+            thread = await store.load(THREAD)
+            if thread is not None:
+                assert faults(thread.messages) == []
+                assert not thread.is_leased
+            assert await store.pending() == []
+
+    async def go_on(self) -> None:
+        """Nobody is shut out: each of them can be told something, and gets to its end."""
+        for agent in self.agents:
+            told = asyncio.create_task(agent.prompt("one more thing"))
+            while not (await asyncio.wait([told], timeout=0.01))[0]:
+                await self._answer_in_time()
+            if told.result().status == "paused":
+                while not await self._is_over():
+                    await self._answer_in_time()
+
+
+async def test_a_crowd_does_nothing_twice_and_leaves_nothing_lying(
+    database: Database,
+) -> None:
+    for seed in range(EPISODES[database.kind]):
+        async with AsyncExitStack() as stack:
+            count = 1 if database.kind == "memory" else 2
+            stores = [await stack.enter_async_context(database.checkpointer()) for _ in range(count)]
+            crowd = Crowd(seed, stores)
+            async with asyncio.timeout(PATIENCE):
+                await crowd.run()
+                await crowd.look()
+                await crowd.go_on()
+                await crowd.look()
+            await stores[0].delete(THREAD)
