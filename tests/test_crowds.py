@@ -25,7 +25,7 @@ from assent.models import ScriptedModel
 pytestmark = pytest.mark.anyio
 
 THREAD = "thread"
-EPISODES = {"memory": 24, "sqlite": 8, "postgres": 4, "mysql": 3}
+EPISODES = {"memory": 60, "sqlite": 24, "postgres": 6, "mysql": 4}
 DEEDS = 40
 PATIENCE = 60.0
 
