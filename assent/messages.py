@@ -190,7 +190,7 @@ class Usage(Value):
         )
 
 
-NO_USAGE = Usage()
+NO_USAGE = Usage.of_valid()
 """What costs nothing, or nobody knows."""
 
 

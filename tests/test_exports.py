@@ -77,3 +77,9 @@ def test_the_package_is_typed() -> None:
 def test_every_module_says_what_it_is() -> None:
     for path in PACKAGE.rglob("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_no_validator_is_built_before_it_is_needed() -> None:
+    """Pydantic looks for its plugins when it builds the first one, and each takes its time."""
+    assert "pydantic.plugin._loader" not in modules_after("from assent import Agent, tool")
+    assert "pydantic.plugin._loader" in modules_after("from assent.messages import Usage; Usage()")

@@ -96,7 +96,7 @@ class RunCheckpoint(Value):
     schema_version: Literal[1, 2] = 2
     spec_id: str
     iteration: int = 0
-    usage: CheckpointUsage = CheckpointUsage()
+    usage: CheckpointUsage = CheckpointUsage.of_valid()
     root_messages: tuple[Message, ...]
     subagent_sessions: tuple[SerializedSession, ...] = ()
     pending: tuple[PendingApproval, ...]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assent.agent.spec import AgentSpec
 
 
-class Prompt(BaseModel):
+class Prompt(BaseModel, defer_build=True):
     """What a subagent is asked to do."""
 
     prompt: str = Field(description="The task, in words, with all that the agent needs to know.")
