@@ -14,7 +14,7 @@ import pytest
 from crashing import faults
 from stores import Database
 
-from assent import Agent, ToolContext, tool
+from assent import Agent, AgentSpec, ToolContext, tool
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import AssentError
 from assent.hitl import CheckpointedChannel, ask_user_tool
@@ -25,7 +25,7 @@ from assent.models import ScriptedModel
 pytestmark = pytest.mark.anyio
 
 THREAD = "thread"
-EPISODES = {"memory": 60, "sqlite": 24, "postgres": 6, "mysql": 4}
+EPISODES = {"memory": 30, "sqlite": 12, "postgres": 4, "mysql": 3}
 DEEDS = 40
 PATIENCE = 60.0
 
@@ -35,10 +35,11 @@ Act = Callable[[Agent], Awaitable[object]]
 class Crowd:
     """Three agents on one thread; what their tools did, and what ended in no way that it may."""
 
-    def __init__(self, seed: int, stores: list[SqlCheckpointer]) -> None:
+    def __init__(self, seed: int, stores: list[SqlCheckpointer], *, delegates: bool) -> None:
         self.dice = random.Random(seed)
         self.stores = stores
-        self.ran: Counter[tuple[str, int]] = Counter()
+        self._delegates = delegates
+        self.ran: Counter[tuple[str, str, int]] = Counter()
         self.surprises: list[BaseException] = []
         self._calls = 0
         self.pay = tool(name="pay", requires_approval=True)(self._pay)
@@ -54,19 +55,34 @@ class Crowd:
         ]
 
     async def _pay(self, amount: int, ctx: ToolContext) -> str:
-        self.ran[ctx.tool_call_id, ctx.attempt] += 1
+        self.ran[ctx.thread_id, ctx.tool_call_id, ctx.attempt] += 1
         await self._pause(0, 0, 0.002)
         return "paid"
 
     def _agent(self, store: SqlCheckpointer, *, channel: bool = False) -> Agent:
-        gate: Any = self.dice.choice(["batch", "each"])
-        model = ScriptedModel([self._turn] * 500)
-        if not channel:
-            tools = [self.pay, ask_user_tool(NoopChannel())]
-            return Agent(model=model, tools=tools, checkpointer=store, thread_id=THREAD, tool_gate=gate)
         timeout = self.dice.choice([None, None, 0.004])
         asks = CheckpointedChannel(checkpointer=store, thread_id=THREAD, default_timeout=timeout)
-        return Agent(model=model, tools=[self.pay, ask_user_tool(asks)], channel=asks, tool_gate=gate)
+        tools = [self.pay, ask_user_tool(asks if channel else NoopChannel())]
+        helper = AgentSpec("helper", ScriptedModel([self._turn] * 500), tools, instructions="Help.")
+        gate: Any = self.dice.choice(["batch", "each"])
+        return Agent(
+            model=ScriptedModel([self._delegating_turn if self._delegates else self._turn] * 500),
+            tools=tools,
+            subagents=[helper] if self._delegates else [],
+            channel=asks if channel else None,
+            checkpointer=store,
+            thread_id=THREAD,
+            tool_gate=gate,
+        )
+
+    def _delegating_turn(self, messages: list[Message]) -> Any:
+        said = self._turn(messages)
+        if isinstance(said, str) or self.dice.random() < 0.5:
+            return said
+        self._calls += 1
+        calls = [said] if isinstance(said, ToolCall) else said
+        helping = ToolCall(f"help-{self._calls}", "helper", {"prompt": "Help."})
+        return self.dice.choice([[helping], [helping, *calls], [*calls, helping]])
 
     def _turn(self, messages: list[Message]) -> Any:
         if messages[-1].role == "tool":
@@ -98,10 +114,10 @@ class Crowd:
         store = self.dice.choice(self.stores)
         for asked in await store.pending():
             if self.dice.random() < 0.2:
-                await store.cancel(THREAD, asked.question_id, "never mind")
+                await store.cancel(asked.thread_id, asked.question_id, "never mind")
             else:
                 said = self._answer_to(asked.request.payload.kind)
-                await store.settle(THREAD, asked.question_id, said)
+                await store.settle(asked.thread_id, asked.question_id, said)
 
     def _answer_to(self, kind: str) -> Any:
         edit = {"decision": "edit", "edited_args": {"amount": 7}}
@@ -180,8 +196,9 @@ class Crowd:
         assert self.surprises == []
         assert [ran for ran, times in self.ran.items() if times > 1] == [], "a body ran twice"
         for store in self.stores:
-            thread = await store.load(THREAD)
-            if thread is not None:
+            for listed in await store.threads():
+                thread = await store.load(listed.thread_id)
+                assert thread is not None
                 assert faults(thread.messages) == []
                 assert not thread.is_leased
             assert await store.pending() == []
@@ -197,17 +214,19 @@ class Crowd:
                     await self._answer_in_time()
 
 
+@pytest.mark.parametrize("delegates", [False, True], ids=["alone", "with subagents"])
 async def test_a_crowd_does_nothing_twice_and_leaves_nothing_lying(
-    database: Database,
+    database: Database, delegates: bool
 ) -> None:
     for seed in range(EPISODES[database.kind]):
         async with AsyncExitStack() as stack:
             count = 1 if database.kind == "memory" else 2
             stores = [await stack.enter_async_context(database.checkpointer()) for _ in range(count)]
-            crowd = Crowd(seed, stores)
+            crowd = Crowd(seed, stores, delegates=delegates)
             async with asyncio.timeout(PATIENCE):
                 await crowd.run()
                 await crowd.look()
                 await crowd.go_on()
                 await crowd.look()
             await stores[0].delete(THREAD)
+            assert await stores[0].threads() == []

@@ -26,9 +26,8 @@ class InMemoryChannel(Channel):
 
     def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
         super().__init__(default_timeout=default_timeout, clock=clock)
-        self._kept: dict[
-            tuple[str | None, str], StoredRequest
-        ] = {}  # by thread too: call ids are a thread's own
+        self._kept: dict[tuple[str | None, str], StoredRequest] = {}
+        """By the thread too: call ids are a thread's own."""
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it.
