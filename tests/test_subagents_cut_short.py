@@ -108,6 +108,31 @@ async def test_an_abort_ends_what_a_child_asks_before_its_call_has_a_result(data
     assert deeds.done == []
 
 
+async def test_an_abort_that_meets_an_answer_ends_the_child_all_the_same(database: Database) -> None:
+    deeds = Deeds()
+    async with database.checkpointer() as store:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="t")
+        agent = Agent.from_spec(boss(deeds), channel=channel)
+        run = asyncio.create_task(agent.prompt("go"))
+        await asked(channel)
+        commit = store.commit
+
+        async def after_an_answer(thread_id: str, step: Any, **options: Any) -> int:
+            if step.settled and thread_id == PAYER:
+                await store.settle(PAYER, "c1", {"decision": "approve"})
+            return await commit(thread_id, step, **options)
+
+        with mock.patch.object(store, "commit", after_an_answer):
+            agent.abort()
+            assert (await run).status == "aborted"
+        for thread_id in ("t", PAYER):
+            stored = await store.load(thread_id)
+            assert stored is not None
+            assert_sound(stored.messages)
+            assert not stored.is_leased
+    assert deeds.done == []
+
+
 async def test_an_abort_ends_the_children_that_another_process_has_begun(database: Database) -> None:
     deeds = Deeds()
     spec = boss(deeds, call("x0", "mail", "Ada"))

@@ -90,7 +90,8 @@ async def cut(session: Session, run: Run, ending: Ending) -> None:
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
-    open_still = [child for child in open_children(session) if child.is_under_way]
+    # One that could not be ended a moment ago is not known any more: it looks as if it had been.
+    open_still = [child for child in open_children(session) if child.is_under_way or not child.loaded]
     if open_still:
         await session.take(run, ending)
     for child in open_still:
