@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import asyncmy
 import asyncpg
 import pytest
+from debian import in_ci
 from throwaway import mysql_login, run_coroutine
 
 from assent.checkpointer.base import RunRecord, Step, StoredEffect
@@ -134,8 +135,7 @@ class Fresh:
             else:
                 run_coroutine(_open_and_close(kind, server_address(kind, name)))
         if kind in self._missing:
-            give_up = pytest.fail if os.environ.get("CI", "").lower() in ("1", "true") else pytest.skip
-            raise give_up.Exception(self._missing[kind])
+            raise (pytest.fail if in_ci() else pytest.skip).Exception(self._missing[kind])
         return server_address(kind, self._names[kind])
 
     def remove(self) -> None:

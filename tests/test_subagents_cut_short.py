@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
 import pytest
 from asking import Deeds, call, delegate, pending_ids, script
+from dying import Died, dying_after
 from rigs import asked
 from stores import Database
 from transcripts import assert_sound
 
 from assent import Agent, AgentSpec
-from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import LeaseLost
 from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
@@ -24,26 +23,6 @@ from assent.ids import child_thread_id
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("database", ["sqlite", "postgres"], indirect=True)]
 
 PAYER = child_thread_id("t", "d0")
-
-
-class _Died(BaseException):
-    """The process is gone."""
-
-
-@contextmanager
-def dying_after(store: SqlCheckpointer, commits: int) -> Generator[None]:
-    """A process that dies once it has committed so often."""
-    commit, left = store.commit, commits
-
-    async def commit_or_die(*args: Any, **options: Any) -> int:
-        nonlocal left
-        if left == 0:
-            raise _Died
-        left -= 1
-        return await commit(*args, **options)
-
-    with mock.patch.object(store, "commit", commit_or_die):
-        yield
 
 
 def boss(deeds: Deeds, *beside: Any) -> AgentSpec:
@@ -65,7 +44,7 @@ async def test_a_question_of_the_root_that_was_ended_first_keeps_nobody_waiting(
         agent = Agent.from_spec(spec, checkpointer=store, thread_id="t")
         assert pending_ids(await agent.prompt("go")) == ["x0", "d0/c1"]
         never_mind = agent.abort_pending() if how == "aborted" else agent.prompt("no", on_pending="supersede")
-        with dying_after(store, 1), pytest.raises(_Died):
+        with dying_after(store, 1), pytest.raises(Died):
             await never_mind
     async with database.checkpointer() as store:
         taken = await store.request("t", "x0")
@@ -93,7 +72,7 @@ async def test_an_abort_ends_what_a_child_asks_before_its_call_has_a_result(data
             await asked(channel)
             with dying_after(store, commits):
                 agent.abort()
-                with suppress(_Died):
+                with suppress(Died):
                     await run
         async with database.checkpointer() as store:
             root = await store.load("t")

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 from asking import Deeds, call, completed, delegate, hitl, pending_ids, script
+from dying import Died, dying_after
 from rigs import STORED, Rig, asked
 from stores import Database
 from transcripts import assert_sound, results
@@ -89,25 +90,12 @@ async def test_an_abort_aborts_what_children_ask(checkpointer: SqlCheckpointer) 
         await agent.abort_pending("enough")
 
 
-class _Died(BaseException):
-    """The process is gone."""
-
-
 @asynccontextmanager
 async def dying(database: Database, deeds: Deeds, commits: int) -> AsyncGenerator[Agent]:
     """An agent in a process that dies after so many commits; its leases have lapsed by the time we go on."""
     async with database.checkpointer(clock=FakeClock()) as store:
         agent = await waiting(store, deeds)
-        commit, left = store.commit, commits
-
-        async def commit_or_die(*args: Any, **options: Any) -> int:
-            nonlocal left
-            if left == 0:
-                raise _Died
-            left -= 1
-            return await commit(*args, **options)
-
-        with mock.patch.object(store, "commit", commit_or_die), pytest.raises(_Died):
+        with dying_after(store, commits), pytest.raises(Died):
             yield agent
 
 
