@@ -508,3 +508,8 @@ def test_what_is_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
 def test_what_is_no_id_begins_no_new_thread(thread_id: Any) -> None:
     with pytest.raises(InvalidAgent, match="thread_id is a text, not"):
         Agent(model=ScriptedModel([]), thread_id=thread_id)
+
+
+def test_what_is_no_tool_is_named() -> None:
+    with pytest.raises(InvalidAgent, match="5 is no tool; give a function"):
+        Agent(model=ScriptedModel([]), tools=[5])  # pyright: ignore[reportArgumentType]

@@ -217,8 +217,9 @@ async def test_a_thread_that_was_held_and_is_deleted_is_held_no_more(checkpointe
     assert (await agent.prompt("go")).text == "Done."
 
 
+@pytest.mark.parametrize("fails", [False, True], ids=["", "the store fails"])
 async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
-    checkpointer: SqlCheckpointer,
+    checkpointer: SqlCheckpointer, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     begun = asyncio.Event()
 
@@ -242,6 +243,8 @@ async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
     async def commit_too_late(thread_id: str, step: Any, **options: Any) -> int:
         for ended in step.settled:
             await checkpointer.settle(thread_id, ended.question_id, {"decision": "approve"})
+        if fails and not step.settled:
+            raise StoreError("the disk is full")
         return await commit(thread_id, step, **options)
 
     running = asyncio.create_task(agent.prompt("Go."))
@@ -249,4 +252,5 @@ async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
     with mock.patch.object(checkpointer, "commit", commit_too_late):
         agent.abort()
         assert (await running).status == "suspended"
-    assert await _left(checkpointer, "t") is None
+    assert (await _left(checkpointer, "t") is not None) == fails
+    assert ("could not be given back; it will lapse" in caplog.text) == fails

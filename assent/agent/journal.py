@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 
+from assent.agent.emitter import logger
 from assent.checkpointer import points
 from assent.checkpointer.base import Checkpointer, Step, WritesBehind
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep
+from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidStep, LeaseHeld, LeaseLost
 from assent.ids import first_fence
 from assent.requests import StoredRequest
 
@@ -148,8 +148,12 @@ class Journal:
 
     async def _give_back(self, run_id: str) -> None:
         """Let the next worker have the thread at once: a person was first, and nothing of this run is written."""
-        with suppress(Exception):  # then the lease lapses
+        try:
             await self._checkpointer.commit(self._thread_id, Step(run_id, release=True), fence=self._fence)
+        except (LeaseLost, LeaseHeld):
+            pass  # then it is another's already
+        except Exception:
+            logger.exception("the lease of thread %s could not be given back; it will lapse", self._thread_id)
 
     @property
     def may_have_lapsed(self) -> bool:

@@ -52,6 +52,7 @@ class AgentSpec:
 
     def __post_init__(self) -> None:
         self._check()
+        self._check_parts()
         own = tuple([each if isinstance(each, Tool) else tool(each) for each in self.tools])
         tools = (*own, *[subagent_tool(each) for each in self.subagents])
         by_name = {each.name: each for each in tools}
@@ -75,6 +76,11 @@ class AgentSpec:
             raise InvalidAgent(f"tool_gate is batch or each, not {self.tool_gate!r}")
         if self.policy is not None and not callable(getattr(self.policy, "evaluate", None)):
             raise InvalidAgent(f"the policy {self.policy!r} has no evaluate(action)")
+
+    def _check_parts(self) -> None:
+        for each in self.tools:
+            if not isinstance(each, Tool) and not callable(each):
+                raise InvalidAgent(f"{each!r} is no tool; give a function, or what @tool makes of one")
         for guardrail in self.guardrails:
             if not isinstance(guardrail, ActionGuardrail | AnswerGuardrail) and not callable(guardrail):
                 raise InvalidAgent(f"{guardrail!r} is no guardrail; give a function of a PendingAction")
