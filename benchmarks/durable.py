@@ -33,7 +33,7 @@ from assent.messages import (
 )
 from assent.models import ModelRequest
 from assent.store.postgres_engine import _DIALECT, PostgresSession, as_one
-from benchmarks import by_hand
+from benchmarks import by_hand, steps
 from benchmarks.measure import Figure, interleaved, no_collection
 
 Sent = tuple[str, tuple[Any, ...], bool]
@@ -87,6 +87,8 @@ async def cycle(store: Any, thread_id: str | None = None) -> Agent:
 
 # SQLite.
 
+_WHO = ("approve cycle", "its steps, without an agent", "by hand")
+
 
 async def cycles_on_a_slower_disk(folder: Path) -> list[Figure]:
     """The same where a flush takes a millisecond more, as on most disks that keep what they acknowledge."""
@@ -108,6 +110,7 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "cycles.db") as store:
         await cycle(store)  # what is done once only, is done
         sent, thread_id = await by_hand.recorded(lambda: cycle(store))
+        deeds = await steps.recorded(lambda: cycle(store))
         raw = _raw_sqlite(folder / "raw.db", _six_payloads(sent))
         async with SQLiteCheckpointer(folder / "by_hand.db"):
             pass  # it has the tables now
@@ -116,23 +119,36 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
         async def ours() -> None:
             await cycle(store)
 
+        async def store_alone() -> None:
+            await steps.cycle(store, deeds)
+
         async def hand() -> None:
             await by_hand.cycle(bare, sent, thread_id, SPEC.resolved_model, charge)
 
         async def six_commits() -> None:
             raw()
 
-        mine, by, theirs = await interleaved(ours, hand, six_commits, rounds=15, per_round=10)
-        (serial, together), (by_serial, by_together) = await _throughput(ours, hand)
+        *taken, theirs = await interleaved(ours, store_alone, hand, six_commits, rounds=15, per_round=10)
+        rates = await _throughput(ours, store_alone, hand)
         bare.close()
-    commits, at_once = "six raw sqlite3 commits", f"{THREADS} threads at once / one after another"
     return [
-        Figure(f"SQLite: approve cycle / {commits}", mine / theirs, 2.5, note=_times(mine, theirs)),
-        Figure(f"SQLite: by hand / {commits}", by / theirs, None, note=_times(by, theirs)),
-        Figure(f"SQLite: {at_once}", together / serial, 5, at_least=True, note=_rates(together, serial)),
-        Figure(
-            f"SQLite: {at_once}, by hand", by_together / by_serial, None, note=_rates(by_together, by_serial)
-        ),
+        figure
+        for who, time_taken, (serial, together) in zip(_WHO, taken, rates, strict=True)
+        for figure in (
+            Figure(
+                f"SQLite: {who} / six raw sqlite3 commits",
+                time_taken / theirs,
+                None if who == "by hand" else 2.5,
+                note=_times(time_taken, theirs),
+            ),
+            Figure(
+                f"SQLite: {who}, {THREADS} threads at once / one after another",
+                together / serial,
+                None if who == "by hand" else 5,
+                at_least=True,
+                note=_rates(together, serial),
+            ),
+        )
     ]
 
 

@@ -1,0 +1,60 @@
+"""The store's part of an approve cycle: its steps, handed to the checkpointer without an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from unittest import mock
+
+from assent.checkpointer.base import Step
+from assent.checkpointer.sql import SqlCheckpointer
+from assent.ids import new_id
+
+Deed = Callable[[SqlCheckpointer, str], Awaitable[object]]
+"""Something done to a thread of a store."""
+
+
+async def recorded(cycle: Callable[[], Awaitable[object]]) -> list[Deed]:
+    """What a cycle has a checkpointer do, to be done again to other threads."""
+    deeds: list[Deed] = []
+    commit, begin_commit = SqlCheckpointer.commit, SqlCheckpointer.begin_commit
+    settle, load = SqlCheckpointer.settle, SqlCheckpointer.load
+
+    def committing(store: SqlCheckpointer, thread_id: str, step: Step, **at: Any) -> Awaitable[int]:
+        deeds.append(lambda store, thread_id: commit(store, thread_id, _on(thread_id, step), **at))
+        return commit(store, thread_id, step, **at)
+
+    def begun(store: SqlCheckpointer, thread_id: str, step: Step, **at: Any) -> Awaitable[int]:
+        async def begin(store: SqlCheckpointer, thread_id: str) -> None:
+            begin_commit(store, thread_id, _on(thread_id, step), **at)
+
+        deeds.append(begin)
+        return begin_commit(store, thread_id, step, **at)
+
+    def settling(store: SqlCheckpointer, thread_id: str, *answer: Any, **by: Any) -> Awaitable[object]:
+        deeds.append(lambda store, thread_id: settle(store, thread_id, *answer, **by))
+        return settle(store, thread_id, *answer, **by)
+
+    def loading(store: SqlCheckpointer, thread_id: str) -> Awaitable[object]:
+        deeds.append(load)
+        return load(store, thread_id)
+
+    recording = {"commit": committing, "begin_commit": begun, "settle": settling, "load": loading}
+    with mock.patch.multiple(SqlCheckpointer, **recording):
+        await cycle()
+    return deeds
+
+
+async def cycle(store: SqlCheckpointer, deeds: list[Deed]) -> None:
+    """Do it all to a new thread."""
+    thread_id = new_id()
+    for deed in deeds:
+        await deed(store, thread_id)
+
+
+def _on(thread_id: str, step: Step) -> Step:
+    if not step.opened:
+        return step
+    return step._replace(
+        opened=[request.model_copy(update={"thread_id": thread_id}) for request in step.opened]
+    )
