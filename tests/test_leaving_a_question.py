@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from typing import Any
+from unittest import mock
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -12,7 +13,9 @@ from rigs import STORED, Rig, asked
 from transcripts import assert_sound
 
 from assent import Agent, AgentEvent, tool
+from assent.checkpointer.base import Step
 from assent.checkpointer.memory import MemoryCheckpointer
+from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlStaleAnswer
 from assent.events import HitlRequestEvent
 from assent.hitl import CheckpointedChannel
@@ -120,6 +123,36 @@ async def test_an_answer_in_the_middle_of_an_abort_wins(asks_again: bool) -> Non
             pending = await agent.load_pending_hitl_request()
             assert pending is not None
             assert pending.question_id == "c2"
+
+
+@pytest.mark.parametrize("has_channel", [False, True])
+async def test_an_abort_while_the_question_is_being_written_ends_it(
+    checkpointer: SqlCheckpointer, has_channel: bool
+) -> None:
+    """Nobody is left to answer what nobody will read, though the run never came to know that it was asked."""
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t") if has_channel else None
+    agent = Agent(
+        model=ScriptedModel([ToolCall("c1", "pay", {"amount": 5})]),
+        tools=[Till().tool],
+        channel=channel,
+        checkpointer=checkpointer,
+        thread_id="t",
+    )
+    commit = checkpointer.commit
+
+    async def abort_and_commit(thread_id: str, step: Step, **options: Any) -> int:
+        if step.opened:
+            agent.abort()
+        return await commit(thread_id, step, **options)
+
+    with mock.patch.object(checkpointer, "commit", abort_and_commit):
+        result = await agent.prompt("go")
+    assert result.status == "aborted"
+    assert_sound(result.messages)
+    assert await checkpointer.pending() == []
+    stored = await checkpointer.request("t", "c1")
+    assert stored is not None
+    assert stored.status == "aborted"
 
 
 async def test_the_span_of_a_wait_that_an_abort_ended_says_so(spans: InMemorySpanExporter, rig: Rig) -> None:

@@ -40,6 +40,7 @@ class Journal:
         "_parent",
         "_patience",
         "_pen",
+        "_sent",
         "_takes_lease",
         "_thread_id",
         "_under_way",
@@ -59,6 +60,7 @@ class Journal:
         self._takes_lease = False
         self._written_at = time.monotonic()
         self._pen = asyncio.Lock()
+        self._sent: Step | None = None
         lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
         self._patience = lease_seconds / 3
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
@@ -83,16 +85,25 @@ class Journal:
         """Whether the thread is leased to this run."""
         return self._holds
 
+    def has_sent(self, step: Step) -> bool:
+        """Whether this step went to the store before `write` was cancelled; then it is written, or we `failed`."""
+        return self._sent is step
+
     async def write(self, step: Step, *, wait: bool = True) -> None:
-        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
+        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later.
+
+        Whoever is cancelled meanwhile can find out what became of it: see `has_sent`.
+        """
         if self._failure is not None:
             raise self._failure
+        named = step
         if not self._fence:  # it makes the thread
             step = step._replace(parent_thread_id=self._parent, first_fence=first_fence())
         if not wait and self._behind is not None and points.hook is None:
             under_way = self._behind.begin_commit(
                 self._thread_id, step, fence=self._fence, acquire=not self._holds
             )
+            self._sent = named
             self._under_way.append(under_way)
             self._takes_lease = not self._holds and bool(self._fence)
             self._fence, self._holds = step.first_fence or self._fence + 1, not step.release
@@ -101,6 +112,7 @@ class Journal:
             return
         await self._pen.acquire()  # not `async with`, which takes two coroutines more for every step
         try:
+            self._sent = named
             await self._commit(step)
         finally:
             self._pen.release()
@@ -133,7 +145,7 @@ class Journal:
                 self._fence, self._holds = then, not step.release
             raise
         except InvalidStep:
-            self._under_way = earlier
+            self._under_way, self._sent = earlier, None
             raise
         except Exception as failure:
             # Those that followed it failed with it; what it says is why.
