@@ -214,11 +214,11 @@ class Run:
             if not journal.has_sent(step):  # the next commit has the same to write
                 self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
                 ledger.difference_update([effect.tool_call_id for effect in started])
-            elif not journal.failed:  # an aborted run, too, knows what it has asked
+            elif not journal.failed:  # an aborted run, too, knows what it has asked; and nobody waits for it
                 self._know(opened, settled)
+                self.asked.update({it.question_id: "" for it in opened})
             raise
-        if ended:
-            ledger.difference_update(ended)
+        ledger.difference_update(ended)
         self._know(opened, settled)
 
     def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
