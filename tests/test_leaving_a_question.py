@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
+from unittest import mock
 
 import pytest
+from asking import Deeds
+from dying import Died
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rigs import STORED, Rig, asked
 from transcripts import assert_sound
 
 from assent import Agent, AgentEvent, tool
+from assent.checkpointer.base import Step
 from assent.checkpointer.memory import MemoryCheckpointer
+from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlStaleAnswer
 from assent.events import HitlRequestEvent
-from assent.hitl import CheckpointedChannel
+from assent.hitl import CheckpointedChannel, ask_user_tool
 from assent.messages import AssistantMessage, ToolCall
 from assent.models import ScriptedModel
 from assent.requests import StoredRequest
@@ -120,6 +126,88 @@ async def test_an_answer_in_the_middle_of_an_abort_wins(asks_again: bool) -> Non
             pending = await agent.load_pending_hitl_request()
             assert pending is not None
             assert pending.question_id == "c2"
+
+
+class AbortedMeanwhile:
+    """Somebody aborts an agent while a step with this in it is being written."""
+
+    def __init__(self, agent: Agent, checkpointer: SqlCheckpointer, is_it: Callable[[Step], bool]) -> None:
+        self._agent, self._is_it, self._commit = agent, is_it, checkpointer.commit
+        self.patch = mock.patch.object(checkpointer, "commit", self._abort_and_commit)
+
+    async def _abort_and_commit(self, thread_id: str, step: Step, **options: Any) -> int:
+        if self._is_it(step):
+            self._agent.abort()
+        return await self._commit(thread_id, step, **options)
+
+
+ASK = ToolCall("c1", "ask_user", {"questions": [{"key": "k", "prompt": "What?"}]})
+PAY = ToolCall("c1", "pay", {"amount": 5})
+
+
+@pytest.mark.parametrize(
+    ("called", "has_channel"),
+    [(PAY, False), (PAY, True), (ASK, True)],
+    ids=["paused", "at the gate", "in a body"],
+)
+async def test_an_abort_while_the_question_is_being_written_ends_it(
+    checkpointer: SqlCheckpointer, called: ToolCall, has_channel: bool
+) -> None:
+    """Nobody is left to answer what nobody will read, though the run never came to wait for it."""
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    agent = Agent(
+        model=ScriptedModel([called]),
+        tools=[Till().tool, ask_user_tool(channel)],
+        channel=channel if has_channel else None,
+        checkpointer=checkpointer,
+        thread_id="t",
+    )
+    with AbortedMeanwhile(agent, checkpointer, lambda step: bool(step.opened)).patch:
+        result = await agent.prompt("go")
+    assert result.status == "aborted"
+    assert_sound(result.messages)
+    assert await checkpointer.pending() == []
+
+
+async def test_a_question_that_an_abort_could_not_end_ends_with_the_next_run(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """The end of the run was written, and the process died before it could end what had been asked."""
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    tools = [ask_user_tool(channel)]
+    agent = Agent(model=ScriptedModel([ASK]), tools=tools, channel=channel)
+    with (
+        AbortedMeanwhile(agent, checkpointer, lambda step: bool(step.opened)).patch,
+        mock.patch.object(checkpointer, "cancel", side_effect=Died),
+        pytest.raises(Died),
+    ):
+        await agent.prompt("go")
+    assert len(await checkpointer.pending()) == 1
+    fresh = Agent(model=ScriptedModel([]), tools=tools, checkpointer=checkpointer, thread_id="t")
+    assert (await fresh.resume()).status == "aborted"
+    assert await checkpointer.pending() == []
+
+
+async def test_a_run_that_is_cancelled_at_its_last_word_has_ended(checkpointer: SqlCheckpointer) -> None:
+    """The transcript says so, and so does the record of the run."""
+    look = Deeds().asks("look", effect="none")
+    model = ScriptedModel([ToolCall("c1", "look", {}), "done"])
+    agent = Agent(model=model, tools=[look], checkpointer=checkpointer, thread_id="t")
+    await agent.prompt("go")
+    await checkpointer.settle("t", "c1", APPROVE)
+
+    def leave(event: AgentEvent) -> None:
+        if event.type == "message_ended" and event.message.role == "assistant":
+            run.cancel()
+
+    agent.subscribe(leave)
+    run = asyncio.ensure_future(agent.resume())
+    await asyncio.wait([run])
+    assert run.cancelled()
+    stored = await checkpointer.load("t")
+    assert stored is not None
+    assert stored.run is not None
+    assert (stored.messages[-1].text, stored.run.status) == ("done", "completed")
 
 
 async def test_the_span_of_a_wait_that_an_abort_ended_says_so(spans: InMemorySpanExporter, rig: Rig) -> None:

@@ -119,10 +119,19 @@ def replaced(known: Mapping[str, StoredRequest], opened: Iterable[HitlRequest]) 
     return [Settlement(it.question_id, "superseded") for it in earlier if it.status == "pending"]
 
 
-def mark_settled(known: dict[str, StoredRequest], settled: Iterable[Settlement]) -> None:
-    """Know requests as a step has settled them."""
+def mark(
+    known: dict[str, StoredRequest],
+    settled: Iterable[Settlement],
+    opened: Iterable[HitlRequest],
+    thread_id: str,
+    run_id: str,
+) -> None:
+    """Know requests as a step has left them; those of calls that have results by then are known no more."""
     for it in settled:
-        known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
+        if it.question_id in known:
+            known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
+    for it in opened:
+        known[it.question_id] = StoredRequest(it, thread_id, run_id, "pending")
 
 
 def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:

@@ -33,6 +33,7 @@ class Journal:
 
     __slots__ = (
         "_behind",
+        "_caller",
         "_checkpointer",
         "_failure",
         "_fence",
@@ -40,6 +41,7 @@ class Journal:
         "_parent",
         "_patience",
         "_pen",
+        "_sent",
         "_takes_lease",
         "_thread_id",
         "_under_way",
@@ -47,18 +49,25 @@ class Journal:
     )
 
     def __init__(
-        self, checkpointer: Checkpointer, thread_id: str, fence: int, parent: str | None = None
+        self,
+        checkpointer: Checkpointer,
+        thread_id: str,
+        fence: int,
+        parent: str | None = None,
+        caller: Journal | None = None,
     ) -> None:
         self._checkpointer = checkpointer
         self._thread_id = thread_id
         self._fence: int = fence
         self._holds = False
         self._parent = parent
+        self._caller = caller
         self._failure: Exception | None = None
         self._under_way: list[asyncio.Future[int]] = []
         self._takes_lease = False
         self._written_at = time.monotonic()
         self._pen = asyncio.Lock()
+        self._sent: Step | None = None
         lease_seconds: float = getattr(checkpointer, "lease_seconds", _LEASE_SECONDS)
         self._patience = lease_seconds / 3
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
@@ -83,27 +92,45 @@ class Journal:
         """Whether the thread is leased to this run."""
         return self._holds
 
+    def has_sent(self, step: Step) -> bool:
+        """Whether this step went to the store before `write` was cancelled; then it is written, or we `failed`."""
+        return self._sent is step
+
     async def write(self, step: Step, *, wait: bool = True) -> None:
-        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later."""
+        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later.
+
+        Whoever is cancelled meanwhile can find out what became of it: see `has_sent`.
+        """
         if self._failure is not None:
             raise self._failure
-        if not self._fence:  # it makes the thread
-            step = step._replace(parent_thread_id=self._parent, first_fence=first_fence())
         if not wait and self._behind is not None and points.hook is None:
+            whole = self._whole(step)
             under_way = self._behind.begin_commit(
-                self._thread_id, step, fence=self._fence, acquire=not self._holds
+                self._thread_id, whole, fence=self._fence, acquire=not self._holds
             )
+            self._sent = step
             self._under_way.append(under_way)
             self._takes_lease = not self._holds and bool(self._fence)
-            self._fence, self._holds = step.first_fence or self._fence + 1, not step.release
+            self._fence, self._holds = whole.first_fence or self._fence + 1, not step.release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that it is on its way before the model is asked
             return
         await self._pen.acquire()  # not `async with`, which takes two coroutines more for every step
         try:
-            await self._commit(step)
+            if self._fence or self._caller is None:
+                await self._commit(step)
+            else:
+                async with self._caller._pen:  # so that its fence stands still meanwhile
+                    await self._commit(step)
         finally:
             self._pen.release()
+
+    def _whole(self, step: Step) -> Step:
+        """A step as it is sent: one that makes the thread says for whom, and who has to be at work there still."""
+        if self._fence:
+            return step
+        held = 0 if self._caller is None else self._caller.fence
+        return step._replace(parent_thread_id=self._parent, first_fence=first_fence(), parent_fence=held)
 
     async def confirm(self, run_id: str) -> None:
         """Make sure that the thread is still leased to this run, if another may have taken it over since it wrote.
@@ -117,6 +144,7 @@ class Journal:
     async def _commit(self, step: Step) -> None:
         if self._failure is not None:
             raise self._failure
+        self._sent, step = step, self._whole(step)
         then, acquire = step.first_fence or self._fence + 1, not self._holds
         earlier, self._under_way = self._under_way, []
         began = time.monotonic()
@@ -133,7 +161,7 @@ class Journal:
                 self._fence, self._holds = then, not step.release
             raise
         except InvalidStep:
-            self._under_way = earlier
+            self._under_way, self._sent = earlier, None
             raise
         except Exception as failure:
             # Those that followed it failed with it; what it says is why.

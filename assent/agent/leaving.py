@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
 from assent.agent.emitter import logger
 from assent.agent.ending import Ending
+from assent.agent.fold import is_finished
 from assent.agent.live import LiveThread
+from assent.agent.people import end_asked, end_left
 from assent.agent.result import AgentResult, result_of, suspended
 from assent.agent.run import Run
-from assent.errors import HitlDetached, HitlStaleAnswer, LeaseHeld, LeaseLost
+from assent.errors import HitlDetached, HitlStaleAnswer, InvalidStep, LeaseHeld, LeaseLost
 from assent.events import HitlAnswerEvent, RunEndedEvent
 from assent.messages import Message
 from assent.requests import HitlRequest
@@ -69,12 +72,21 @@ class LeavingThread(LiveThread):
         """
         try:
             if run.is_open:
-                await finish(asyncio.ensure_future(run.let_go()))
-        except (LeaseLost, LeaseHeld):
+                await finish(asyncio.ensure_future(self._give_back(run)))
+        except (LeaseLost, LeaseHeld, HitlStaleAnswer):
             pass  # then it is another's already
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
         self.loaded = self.checkpointer is None
+
+    async def _give_back(self, run: Run) -> None:
+        """Write what is unwritten; if that is the end, the run has ended with it."""
+        if run.messages and is_finished(run.messages):
+            with suppress(InvalidStep):  # then that is no end
+                result = result_of(run.messages, self.thread_id, run.run_id)
+                await run.finish(result.status, result.usage)
+                return
+        await run.let_go()
 
     def _letting_go(self, run: Run) -> _LettingGo:
         """See to it that no lease is left behind if what is done within ends in an error, or is cancelled."""
@@ -115,6 +127,14 @@ class LeavingThread(LiveThread):
         if kept is not None and is_ours_to_tell:
             self.ended += (kept.question_id,)
         return True
+
+    async def _drop_moot(self, run: Run, *, is_resumed: bool) -> None:
+        """End what was asked and what nobody needs to know any more, now that the run has come to its end."""
+        if run.asked:
+            await end_asked(run)
+        await end_left(run)
+        if is_resumed or (self.channel is not None and self.channel.checkpointer is None):
+            await self.inbox.drop_moot(run.messages)
 
     def _is_waited_for(self, request: HitlRequest) -> bool:
         waited_for = None if self.channel is None else self.channel.pending

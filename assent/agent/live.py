@@ -122,9 +122,11 @@ class LiveThread(Host):
     def new_run(self, run_id: str, journal: Journal | None = None) -> Run:
         """A run on the thread as it is known; with a ``journal`` that may hold it already."""
         is_recorded, self.run_id = run_id == self.run_id, run_id
+        caller = None if self.parent is None else self.parent.current_run
         if self.checkpointer is not None and journal is None:
             parent = None if self.parent is None else self.parent.thread_id
-            journal = Journal(self.checkpointer, self.thread_id, self.fence, parent)
+            working = None if caller is None else caller.journal
+            journal = Journal(self.checkpointer, self.thread_id, self.fence, parent, working)
         return Run(
             self.spec,
             self.thread,
@@ -137,5 +139,5 @@ class LiveThread(Host):
             principal=self.principal,
             policy=self.policy,
             is_recorded=is_recorded,
-            caller=None if self.parent is None else self.parent.current_run,
+            caller=caller,
         )

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from assent.agent.asking import is_about, named
 from assent.agent.ending import SUPERSEDED
+from assent.agent.fold import call_ids
 from assent.agent.run import Run
 from assent.agent.seals import seal_on
 from assent.agent.tools import json_object
@@ -168,6 +169,13 @@ async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
         if is_moot:
             del run.asked[asked]
             await _end(run, asked)
+
+
+async def end_left(run: Run) -> None:
+    """End what is asked about calls that have results: whoever wrote those died before it could end that, too."""
+    if run.thread.pending is not None:
+        resolved = call_ids(run.messages)
+        await run.withdraw_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
 
 
 async def _end(run: Run, question_id: str) -> None:

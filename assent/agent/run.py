@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from assent.agent.asking import mark_settled, replaced
+from assent.agent.asking import mark, replaced
 from assent.agent.bodies import Bodies
 from assent.agent.emitter import Emitter
 from assent.agent.ending import Ending
@@ -193,6 +193,7 @@ class Run:
         """
         journal = self.journal
         if journal is None:
+            self._know(opened, settled)
             return
         if journal.lags:
             await journal.catch_up()
@@ -206,16 +207,23 @@ class Run:
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
         if run is None and not was_recorded:
             run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
+        step = Step(self.run_id, writing, opened, settled, started, ended, run, release)
         try:
-            await journal.write(
-                Step(self.run_id, writing, opened, settled, started, ended, run, release), wait=wait
-            )
-        except InvalidStep:  # nothing was written: the next commit has the same to write
-            self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
-            ledger.difference_update([effect.tool_call_id for effect in started])
+            await journal.write(step, wait=wait)
+        except (InvalidStep, asyncio.CancelledError):
+            if not journal.has_sent(step):  # the next commit has the same to write
+                self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
+                ledger.difference_update([effect.tool_call_id for effect in started])
+            elif not journal.failed:  # an aborted run, too, knows what it has asked; and nobody waits for it
+                self._know(opened, settled)
+                self.asked.update({it.question_id: "" for it in opened})
             raise
-        if ended:
-            ledger.difference_update(ended)
+        ledger.difference_update(ended)
+        self._know(opened, settled)
+
+    def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
+        """Know the thread's requests as a step has left them."""
+        mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
 
     async def commit_results(self, *, wait: bool) -> None:
         """Write results, with whatever else is unwritten. One that the store is too small for gives way to a word
@@ -271,10 +279,9 @@ class Run:
 
     async def withdraw(self, question_id: str, why: str) -> None:
         """End a stored request that need not be answered any more, unless it was just now."""
-        if self.journal is not None:
-            settled = await self.journal.cancel(question_id, why)
-            if settled is not None:
-                self.thread.requests[question_id] = settled
+        settled = None if self.journal is None else await self.journal.cancel(question_id, why)
+        if settled is not None:
+            self.thread.requests[question_id] = settled
 
     async def withdraw_where(self, is_moot: Callable[[str], bool], why: str) -> None:
         """End those of the open requests, by their question ids, that need not be answered any more."""
@@ -298,15 +305,11 @@ class Run:
 
     async def _open(self, requests: Sequence[HitlRequest], *, release: bool) -> None:
         """Store requests; what they are asked in place of is over in the same step."""
-        known = self.thread.requests
-        over = replaced(known, requests)
+        over = replaced(self.thread.requests, requests)
         try:
             await self.commit(opened=requests, settled=over, release=release)
         except HitlStaleAnswer as stale:  # it was answered just now: whoever goes on looks at the thread anew
             raise HitlDetached(str(stale)) from stale
-        mark_settled(known, over)
-        for it in requests:
-            known[it.question_id] = StoredRequest(it, self.thread.thread_id, self.run_id, "pending")
 
     async def open_message(self) -> None:
         """The model begins to speak."""
@@ -327,9 +330,8 @@ class Run:
     async def take(self, ending: Ending) -> None:
         """Hold the thread, with nothing asked on it any more: nobody goes on with it while it is being ended."""
         dropped = self._drop(ending)
-        if self.journal is not None and (dropped or not self.journal.holds):
+        if dropped or (self.journal is not None and not self.journal.holds):
             await self.commit(settled=dropped)
-        mark_settled(self.thread.requests, dropped)
 
     def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
         """End a run early: no call is left open, and the last word is what the model had said by then.
@@ -354,8 +356,7 @@ class Run:
     @property
     def is_open(self) -> bool:
         """Whether the thread is leased to this run, or lacks some of what happened in it."""
-        journal = self.journal
-        return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
+        return (it := self.journal) is not None and not it.failed and bool(it.holds or self.unwritten)
 
     async def let_go(self) -> None:
         """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway.

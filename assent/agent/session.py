@@ -30,9 +30,9 @@ from assent.agent.tree import (
     in_flight,
     is_cut_short,
     load_tree,
-    open_children,
     open_request,
     open_requests,
+    open_subagents,
     pending_approvals,
     request_in_flight,
     walk,
@@ -124,9 +124,9 @@ class Session(LeavingThread):
     async def _supersede_children(self) -> Journal | None:
         """End what subagents have open, in the name of the run that called them.
 
-        Returns the journal that holds the thread since then, if there was anything to end.
+        Returns the journal that holds the thread since then, if there may have been anything to end.
         """
-        if not any(child.is_under_way for child in open_children(self)):
+        if not any(open_subagents(self)):
             return None
         run = self.new_run(self.run_id or new_id())
         async with self._letting_go(run):
@@ -306,13 +306,6 @@ class Session(LeavingThread):
             await self._drop_moot(run, is_resumed=added is None)
             return await self._end(run)
 
-    async def _drop_moot(self, run: Run, *, is_resumed: bool) -> None:
-        """End what was asked and what nobody needs to know any more, now that the run has come to its end."""
-        if run.asked:
-            await end_asked(run)
-        if is_resumed or (self.channel is not None and self.channel.checkpointer is None):
-            await self.inbox.drop_moot(run.messages)
-
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
         try:
@@ -326,7 +319,10 @@ class Session(LeavingThread):
             return await self._suspend(run, lost)
         asked, last = self._asked_still(), run.close(STOPPED)
         await self.drop(STOPPED.why)
-        return await self._end(run, last, asked)
+        result = await self._end(run, last, asked)
+        if run.asked and result.status == "aborted":
+            await end_asked(run)
+        return result
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""

@@ -90,12 +90,13 @@ async def cut(session: Session, run: Run, ending: Ending) -> None:
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
-    # One that could not be ended a moment ago is not known any more: it looks as if it had been.
-    open_still = [child for child in open_children(session) if child.is_under_way or not child.loaded]
-    if open_still:
-        await session.take(run, ending)
-    for child in open_still:
-        await child.cut(ending)
+    if not any(open_subagents(session)):
+        return
+    await session.take(run, ending)
+    await load_tree(session)  # not before: until then another worker may begin one
+    for child in open_children(session):
+        if child.is_under_way:
+            await child.cut(ending)
 
 
 def check_closed(session: Session, waiting: HitlRequest | None) -> None:

@@ -117,6 +117,9 @@ class Step(NamedTuple):
     first_fence: int = 0
     """The fence after a step that makes its thread, chosen by a writer who needs to know it before the step is
     written (`assent.ids.first_fence`); 0 leaves it to the checkpointer."""
+    parent_fence: int = 0
+    """The fence at which the writer holds the thread that this one works for; a step that makes the thread fails with
+    `LeaseLost` if it does not any more. 0 if nobody has to hold that."""
 
 
 class Checkpointer(Protocol):

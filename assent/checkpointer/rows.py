@@ -110,6 +110,7 @@ def writing(
             lease_until,
             fresh_write_id(),
             step.parent_thread_id,
+            step.parent_fence,
             [(message.role, encode(message)) for message in step.messages] if step.messages else (),
             [opened_row(request) for request in step.opened] if step.opened else (),
             [_settled_row(settlement) for settlement in step.settled] if step.settled else (),

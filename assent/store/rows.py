@@ -32,6 +32,7 @@ class Writing(NamedTuple):
     lease_until: int
     write_id: int
     parent: str | None = None
+    parent_fence: int = 0
     messages: Sequence[tuple[str, str]] = ()
     """Role and body of each."""
     opened: Sequence[Row] = ()

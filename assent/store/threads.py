@@ -53,6 +53,15 @@ ADVANCE = Statement(
 )
 ACQUIRE = Statement(update(tables.threads).where(_AT_FENCE, _FREE).values(_RENEWED))
 
+# It locks the row: whoever takes the parent over sees its child, or the child is not made.
+STEADY = Statement(
+    update(tables.threads)
+    .where(
+        _T.thread_id == param("parent"), _T.fence == param("parent_fence"), _T.lease_owner == param("owner")
+    )
+    .values({_T.updated_at: param("now")})
+)
+
 _0 = literal_column("0", Integer)
 _ABSENT = ~exists(select(literal_column("1", Integer)).where(_THIS))
 
@@ -180,12 +189,20 @@ def _claim(step: Writing) -> Transaction[None]:
         "now": step.now,
     }
     if step.acquire and step.fence == 0:
+        if step.parent is not None and step.parent_fence:
+            yield from _check_parent(step.parent, step)
         made = yield CREATE, {**params, "parent": step.parent, "fence": step.new_fence}
         if made:
             return
     done = yield (ACQUIRE if step.acquire else ADVANCE), params
     if not done:
         yield from _refuse(step)
+
+
+def _check_parent(parent: str, step: Writing) -> Transaction[None]:
+    held = {"parent": parent, "parent_fence": step.parent_fence, "owner": step.owner, "now": step.now}
+    if not (yield STEADY, held):
+        raise LeaseLost(parent, step.parent_fence)
 
 
 def _refuse(step: Writing) -> Transaction[None]:
