@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from assent.checkpointer.base import (
     RunRecord,
@@ -32,6 +32,7 @@ from assent.requests import (
     HitlRequest,
     RequestStatus,
     StoredRequest,
+    plain_answer,
 )
 from assent.store.rows import (
     UNREADABLE,
@@ -156,8 +157,15 @@ def opened_row(request: HitlRequest) -> Row:
 
 
 def _settled_row(settlement: Settlement) -> Row:
-    question_id = checked_id("question_id", settlement.question_id)
-    return {"question_id": question_id, "status": settlement.status, "reason": settlement.reason}
+    answer = settlement.answer
+    return {
+        "question_id": checked_id("question_id", settlement.question_id),
+        "status": settlement.status,
+        "reason": settlement.reason,
+        "answer": None if answer is None else to_json(plain_answer(answer)).decode(),
+        "by": None if settlement.by is None else checked_id("by", settlement.by),
+        "via": None if settlement.via is None else checked_id("via", settlement.via),
+    }
 
 
 def _effect_row(effect: StoredEffect) -> Row:
