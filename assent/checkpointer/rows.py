@@ -262,12 +262,15 @@ def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
 
 def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
+    answer = None if row.answer is None else _kept_answer(request.payload, row.answer)
+    if answer is None and row.status == "answered":
+        raise ValueError("it is answered, and has no answer")
     return StoredRequest(
         request=request,
         thread_id=row.thread_id,
         run_id=row.run_id,
         status=cast(RequestStatus, row.status),
-        answer=None if row.answer is None else _kept_answer(request.payload, row.answer),
+        answer=answer,
         reason=decode_text(row.reason),
         answered_by=row.answered_by,
         via=row.via,
