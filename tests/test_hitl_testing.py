@@ -320,7 +320,7 @@ def test_a_point_is_a_text() -> None:
     nothing: Any = None
     for own in (False, True):
         with (
-            pytest.raises(HitlError, match="^a point to crash at is a text, not NoneType$"),
+            pytest.raises(HitlError, match=r"^a point to crash at is a text, not NoneType$"),
             crash_at(nothing, own=own),
         ):
             pass
