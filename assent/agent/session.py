@@ -12,7 +12,7 @@ from assent import tracing
 from assent.agent.emitter import call_on
 from assent.agent.ending import STOPPED, SUPERSEDED, Ending
 from assent.agent.fold import is_finished
-from assent.agent.host import hosting
+from assent.agent.host import Leaving, hosting
 from assent.agent.journal import Journal
 from assent.agent.leaving import LeavingThread
 from assent.agent.loop import advance
@@ -242,7 +242,10 @@ class Session(LeavingThread):
         if (self.channel is None and not self.children) or request_in_flight(self) is None:
             return None
         heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
-        return next((request for request in heard if request is not None), None)
+        waited_for = next((request for request in heard if request is not None), None)
+        if waited_for is not None and self.current_run is not None:
+            self.leaving = Leaving(signal, is_heard=True)
+        return waited_for
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
@@ -339,6 +342,7 @@ class Session(LeavingThread):
             except (LeaseLost, LeaseHeld) as lost:
                 return await self._suspend(run, lost)
         await self.load()
+        self.leaving = None
         return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
