@@ -50,11 +50,11 @@ class Thread:
     """One conversation: its transcript, which only ever grows at its end, and what is open in it.
 
     ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
-    and have not ended, by tool call id, and ``ledger`` the ids of those whose start is written down. ``at_gate``
-    are the arguments with which calls were last considered in this process, by tool call id.
+    and have not ended, by tool call id, ``ledger`` the ids of those whose start is written down, ``returned`` what
+    came of those that ended on threads of their own. ``at_gate`` are the arguments that calls were last seen with.
     """
 
-    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "thread_id")
+    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "returned", "thread_id")
 
     def __init__(self, thread_id: str, messages: Iterable[Message] = ()) -> None:
         self.thread_id = thread_id
@@ -62,6 +62,7 @@ class Thread:
         self.requests: dict[str, StoredRequest] = {}
         self.effects: dict[str, StoredEffect] = {}
         self.ledger: set[str] = set()
+        self.returned: dict[str, ToolResultMessage] = {}
         self.at_gate: dict[str, BaseModel] = {}
         self._call_ids: set[str] | None = None  # found when the first call is added
 
@@ -381,8 +382,8 @@ class Run:
         found: list[ToolResultMessage] = []
         for call in unresolved_calls(self.messages):
             noted = with_answer(trace, self.thread.requests.get(call.id))
-            is_begun = call.id in self.thread.effects
-            found.append(self.interrupted(call, noted) if is_begun else synthetic(call, why, noted))
+            begun = self.interrupted(call, noted) if call.id in self.thread.effects else None
+            found.append(self.thread.returned.get(call.id) or begun or synthetic(call, why, noted))
         return found
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:

@@ -35,6 +35,7 @@ from assent.agent.tree import (
     open_requests,
     pending_approvals,
     request_in_flight,
+    returned_by,
     walk,
 )
 from assent.agent.turns import Turns, taking
@@ -200,18 +201,7 @@ class Session(LeavingThread):
     async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
         """Let a subagent work on a call, from its beginning or from where it stands."""
         child = self.child(tool, tool_call_id)
-        result = await child.resume(UserMessage(prompt))
-        match result.status:
-            case "paused":
-                raise HitlPaused
-            case "suspended":
-                raise HitlDetached(result.reason or "it waits")
-            case "aborted":
-                raise HitlAborted(result.reason or "aborted")
-            case _:
-                failed = result.status == "failed"
-                said = f"{tool.name} failed: {result.reason}" if failed else result.text
-                return ToolResult(said, {"thread_id": child.thread_id}, is_error=failed)
+        return returned_by(tool, await child.resume(UserMessage(prompt)))
 
     def abort_soon(self) -> None:
         """Stop the run that is going on, or the one that is about to begin."""
