@@ -74,6 +74,8 @@ class LeavingThread(LiveThread):
             pass  # then it is another's already
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
+        if run.journal is not None:
+            self.fence = run.journal.fence
         self.loaded = self.checkpointer is None
 
     def _letting_go(self, run: Run) -> _LettingGo:
