@@ -247,7 +247,8 @@ class Run:
         """
         superseded = self._drop(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
-        added = self._add([*self._unrun("Not run: the conversation went on without it.", trace), message])
+        unrun = self._unrun("Not run: the conversation went on without it.", trace, "superseded")
+        added = self._add([*unrun, message])
         wait = not is_new or self.emitter.listening
         await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
         return added
@@ -339,7 +340,7 @@ class Run:
         """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
         self.dropped = self._drop(ending)
-        return self._add([*self._unrun(f"Not run: {ending.why}.", trace), last])
+        return self._add([*self._unrun(f"Not run: {ending.why}.", trace, ending.status), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and give the thread back."""
@@ -377,11 +378,11 @@ class Run:
         pending = [it for it in self.thread.requests.values() if it.status == "pending"]
         return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
 
-    def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
+    def _unrun(self, why: str, trace: JsonObject | None, status: str) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
         found: list[ToolResultMessage] = []
         for call in unresolved_calls(self.messages):
-            noted = with_answer(trace, self.thread.requests.get(call.id))
+            noted = with_answer(trace, self.thread.requests.get(call.id), status)
             begun = self.interrupted(call, noted) if call.id in self.thread.effects else None
             found.append(self.thread.returned.get(call.id) or begun or synthetic(call, why, noted))
         return found
@@ -389,10 +390,9 @@ class Run:
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
         """The result of a call whose body began and whose end nobody saw."""
         is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
+        why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
         if self.thread.effects[call.id].effect == "none" and not is_subagent:
             why = "Interrupted while it ran. It has no effects, so it may be tried again."
-        else:
-            why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
         return synthetic(call, why, trace)
 
 
