@@ -8,9 +8,11 @@ import pytest
 from asking import Deeds, call, completed, delegate, script
 from rigs import Keeper, asked
 
-from assent import Agent, AgentSpec
+from assent import Agent, AgentSpec, Middleware, ModelCallContext
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.errors import HitlStaleAnswer
 from assent.hitl import CheckpointedChannel, InMemoryChannel
+from assent.hitl.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +52,29 @@ async def test_an_answer_is_not_asked_for_again_after_a_detach(
     assert deeds.done == ["pay 1", "pay 2"]
 
 
+async def test_nor_is_what_was_asked_before_the_model_was(checkpointer: SqlCheckpointer) -> None:
+    channel = InMemoryChannel()
+
+    class Careful(Middleware):
+        async def before_model(self, ctx: ModelCallContext) -> None:
+            assert await channel.confirm("Now?")
+            assert await channel.confirm("Really?")
+
+    spec = AgentSpec("careful", script("done"), middleware=[Careful()])
+    agent = Agent.from_spec(spec, channel=channel, checkpointer=checkpointer, thread_id="t")
+    run = asyncio.create_task(agent.prompt("go"))
+    first = await asked(channel)
+    await channel.answer(first.question_id, True)
+    while channel.pending is None or channel.pending.question_id == first.question_id:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await agent.detach()
+    assert (await run).status == "suspended"
+    async with asyncio.timeout(30):
+        result = await agent.respond(answer=True)
+    assert result is not None
+    completed(result)
+
+
 async def test_but_not_for_a_thread_of_the_same_name(checkpointer: SqlCheckpointer) -> None:
     deeds, channel = Deeds(), InMemoryChannel()
     spec = AgentSpec("payer", script(TWO, "paid"), tools=[deeds.asks("pay")])
@@ -72,3 +97,24 @@ async def test_but_not_for_a_thread_of_the_same_name(checkpointer: SqlCheckpoint
     again.cancel()
     await asyncio.wait([again])
     assert deeds.done == []
+
+
+@pytest.mark.parametrize("how", ["timed_out", "cancelled"])
+async def test_a_late_answer_is_told_how_the_channel_settled_it(
+    checkpointer: SqlCheckpointer, how: str
+) -> None:
+    deeds, clock = Deeds(), FakeClock()
+    channel = InMemoryChannel(default_timeout=5, clock=clock)
+    spec = AgentSpec("payer", script(TWO, "paid"), tools=[deeds.asks("pay")])
+    agent = Agent.from_spec(spec, channel=channel, checkpointer=checkpointer, thread_id="t")
+    run = asyncio.create_task(agent.prompt("go"))
+    await asked(channel)
+    await agent.detach()
+    await run
+    if how == "timed_out":
+        await clock.advance(5)
+    else:
+        await channel.cancel("c1", "no need")
+    with pytest.raises(HitlStaleAnswer) as told:
+        await agent.respond(question_id="c1", answer=APPROVE)
+    assert told.value.status == how

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Self
 
-from assent.agent.asking import is_about
 from assent.agent.emitter import Emitter
 from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.host import Host
@@ -86,18 +85,14 @@ class LiveThread(Host):
         self.loaded = True
 
     def _heard_here(self, stored: StoredThread) -> dict[str, StoredRequest]:
-        """What people have answered about open calls through a channel of which the store does not know."""
+        """What people have answered through a channel that is in no store, if the thread has not moved."""
         known, channel = self.thread.requests, self.channel
         if not known or channel is None or channel.checkpointer is not None:
             return {}
-        if birth_of(self.fence) != birth_of(stored.fence):  # this is another thread of the same name
+        is_same = birth_of(self.fence) == birth_of(stored.fence)  # and no other thread of the same name
+        if not is_same or len(stored.messages) != len(self.thread.messages):
             return {}
-        calls = unresolved_calls(stored.messages)
-        return {
-            question_id: request
-            for question_id, request in known.items()
-            if request.status != "pending" and any(is_about(question_id, call.id) for call in calls)
-        }
+        return {question_id: it for question_id, it in known.items() if it.status != "pending"}
 
     def _keep_children(self) -> None:
         """Know those that work for open calls; how they stand by now, each has to look up."""
