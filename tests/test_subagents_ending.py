@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from assent import Agent, AgentSpec, Middleware, ToolCallContext
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer
 from assent.events import AgentEvent
+from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
 from assent.ids import child_thread_id
 from assent.messages import TextPart, ToolResultMessage
@@ -170,6 +172,34 @@ async def test_an_answer_that_comes_in_the_middle_of_an_abort(checkpointer: SqlC
         await agent.abort_pending("enough")
     assert completed(await agent.resume()) == {"d0": "filed"}
     assert deeds.done == ["look in", "pay 5"]
+
+
+async def test_so_it_is_where_the_child_waits_in_this_process(checkpointer: SqlCheckpointer) -> None:
+    """An abort and an answer cannot both win: the child goes on, and what it asks next is waited for."""
+    deeds, channel = Deeds(), CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    model = script([call("c1", "pay", "5")], [call("c2", "pay", "6")], "paid")
+    payer = AgentSpec("payer", model, tools=[deeds.asks("pay")])
+    boss = AgentSpec("boss", script([delegate("d0", "payer")], "done"), subagents=[payer])
+    agent = Agent.from_spec(boss, channel=channel)
+    run = asyncio.create_task(agent.prompt("go"))
+    await asked(channel)
+    commit = checkpointer.commit
+
+    async def answered_meanwhile(thread_id: str, step: Any, **options: Any) -> int:
+        if [it.question_id for it in step.settled] == ["c1"]:
+            await checkpointer.settle(thread_id, "c1", APPROVE)
+        return await commit(thread_id, step, **options)
+
+    with mock.patch.object(checkpointer, "commit", answered_meanwhile):
+        ending = asyncio.create_task(agent.abort_pending("enough"))
+        while channel.pending is None or channel.pending.question_id == "c1":
+            assert not run.done()
+            await asyncio.sleep(0)
+    await channel.answer("c2", APPROVE)
+    assert completed(await run) == {"d0": "paid"}
+    with pytest.raises(HitlStaleAnswer):
+        await ending
+    assert deeds.done == ["pay 5", "pay 6"]
 
 
 async def test_the_model_is_told_that_a_child_which_was_cut_short_may_have_done_something(rig: Rig) -> None:

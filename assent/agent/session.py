@@ -332,7 +332,9 @@ class Session(LeavingThread):
             except (LeaseLost, LeaseHeld) as lost:
                 return await self._suspend(run, lost)
         await self.load()
-        self.leaving = None
+        self.top.leaving = None
+        if (turns := taking.get()) is not None:
+            turns.go_on()
         return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
