@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from assent.agent.asking import is_about
 from assent.agent.checkpoint import KeptEffect, KeptRequest, RunCheckpoint
 from assent.agent.pausing import request_of
+from assent.agent.people import MOOT
 from assent.approvals import PendingApproval
 from assent.checkpointer.base import Checkpointer, RunRecord, Settlement, Step, StoredEffect, StoredThread
 from assent.errors import HitlStaleAnswer, InvalidCheckpoint, LeaseHeld, LeaseLost
 from assent.ids import child_thread_id, new_id
 from assent.messages import JsonObject, Message
-from assent.requests import HitlRequest, StoredRequest, with_seal
+from assent.requests import HitlRequest, StoredRequest, same_question, with_seal
 
 _ATTEMPTS = 5
 
@@ -113,12 +114,10 @@ async def _store(
         try:
             fence = 0 if thread is None else thread.fence
             await memory.commit(part.thread_id, step, fence=fence, acquire=True)
-            break
-        except (LeaseLost, LeaseHeld):
+            return
+        except (LeaseLost, LeaseHeld, HitlStaleAnswer):
             if attempt == _ATTEMPTS - 1:
                 raise
-    for answered in part.requests:
-        await _settle(memory, run_id, answered)
 
 
 def _missing(
@@ -128,14 +127,17 @@ def _missing(
     if have != part.messages[: len(have)]:
         raise InvalidCheckpoint([f"thread {part.thread_id!r} of this store holds another conversation"])
     known = {} if thread is None else thread.requests
-    answered = [each.request for each in part.requests]
-    opened = [each for each in (*asked, *answered) if each.question_id not in known]
-    if len(have) == len(part.messages) and not opened:
+    settled = [each for each in part.requests if _is_unsettled(known.get(each.question_id), each)]
+    requests = (*asked, *(each.request for each in settled))
+    opened = [each for each in requests if each.question_id not in known]
+    if len(have) == len(part.messages) and not opened and not settled:
         return None
+    new = part.messages[len(have) :]
     return Step(
         run_id,
-        part.messages[len(have) :],
+        new,
         opened=opened,
+        settled=[*map(_settlement, settled), *_moot(known.values(), new)],
         started=part.effects,
         run=RunRecord(agent_id),
         release=True,
@@ -143,18 +145,32 @@ def _missing(
     )
 
 
-async def _settle(memory: Checkpointer, run_id: str, answered: StoredRequest) -> None:
-    """Settle a request as it was settled before; nothing to do if it was when an earlier checkpoint was saved."""
-    thread_id, question_id = answered.thread_id, answered.question_id
-    who = {"by": answered.answered_by, "via": answered.via}
-    with suppress(HitlStaleAnswer):
-        if answered.status == "answered":
-            await memory.settle(thread_id, question_id, answered.answer, **who)
-        elif answered.status in ("superseded", "aborted"):
-            ended = Settlement(question_id, answered.status, answered.reason)
-            thread = await memory.load(thread_id)
-            fence = 0 if thread is None else thread.fence
-            step = Step(run_id, [], settled=[ended], release=True)
-            await memory.commit(thread_id, step, fence=fence, acquire=True)
-        else:
-            await memory.cancel(thread_id, question_id, answered.reason or answered.status, **who)
+def _is_unsettled(known: StoredRequest | None, settled: StoredRequest) -> bool:
+    """Whether the store does not know yet that this was settled; of what is asked since under its id it does not."""
+    if known is None:
+        return True
+    return known.status == "pending" and same_question(known.request, settled.request.payload)
+
+
+def _moot(known: Iterable[StoredRequest], new: Sequence[Message]) -> list[Settlement]:
+    """How the open requests end whose calls have their results in what is new."""
+    resolved = [message.tool_call_id for message in new if message.role == "tool"]
+    return [
+        Settlement(each.question_id, "cancelled", MOOT)
+        for each in known
+        if each.status == "pending" and any(is_about(each.question_id, call_id) for call_id in resolved)
+    ]
+
+
+def _settlement(settled: StoredRequest) -> Settlement:
+    """How a request was settled before, to be written down like that."""
+    if settled.status == "pending":
+        raise InvalidCheckpoint([f"request {settled.question_id!r} is listed as settled and is pending"])
+    return Settlement(
+        settled.question_id,
+        settled.status,
+        settled.reason,
+        settled.answer,
+        settled.answered_by,
+        settled.via,
+    )

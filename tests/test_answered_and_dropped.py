@@ -31,3 +31,27 @@ async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> No
         "synthetic": True,
         "hitl": {"decision": "superseded", "answer": "approve", "answered_by": "ann", "via": "test"},
     }
+
+
+async def test_a_run_that_was_aborted_says_so(checkpointer: SqlCheckpointer) -> None:
+    """It was aborted before it came to the call that a person had approved."""
+    ran: list[str] = []
+
+    @tool(requires_approval=True)
+    async def send() -> str:
+        """Send."""
+        ran.append("sent")
+        return "sent"
+
+    agent = Agent(model=ScriptedModel([calls("send"), "On we go."]), tools=[send], checkpointer=checkpointer)
+    await agent.prompt("go")
+    agent.subscribe(lambda event: agent.abort() if event.type == "run_started" else None)
+    result = await agent.respond(answer={"decision": "approve"}, by="ann", via="test")
+    assert result is not None
+    assert (result.status, ran) == ("aborted", [])
+    assert (results(result.messages)["c1"].details or {})["hitl"] == {
+        "decision": "aborted",
+        "answer": "approve",
+        "answered_by": "ann",
+        "via": "test",
+    }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from assent.checkpointer.connect import checkpointer_from_url
@@ -15,6 +18,12 @@ from assent.service.app import create_app
 @pytest.fixture(autouse=True)
 def no_postgres_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGDATABASE", raising=False)
+
+
+@pytest.mark.parametrize("url", [None, b"sqlite:///t.db", Path("t.db")], ids=["none", "bytes", "path"])
+def test_what_is_no_text_is_no_url(url: Any) -> None:
+    with pytest.raises(StoreError, match=rf"^a store's URL is a text, not {type(url).__name__}$"):
+        checkpointer_from_url(url)
 
 
 def test_an_sqlite_url_without_a_path_is_refused() -> None:

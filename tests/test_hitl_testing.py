@@ -215,6 +215,17 @@ async def test_a_sleeper_that_is_cancelled_is_forgotten() -> None:
     await clock.sleep(-1)
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1, -0.001, None, "5", True])
+async def test_a_fake_clock_goes_neither_back_nor_out_of_time(seconds: Any) -> None:
+    clock = FakeClock(1000.0)
+    with pytest.raises(
+        ValueError, match=r"^a clock is advanced by a number of seconds, from 0 on; .* is none$"
+    ):
+        await clock.advance(seconds)
+    await clock.advance(0)
+    assert clock.now() == 1000.0
+
+
 async def test_a_fake_clock_drives_time_outs() -> None:
     clock = FakeClock()
     channel = InMemoryChannel(default_timeout=180.0, clock=clock)
@@ -303,6 +314,16 @@ def test_a_point_that_there_is_not_is_refused(point: str) -> None:
     with pytest.raises(HitlError, match=known), crash_at(point):
         pass
     assert points.hook is None
+
+
+def test_a_point_is_a_text() -> None:
+    nothing: Any = None
+    for own in (False, True):
+        with (
+            pytest.raises(HitlError, match=r"^a point to crash at is a text, not NoneType$"),
+            crash_at(nothing, own=own),
+        ):
+            pass
 
 
 def test_each_point_is_known() -> None:

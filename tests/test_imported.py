@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
-from asking import Deeds, mailer
+from asking import TWO, Deeds, approve, call, mailer, paused_at
+from dying import Died, dying_after
 from stores import confirmation
 
-from assent import run_agent
+from assent import run_agent, run_agent_resume
 from assent.agent.checkpoint import KeptRequest
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpoints import RunCheckpointStore
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.anyio
         {"status": "superseded"},
         {"status": "superseded", "reason": "superseded by a newer prompt"},
         {"status": "aborted", "reason": "enough"},
+        {"status": "timed_out"},
     ],
     ids=lambda how: how["status"],
 )
@@ -46,3 +49,48 @@ async def test_a_settled_request_stays_settled_the_way_it_was(
     stored = await checkpointer.load(checkpoint.thread_id)
     assert stored is not None
     assert not stored.is_leased
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+async def test_a_process_that_dies_of_it_leaves_nothing_half_settled(
+    checkpointer: SqlCheckpointer, commits: int
+) -> None:
+    """What one person has answered, another is not asked."""
+    spec = mailer(Deeds())
+    first = paused_at(await run_agent(spec, "go"), "c1", "c2")
+    over = StoredRequest(confirmation("c1:confirm:1"), "t", None, "superseded")
+    paused = await run_agent_resume(spec, first, approve("c1"))
+    checkpoint = paused_at(paused, "c2")
+    kept = (*checkpoint.root_requests, KeptRequest.of(over))
+    checkpoint = checkpoint.model_copy(update={"root_requests": kept})
+    with contextlib.suppress(Died), dying_after(checkpointer, commits):
+        await RunCheckpointStore(checkpointer).save("mailer", checkpoint)
+    assert {it.question_id for it in await checkpointer.pending()} <= {"c2"}
+
+
+async def test_what_was_answered_between_two_checkpoints_is_not_asked_any_more(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """Both of them are saved; the run went on from the first in between, without the store."""
+    spec = mailer(Deeds())
+    store = RunCheckpointStore(checkpointer)
+    first = paused_at(await run_agent(spec, "go"), "c1", "c2")
+    await store.save("mailer", first)
+    second = paused_at(await run_agent_resume(spec, first, approve("c1")), "c2")
+    await store.save("mailer", second)
+    assert [it.question_id for it in await checkpointer.pending()] == ["c2"]
+    assert second.thread_id is not None
+    answered = await checkpointer.request(second.thread_id, "c1")
+    assert answered is not None
+    assert answered.status == "answered"
+
+
+async def test_what_was_done_between_two_checkpoints_is_not_asked_any_more(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    spec = mailer(Deeds(), TWO, call("c3", "mail", "c"), "done")
+    store = RunCheckpointStore(checkpointer)
+    first = paused_at(await run_agent(spec, "go"), "c1", "c2")
+    await store.save("mailer", first)
+    await store.save("mailer", paused_at(await run_agent_resume(spec, first, approve("c1", "c2")), "c3"))
+    assert [it.question_id for it in await checkpointer.pending()] == ["c3"]

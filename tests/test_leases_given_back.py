@@ -217,9 +217,10 @@ async def test_a_thread_that_was_held_and_is_deleted_is_held_no_more(checkpointe
     assert (await agent.prompt("go")).text == "Done."
 
 
+@pytest.mark.parametrize("cancelled", [False, True], ids=["", "cancelled"])
 @pytest.mark.parametrize("fails", [False, True], ids=["", "the store fails"])
 async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
-    checkpointer: SqlCheckpointer, caplog: pytest.LogCaptureFixture, fails: bool
+    checkpointer: SqlCheckpointer, caplog: pytest.LogCaptureFixture, fails: bool, cancelled: bool
 ) -> None:
     begun = asyncio.Event()
 
@@ -245,12 +246,15 @@ async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
             await checkpointer.settle(thread_id, ended.question_id, {"decision": "approve"})
         if fails and not step.settled:
             raise StoreError("the disk is full")
+        if cancelled and step.settled:
+            running.cancel()
         return await commit(thread_id, step, **options)
 
     running = asyncio.create_task(agent.prompt("Go."))
     await begun.wait()
     with mock.patch.object(checkpointer, "commit", commit_too_late):
         agent.abort()
-        assert (await running).status == "suspended"
+        await asyncio.wait([running])
+    assert running.cancelled() if cancelled else running.result().status == "suspended"
     assert (await _left(checkpointer, "t") is not None) == fails
     assert ("could not be given back; it will lapse" in caplog.text) == fails

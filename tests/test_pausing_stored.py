@@ -29,6 +29,7 @@ from assent import Agent, AgentSpec
 from assent.checkpointer.base import Checkpointer, Step
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import (
+    HitlError,
     HitlNoPendingRequest,
     HitlRequestPending,
     HitlStaleAnswer,
@@ -246,8 +247,10 @@ async def test_the_root_answers_for_its_children(checkpointer: SqlCheckpointer) 
     result = await fresh.respond(answer=APPROVE, question_id="n1", by="ann")
     assert result is not None
     assert pending_ids(result) == ["a/r1", "a/r2"]
-    for _ in range(2):
-        result = await fresh.respond(answer=APPROVE)
+    with pytest.raises(HitlError, match=r"several requests are open \('r1', 'r2'\).*question_id="):
+        await fresh.respond(answer=APPROVE)
+    await fresh.respond(answer=APPROVE, question_id="r1")
+    result = await fresh.respond(answer=APPROVE)
     assert result is not None
     assert completed(result) == {"a": "refunded", "b": "noted"}
     with pytest.raises(HitlNoPendingRequest):

@@ -15,10 +15,12 @@ import pytest
 from lost_commits import SESSIONS, break_once
 from stores import SERVERS, SHARED, Database, asked, confirmation, on_server, prompt, said
 
+from assent import Agent, tool
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import StoreError, ThreadNotFound
 from assent.hitl.testing import FakeClock
-from assent.messages import UserMessage
+from assent.messages import ToolCall, UserMessage
+from assent.models import ScriptedModel
 from assent.store import threads
 from assent.store.mysql_engine import MySQLServer
 from assent.store.server_engine import Fault
@@ -230,9 +232,10 @@ async def test_who_settles_is_named_by_a_text(checkpointer: SqlCheckpointer, val
 # Rows that cannot be read.
 
 
-async def spoil(database: Database, thread_id: str, payload: str) -> None:
-    """Overwrite what is asked on a thread."""
-    statement = f"UPDATE assent_requests SET payload = '{payload}' WHERE thread_id = '{thread_id}'"  # noqa: S608
+async def spoil(database: Database, thread_id: str, **columns: str) -> None:
+    """Overwrite what is asked on a thread, by hand."""
+    values = ", ".join(f"{name} = '{value}'" for name, value in columns.items())
+    statement = f"UPDATE assent_requests SET {values} WHERE thread_id = '{thread_id}'"  # noqa: S608
     if database.kind in SERVERS:
         await on_server(database.kind, statement, database=urlsplit(database.address).path.lstrip("/"))
         return
@@ -244,6 +247,12 @@ async def spoil(database: Database, thread_id: str, payload: str) -> None:
         connection.close()
 
     await asyncio.to_thread(in_file)
+
+
+@tool(requires_approval=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 UNREADABLE = ["{", "[]", "{}", '{"payload":{"kind":"vote"},"created_at":1.0}']
@@ -260,7 +269,7 @@ async def test_a_request_that_cannot_be_read_is_named_and_hides_no_other(
             request = confirmation("q", clock.now() + number / 100, timeout_seconds=5)
             await asked(checkpointer, f"t{number}", request)
         for number in (1, 2, 3):
-            await spoil(database, f"t{number}", payload)
+            await spoil(database, f"t{number}", payload=payload)
         with caplog.at_level(logging.WARNING, "assent.checkpointer"):
             found = await checkpointer.pending(limit=2)
             assert [each.thread_id for each in found] == ["t0", "t4"]
@@ -283,3 +292,18 @@ async def test_a_request_that_cannot_be_read_is_named_and_hides_no_other(
         await clock.advance(6)
         assert sorted(each.thread_id for each in await checkpointer.expire_due()) == ["t0", "t4"]
         assert await checkpointer.expire_due() == []
+
+
+@pytest.mark.parametrize("columns", [{}, {"answer": "null"}], ids=["without one", "null"])
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_request_that_was_made_answered_by_hand_and_has_no_answer_is_named(
+    database: Database, columns: dict[str, str]
+) -> None:
+    agent: dict[str, Any] = {"model": ScriptedModel([ToolCall("c1", "pay", {}), "done"]), "tools": [pay]}
+    async with database.checkpointer() as checkpointer:
+        assert (
+            await Agent(**agent, checkpointer=checkpointer, thread_id="t").prompt("go")
+        ).status == "paused"
+        await spoil(database, "t", status="answered", **columns)
+        with pytest.raises(StoreError, match="request 'c1' of thread 't' cannot be read: "):
+            await Agent(**agent, checkpointer=checkpointer, thread_id="t").resume()

@@ -11,7 +11,8 @@ from asking import Deeds, call, completed, delegate, script
 from assent import Agent, AgentResult, AgentSpec, subagent_tool
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlRequestPending
-from assent.hitl import InMemoryChannel
+from assent.hitl import HitlRequest, InMemoryChannel
+from assent.requests import StoredRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -21,8 +22,8 @@ APPROVE, DENY = {"decision": "approve"}, {"decision": "deny"}
 class Desks:
     """Two children that ask at the same time, each at a desk of its own; the root has no channel."""
 
-    def __init__(self, store: SqlCheckpointer) -> None:
-        self.deeds, self.desks = Deeds(), [InMemoryChannel(), InMemoryChannel()]
+    def __init__(self, store: SqlCheckpointer, *desks: InMemoryChannel) -> None:
+        self.deeds, self.desks = Deeds(), desks or (InMemoryChannel(), InMemoryChannel())
         turn = [delegate(f"d{n}", f"w{n}") for n in range(2)]
         self.agent = Agent(
             model=script(turn, "done", "well"),
@@ -85,3 +86,60 @@ async def test_and_ended_at_once(checkpointer: SqlCheckpointer) -> None:
     with pytest.raises(HitlNoPendingRequest):
         await desks.agent.abort_pending("enough")
     assert desks.deeds.done == []
+
+
+# One that comes to its question when the others are being left.
+
+
+class Later(InMemoryChannel):
+    """A desk at which it takes a while to write a question down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_writing, self.may_write = asyncio.Event(), asyncio.Event()
+
+    async def _record(self, request: HitlRequest, host: Any) -> StoredRequest:
+        self.is_writing.set()
+        await self.may_write.wait()
+        return await super()._record(request, host)
+
+
+@pytest.mark.parametrize("how", ["detached", "aborted", "superseded"])
+async def test_nobody_waits_for_who_was_just_writing_a_question_down(
+    checkpointer: SqlCheckpointer, how: str
+) -> None:
+    desks = Desks(checkpointer, InMemoryChannel(), late := Later())
+    run = asyncio.create_task(desks.agent.prompt("go"))
+    await anext(aiter(desks.desks[0].subscribe()))
+    await late.is_writing.wait()
+    ending = asyncio.create_task(
+        {
+            "detached": desks.agent.detach,
+            "aborted": desks.agent.abort_pending,
+            "superseded": lambda: desks.agent.prompt("no", on_pending="supersede"),
+        }[how]()
+    )
+    while desks.desks[0].pending is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    late.may_write.set()
+    async with asyncio.timeout(30):
+        assert (await run).status == ("aborted" if how == "aborted" else "suspended")
+        await ending
+    still = [await desk.open_request() for desk in desks.desks]
+    assert [it.question_id if it else None for it in still] == (
+        ["c0", "c1"] if how == "detached" else [None, None]
+    )
+    assert desks.deeds.done == []
+
+
+async def test_who_was_left_may_ask_again(checkpointer: SqlCheckpointer) -> None:
+    desks = Desks(checkpointer)
+    run = await desks.waiting()
+    await desks.agent.detach()
+    assert (await run).status == "suspended"
+    again = asyncio.create_task(desks.agent.resume())
+    for desk in desks.desks:
+        await anext(aiter(desk.subscribe()))
+    for number, desk in enumerate(desks.desks):
+        await desk.answer(f"c{number}", APPROVE)
+    assert completed(await again).keys() == {"d0", "d1"}

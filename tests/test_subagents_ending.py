@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
-from asking import Deeds, call, completed, delegate, hitl, pending_ids, script
+from asking import Deeds, approve, call, completed, delegate, hitl, pending_ids, script, support
 from dying import Died, dying_after
 from rigs import STORED, Rig, asked
 from stores import Database
 from transcripts import assert_sound, results
 
-from assent import Agent, AgentSpec
+from assent import Agent, AgentSpec, Middleware, ToolCallContext
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlNoPendingRequest, HitlRequestPending, HitlStaleAnswer
 from assent.events import AgentEvent
+from assent.hitl import CheckpointedChannel
 from assent.hitl.testing import FakeClock
 from assent.ids import child_thread_id
+from assent.messages import TextPart, ToolResultMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -170,6 +174,34 @@ async def test_an_answer_that_comes_in_the_middle_of_an_abort(checkpointer: SqlC
     assert deeds.done == ["look in", "pay 5"]
 
 
+async def test_so_it_is_where_the_child_waits_in_this_process(checkpointer: SqlCheckpointer) -> None:
+    """An abort and an answer cannot both win: the child goes on, and what it asks next is waited for."""
+    deeds, channel = Deeds(), CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    model = script([call("c1", "pay", "5")], [call("c2", "pay", "6")], "paid")
+    payer = AgentSpec("payer", model, tools=[deeds.asks("pay")])
+    boss = AgentSpec("boss", script([delegate("d0", "payer")], "done"), subagents=[payer])
+    agent = Agent.from_spec(boss, channel=channel)
+    run = asyncio.create_task(agent.prompt("go"))
+    await asked(channel)
+    commit = checkpointer.commit
+
+    async def answered_meanwhile(thread_id: str, step: Any, **options: Any) -> int:
+        if [it.question_id for it in step.settled] == ["c1"]:
+            await checkpointer.settle(thread_id, "c1", APPROVE)
+        return await commit(thread_id, step, **options)
+
+    with mock.patch.object(checkpointer, "commit", answered_meanwhile):
+        ending = asyncio.create_task(agent.abort_pending("enough"))
+        while channel.pending is None or channel.pending.question_id == "c1":
+            assert not run.done()
+            await asyncio.sleep(0)
+    await channel.answer("c2", APPROVE)
+    assert completed(await run) == {"d0": "paid"}
+    with pytest.raises(HitlStaleAnswer):
+        await ending
+    assert deeds.done == ["pay 5", "pay 6"]
+
+
 async def test_the_model_is_told_that_a_child_which_was_cut_short_may_have_done_something(rig: Rig) -> None:
     for how in ("abort", "supersede", "stop"):
         deeds = Deeds()
@@ -194,6 +226,40 @@ async def test_a_fresh_process_says_so_too(checkpointer: SqlCheckpointer) -> Non
     fresh = Agent.from_spec(family(deeds), checkpointer=checkpointer, thread_id="t")
     await fresh.abort_pending("enough")
     assert "unknown" in results(fresh.messages)["d0"].text
+
+
+@pytest.mark.parametrize("how", ["abort", "supersede"])
+@pytest.mark.parametrize("fresh", [False, True], ids=["", "in a fresh process"])
+@pytest.mark.parametrize("hooks", [False, True], ids=["", "with hooks"])
+async def test_what_a_child_has_returned_is_not_lost_with_one_that_was_cut_short(
+    checkpointer: SqlCheckpointer, how: str, fresh: bool, hooks: bool
+) -> None:
+    """Else the model would have to find out, or try again. But no hook is passed by that is to see a result."""
+    deeds = Deeds()
+    spec = support(deeds, "w0", "w1")
+    spec = replace(spec, middleware=[Masks()] if hooks else [])
+    agent = Agent.from_spec(spec, checkpointer=checkpointer, thread_id="t")
+    assert pending_ids(await agent.prompt("go")) == ["d0/c1", "d1/c1"]
+    assert pending_ids(await agent.resume_with(approve("d0/c1"))) == ["d1/c1"]
+    if fresh:
+        agent = Agent.from_spec(spec, checkpointer=checkpointer, thread_id="t")
+    await end(agent, how)
+    said = results(agent.messages)
+    assert said["d1"].is_error
+    assert "unknown" in said["d1"].text
+    if hooks:
+        assert "unknown" in said["d0"].text
+    else:
+        assert (said["d0"].text, said["d0"].is_error) == ("w0 paid", False)
+    assert deeds.done == ["pay w0"]
+
+
+class Masks(Middleware):
+    """Sees results before the model does."""
+
+    async def after_tool_call(self, ctx: ToolCallContext) -> ToolResultMessage | None:
+        assert ctx.result is not None
+        return ctx.result.model_copy(update={"content": (TextPart("***"),)})
 
 
 async def test_what_is_open_is_named_with_the_thread_it_is_on(rig: Rig) -> None:

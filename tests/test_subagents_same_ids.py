@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from asking import Deeds, call, completed, delegate, pending_ids, script, support
+from asking import Deeds, call, completed, delegate, mailer, pending_ids, script, support
 from rigs import asked
 
-from assent import Agent, AgentResult, AgentSpec, Middleware, ToolCallContext
+from assent import Agent, AgentResult, AgentSpec, Middleware, ToolCallContext, subagent_tool
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlError, HitlStaleAnswer
 from assent.hitl import CheckpointedChannel, InMemoryChannel
@@ -141,3 +141,71 @@ async def test_a_digest_tells(checkpointer: SqlCheckpointer) -> None:
     assert result is not None
     assert completed(result).keys() == {"d0", "d1"}
     assert deeds.done == ["pay w1"]
+
+
+async def test_nor_whether_it_is_for_the_root_or_a_child(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    payer = AgentSpec("payer", script([call("c1", "pay", "child")], "paid"), tools=[deeds.asks("pay")])
+    model = script([call("c1", "pay", "root"), delegate("d0", "payer")], "done")
+    boss = AgentSpec("boss", model, tools=[deeds.asks("pay")], subagents=[payer], tool_gate="each")
+    agent = Agent.from_spec(boss, checkpointer=checkpointer, thread_id="t")
+    assert pending_ids(await agent.prompt("go")) == ["c1", "d0/c1"]
+    channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
+    with pytest.raises(HitlError, match="several requests are open under the id 'c1'"):
+        await channel.answer("c1", APPROVE)
+    with pytest.raises(HitlError, match="several requests are open under the id 'c1'"):
+        await channel.cancel("c1")
+    await checkpointer.settle(child_thread_id("t", "d0"), "c1", DENY)
+    await channel.answer("c1", APPROVE)
+    assert completed(await agent.resume()).keys() == {"c1", "d0"}
+    assert deeds.done == ["pay root"]
+
+
+# An answer that says of no request that it is for that.
+
+
+async def test_an_answer_without_an_id_is_for_the_one_that_is_open(checkpointer: SqlCheckpointer) -> None:
+    deeds = Deeds()
+    agent = Agent.from_spec(mailer(deeds), checkpointer=checkpointer, thread_id="t")
+    result = await agent.prompt("go")
+    assert pending_ids(result) == ["c1", "c2"]
+    with pytest.raises(HitlError, match=r"several requests are open \('c1', 'c2'\).*question_id="):
+        await agent.respond(answer=DENY)
+    with pytest.raises(HitlStaleAnswer):
+        await agent.respond(answer=DENY, digest="of something else")
+    assert len(await checkpointer.pending()) == 2
+    second = result.pending_approvals[1].digest
+    assert (await agent.respond(answer=DENY, digest=second)) is not None
+    assert [it.question_id for it in await checkpointer.pending()] == ["c1"]
+    done = await agent.respond(answer=APPROVE)
+    assert done is not None
+    assert completed(done).keys() == {"c1", "c2"}
+    assert deeds.done == ["mail a"]
+
+
+async def test_so_it_is_without_a_store() -> None:
+    agent = Agent.from_spec(mailer(Deeds()))
+    assert pending_ids(await agent.prompt("go")) == ["c1", "c2"]
+    with pytest.raises(HitlError, match="several requests"):
+        await agent.respond(answer=APPROVE)
+
+
+async def test_so_it_is_while_two_children_wait_at_channels_of_their_own() -> None:
+    deeds, channels = Deeds(), [InMemoryChannel(), InMemoryChannel()]
+    workers = [
+        subagent_tool(
+            AgentSpec(f"w{n}", script([call(f"c{n}", "pay", f"w{n}")], "worked"), tools=[deeds.asks("pay")]),
+            channel=channel,
+        )
+        for n, channel in enumerate(channels)
+    ]
+    agent = Agent(model=script([delegate("d0", "w0"), delegate("d1", "w1")], "done"), tools=workers)
+    run = asyncio.create_task(agent.prompt("go"))
+    for channel in channels:
+        await asked(channel)
+    with pytest.raises(HitlError, match=r"several requests are open \('c0', 'c1'\)"):
+        await agent.respond(answer=APPROVE)
+    await agent.respond(answer=DENY, question_id="c1")
+    await agent.respond(answer=APPROVE)
+    assert completed(await run).keys() == {"d0", "d1"}
+    assert deeds.done == ["pay w0"]

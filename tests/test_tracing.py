@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import SecretStr
 from rigs import Rig, asked
 
-from assent import Agent, tool, tracing
+from assent import Agent, AgentSpec, tool, tracing
 from assent.errors import HitlAborted, HitlDetached, HitlError
 from assent.hitl import InMemoryChannel, Question, ask_user_tool
 from assent.hitl.testing import NoopChannel, ScriptedChannel
@@ -148,6 +148,22 @@ async def test_a_signal_is_an_abort_and_a_cancelled_task_a_detach(
     await asyncio.wait([task])
     outcomes = [attributes(span)["hitl.outcome"] for span in named(spans, "hitl.confirm")]
     assert outcomes == ["aborted", "detached"]
+
+
+@pytest.mark.parametrize("ends", ["abort", "cancel"])
+async def test_so_it_is_where_a_subagent_asks(rig: Rig, spans: InMemorySpanExporter, ends: str) -> None:
+    payer_spec = AgentSpec("payer", ScriptedModel([CALL]), tools=[payer()])
+    delegate = ToolCall("d1", "payer", {"prompt": "pay"})
+    agent = rig.agent(model=ScriptedModel([delegate]), subagents=[payer_spec])
+    task = rig.start(agent.prompt("go"))
+    await asked(agent.channel)
+    if ends == "abort":
+        agent.abort()
+    else:
+        task.cancel()
+    await asyncio.wait([task])
+    outcome = attributes(the(spans, "hitl.approve"))["hitl.outcome"]
+    assert outcome == ("aborted" if ends == "abort" else "detached")
 
 
 async def test_what_went_wrong_is_no_outcome(spans: InMemorySpanExporter) -> None:

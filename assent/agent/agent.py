@@ -269,15 +269,15 @@ class Agent:
         via: str | None = None,
         digest: str | None = None,
     ) -> AgentResult | None:
-        """Answer the open request and go on with the run that waits for it.
+        """Answer the open request and go on with the run that waits for it; if several are open, name one.
 
         If that run waits in this agent just now, it goes on by itself and this returns None. Raises
         `HitlNoPendingRequest` if there is no request, `HitlStaleAnswer` if it is another or settled already, and
         `HitlInvalidAnswer` if the answer does not fit; nothing is changed then.
 
         ``digest`` is that of the call that the person was shown: if something else is asked by now under the
-        same id, the answer is stale. If the request is about a call that the agent's transcript does not hold,
-        no run could go on with the answer: that raises `HitlError`, and the request stays open.
+        same id, the answer is stale. An answer that could be for several requests raises `HitlError`. So does one
+        about a call that the agent's transcript does not hold, for no run could go on with it; all stay open.
         """
         waiting = in_flight(self._session)
         if waiting:

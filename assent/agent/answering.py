@@ -38,7 +38,9 @@ async def respond(
     digest: str | None = None,
 ) -> AgentResult:
     """Settle what is asked, by the agent or one of its subagents, and go on."""
-    owner = await _owner(session, question_id, digest) if session.spec.delegates else session
+    owner = session
+    if session.spec.delegates or question_id is None:
+        owner, question_id = await _meant(session, question_id, digest)
     await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
     return await session.resume()
 
@@ -55,8 +57,8 @@ async def answer_here(
     """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
     named = [it for it in asked_here if question_id in (None, it[1].question_id)]
     meant = [it for it in named if digest in (None, shown_digest(it[1].payload))] or named
-    if question_id is not None and len(meant) > 1:
-        raise ambiguous(question_id)
+    if len(meant) > 1:
+        raise ambiguous(question_id, [request.question_id for _, request in meant])
     channel, waiting = (meant or asked_here)[0]
     if digest is None or question_id in (None, waiting.question_id):
         check_shown(waiting, digest)
@@ -71,28 +73,29 @@ async def answer_here(
     raise HitlStaleAnswer(question_id)
 
 
-async def _owner(session: Session, question_id: str | None, digest: str | None) -> Session:
-    """Who asks this, or anything at all; raises `HitlStaleAnswer` if something else is asked.
+async def _meant(session: Session, question_id: str | None, digest: str | None) -> tuple[Session, str | None]:
+    """Who asks this, or anything at all, and under which id; raises `HitlStaleAnswer` if something else is asked.
 
-    Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown.
+    Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown; the
+    same if several are asked and none is named.
     """
     known = session.apart()
     await _load(known)
     asking = await asked(known)
     meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
-    if question_id is not None and len(meant) > 1:
+    if len(meant) > 1:
         shown = [(owner, it) for owner, it in meant if digest in (None, shown_digest(it.payload))]
         if len(shown) > 1:
-            raise ambiguous(question_id)
+            raise ambiguous(question_id, [it.question_id for _, it in shown])
         meant = shown or meant
     if meant:
-        return meant[0][0]
+        return meant[0][0], meant[0][1].question_id
     for owner in walk(known):
         if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
-            return owner
+            return owner, question_id
     if question_id is not None and asking:
         raise HitlStaleAnswer(question_id)
-    return known
+    return known, question_id
 
 
 async def resume_with(

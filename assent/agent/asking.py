@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -60,8 +60,18 @@ def is_of_a_place(question_id: str) -> bool:
     return re.search(r":(confirm|ask|escalate):\d+(~\d+)?$", question_id) is not None
 
 
-def ambiguous(question_id: str) -> HitlError:
-    """What to raise if several agents of a tree have something open under one id: call ids are a thread's own."""
+def ambiguous(question_id: str | None, open_ids: Sequence[str] = ()) -> HitlError:
+    """What to raise if an answer could be for several requests: no id is given, and there are these.
+
+    Or the agents of a tree have something open under one id, for call ids are a thread's own.
+    """
+    question_id = question_id or (open_ids[0] if len(set(open_ids)) == 1 else None)
+    if question_id is None:
+        named = ", ".join(map(repr, open_ids))
+        return HitlError(
+            f"several requests are open ({named}), and an answer to one must not count for another: "
+            "say which by respond(question_id=...)"
+        )
     return HitlError(
         f"several requests are open under the id {question_id!r}, and an answer to one must not count for another: "
         "answer with agent.respond(digest=...), agent.resume_with(...) or checkpointer.settle(thread_id, ...), or "

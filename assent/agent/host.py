@@ -16,7 +16,7 @@ from assent.agent.seals import known_seal, seal_of
 from assent.agent.tools import json_object
 from assent.channels import ChannelHost, HitlChannel
 from assent.checkpointer.base import Checkpointer
-from assent.errors import HitlDetached
+from assent.errors import HitlControlException, HitlDetached
 from assent.events import AgentSuspendedEvent, HitlAnswerEvent, HitlRequestEvent
 from assent.messages import JsonObject
 from assent.requests import (
@@ -29,13 +29,19 @@ from assent.requests import (
 
 
 class Leaving:
-    """The way out of a run that was detached: its listeners hear of it, then the run does."""
+    """The way out of a run that is to wait for nobody any more: whoever asks within it gets the ``signal``.
 
-    __slots__ = ("is_heard", "told")
+    If it was detached, its listeners hear of it first (``told``), then the run does.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("is_heard", "signal", "told")
+
+    def __init__(self, signal: HitlControlException, *, is_heard: bool = False) -> None:
+        self.signal = signal
         self.told = asyncio.Event()
-        self.is_heard = False
+        self.is_heard = is_heard
+        if is_heard:
+            self.told.set()
 
     async def hear(self) -> None:
         """Wait until listeners were told."""
@@ -81,19 +87,24 @@ class Host:
         self.run_id: str | None = None
         self.current_run: Run | None = None
         self.leaving: Leaving | None = None
-        """There if the current run was detached."""
+        """There if the current run, and those that work for it, are to wait for nobody any more."""
 
     @property
     def thread_id(self) -> str:
         """The thread's id."""
         return self.thread.thread_id
 
-    def works_with(self, thread_id: str | None) -> bool:
-        """Whether a thread is that of an agent which works, as this one does, for the agent at the top."""
-        top = self
+    @property
+    def top(self) -> Host:
+        """The agent that this one works for in the end; itself, if it works for none."""
+        top: Host = self
         while top.parent is not None:
             top = top.parent
-        return top.has_under_it(thread_id)
+        return top
+
+    def works_with(self, thread_id: str | None) -> bool:
+        """Whether a thread is that of an agent which works, as this one does, for the agent at the top."""
+        return self.top.has_under_it(thread_id)
 
     def has_under_it(self, thread_id: str | None) -> bool:
         """Whether a thread is this agent's, or that of one which works for it."""
@@ -147,8 +158,8 @@ class Host:
 
         An async listener may wait for that very run, so the run waits only until each of them has begun.
         """
-        leaving, loop = Leaving(), asyncio.get_running_loop()
-        left = [it for channel, it in asked if channel.interrupt(HitlDetached(), after=leaving.hear)]
+        leaving, loop = Leaving(HitlDetached()), asyncio.get_running_loop()
+        left = [it for channel, it in asked if channel.interrupt(leaving.signal, after=leaving.hear)]
         if not left:
             return False
         if self.current_run is not None:

@@ -271,6 +271,7 @@ class Inbox:
         if known is not None and known.status == "pending":
             return known.request
         if question_id is None or (known is None and oldest is None):
+            await self._check_settled(question_id)
             raise HitlNoPendingRequest(self._thread_id, question_id)
         raise HitlStaleAnswer(question_id, None if known is None else known.status)
 

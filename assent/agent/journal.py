@@ -156,7 +156,7 @@ class Journal:
             # The write is decided by now, and made unless its failure is the cause. Then there is nothing to give
             # back: the next fence, and the lease, may be those of another worker, of the same owner even.
             if isinstance(cancelled.__cause__, Exception):
-                self._failure, self._holds = cancelled.__cause__, False
+                await self._fail(cancelled.__cause__, step, acquire=acquire)
             else:
                 self._fence, self._holds = then, not step.release
             raise
@@ -167,12 +167,16 @@ class Journal:
             # Those that followed it failed with it; what it says is why.
             failures = [it.exception() for it in earlier if it.done()]
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
-            self._failure, self._holds = cause, False
-            if not acquire and isinstance(cause, HitlStaleAnswer):
-                await self._give_back(step.run_id)
+            await self._fail(cause, step, acquire=acquire)
             raise cause from None
         self._holds = not step.release
         self._written_at = began  # for the lease is as old as that
+
+    async def _fail(self, why: Exception, step: Step, *, acquire: bool) -> None:
+        """Write no more; a lease that is ours, because all that failed is that a person was first, is given back."""
+        self._failure, self._holds = why, False
+        if not acquire and isinstance(why, HitlStaleAnswer):
+            await self._give_back(step.run_id)
 
     async def _give_back(self, run_id: str) -> None:
         """Let the next worker have the thread at once: a person was first, and nothing of this run is written."""

@@ -77,6 +77,8 @@ class LeavingThread(LiveThread):
             pass  # then it is another's already
         except Exception:
             logger.exception("the lease of thread %s could not be given back; it will lapse", self.thread_id)
+        if run.journal is not None:
+            self.fence = run.journal.fence
         self.loaded = self.checkpointer is None
 
     async def _give_back(self, run: Run) -> None:

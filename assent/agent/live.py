@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from assent.agent.emitter import Emitter
-from assent.agent.fold import is_finished
+from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.host import Host
 from assent.agent.inbox import Inbox
 from assent.agent.journal import Journal
@@ -13,9 +13,10 @@ from assent.agent.run import Run, Thread
 from assent.agent.spec import AgentSpec
 from assent.agent.subagents import SubagentTool
 from assent.channels import HitlChannel
-from assent.checkpointer.base import Checkpointer
+from assent.checkpointer.base import Checkpointer, StoredThread
 from assent.errors import LeaseHeld
-from assent.ids import child_thread_id
+from assent.ids import birth_of, child_thread_id
+from assent.requests import StoredRequest
 
 
 class LiveThread(Host):
@@ -69,6 +70,7 @@ class LiveThread(Host):
         if self.checkpointer is None or (self.loaded and not fresh):
             return
         stored = await self.checkpointer.load(self.thread_id)
+        heard = {} if stored is None else self._heard_here(stored)
         self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
         self.fence = stored.fence if stored is not None else 0
         self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
@@ -76,11 +78,29 @@ class LiveThread(Host):
         if stored is not None:
             self.thread.effects.update(stored.effects)
             self.thread.ledger.update(stored.effects)
-            self.thread.requests.update(stored.requests)
-            self.children.clear()
+            self.thread.requests.update({**heard, **stored.requests})
+            self._keep_children()
             if stored.is_leased:
                 self.held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
         self.loaded = True
+
+    def _heard_here(self, stored: StoredThread) -> dict[str, StoredRequest]:
+        """What people have answered through a channel that is in no store, if the thread has not moved."""
+        known, channel = self.thread.requests, self.channel
+        if not known or channel is None or channel.checkpointer is not None:
+            return {}
+        is_same = birth_of(self.fence) == birth_of(stored.fence)  # and no other thread of the same name
+        if not is_same or len(stored.messages) != len(self.thread.messages):
+            return {}
+        return {question_id: it for question_id, it in known.items() if it.status != "pending"}
+
+    def _keep_children(self) -> None:
+        """Know those that work for open calls; how they stand by now, each has to look up."""
+        calls = {call.id for call in unresolved_calls(self.thread.messages)} if self.children else ()
+        for call_id in [it for it in self.children if it not in calls]:
+            del self.children[call_id]
+        for child in self.children.values():
+            child.loaded = False
 
     def child(self, tool: SubagentTool, call_id: str) -> Self:
         """The thread of the subagent that a call runs."""

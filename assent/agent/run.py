@@ -50,11 +50,11 @@ class Thread:
     """One conversation: its transcript, which only ever grows at its end, and what is open in it.
 
     ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
-    and have not ended, by tool call id, and ``ledger`` the ids of those whose start is written down. ``at_gate``
-    are the arguments with which calls were last considered in this process, by tool call id.
+    and have not ended, by tool call id, ``ledger`` the ids of those whose start is written down, ``returned`` what
+    came of those that ended on threads of their own. ``at_gate`` are the arguments that calls were last seen with.
     """
 
-    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "thread_id")
+    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "returned", "thread_id")
 
     def __init__(self, thread_id: str, messages: Iterable[Message] = ()) -> None:
         self.thread_id = thread_id
@@ -62,6 +62,7 @@ class Thread:
         self.requests: dict[str, StoredRequest] = {}
         self.effects: dict[str, StoredEffect] = {}
         self.ledger: set[str] = set()
+        self.returned: dict[str, ToolResultMessage] = {}
         self.at_gate: dict[str, BaseModel] = {}
         self._call_ids: set[str] | None = None  # found when the first call is added
 
@@ -254,7 +255,8 @@ class Run:
         """
         superseded = self._drop(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
-        added = self._add([*self._unrun("Not run: the conversation went on without it.", trace), message])
+        unrun = self._unrun("Not run: the conversation went on without it.", trace, "superseded")
+        added = self._add([*unrun, message])
         wait = not is_new or self.emitter.listening
         await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
         return added
@@ -340,7 +342,7 @@ class Run:
         """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
         self.dropped = self._drop(ending)
-        return self._add([*self._unrun(f"Not run: {ending.why}.", trace), last])
+        return self._add([*self._unrun(f"Not run: {ending.why}.", trace, ending.status), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and give the thread back."""
@@ -377,22 +379,21 @@ class Run:
         pending = [it for it in self.thread.requests.values() if it.status == "pending"]
         return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
 
-    def _unrun(self, why: str, trace: JsonObject | None) -> list[ToolResultMessage]:
+    def _unrun(self, why: str, trace: JsonObject | None, status: str) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
         found: list[ToolResultMessage] = []
         for call in unresolved_calls(self.messages):
-            noted = with_answer(trace, self.thread.requests.get(call.id))
-            is_begun = call.id in self.thread.effects
-            found.append(self.interrupted(call, noted) if is_begun else synthetic(call, why, noted))
+            noted = with_answer(trace, self.thread.requests.get(call.id), status)
+            begun = self.interrupted(call, noted) if call.id in self.thread.effects else None
+            found.append(self.thread.returned.get(call.id) or begun or synthetic(call, why, noted))
         return found
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
         """The result of a call whose body began and whose end nobody saw."""
         is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
+        why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
         if self.thread.effects[call.id].effect == "none" and not is_subagent:
             why = "Interrupted while it ran. It has no effects, so it may be tried again."
-        else:
-            why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
         return synthetic(call, why, trace)
 
 

@@ -12,7 +12,7 @@ from assent import tracing
 from assent.agent.emitter import call_on
 from assent.agent.ending import STOPPED, SUPERSEDED, Ending
 from assent.agent.fold import is_finished
-from assent.agent.host import hosting
+from assent.agent.host import Leaving, hosting
 from assent.agent.journal import Journal
 from assent.agent.leaving import LeavingThread
 from assent.agent.loop import advance
@@ -35,6 +35,7 @@ from assent.agent.tree import (
     open_subagents,
     pending_approvals,
     request_in_flight,
+    returned_by,
     walk,
 )
 from assent.agent.turns import Turns, taking
@@ -200,18 +201,7 @@ class Session(LeavingThread):
     async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
         """Let a subagent work on a call, from its beginning or from where it stands."""
         child = self.child(tool, tool_call_id)
-        result = await child.resume(UserMessage(prompt))
-        match result.status:
-            case "paused":
-                raise HitlPaused
-            case "suspended":
-                raise HitlDetached(result.reason or "it waits")
-            case "aborted":
-                raise HitlAborted(result.reason or "aborted")
-            case _:
-                failed = result.status == "failed"
-                said = f"{tool.name} failed: {result.reason}" if failed else result.text
-                return ToolResult(said, {"thread_id": child.thread_id}, is_error=failed)
+        return returned_by(tool, await child.resume(UserMessage(prompt)))
 
     def abort_soon(self) -> None:
         """Stop the run that is going on, or the one that is about to begin."""
@@ -242,7 +232,10 @@ class Session(LeavingThread):
         if (self.channel is None and not self.children) or request_in_flight(self) is None:
             return None
         heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
-        return next((request for request in heard if request is not None), None)
+        waited_for = next((request for request in heard if request is not None), None)
+        if waited_for is not None and self.current_run is not None:
+            self.leaving = Leaving(signal, is_heard=True)
+        return waited_for
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
@@ -335,6 +328,9 @@ class Session(LeavingThread):
             except (LeaseLost, LeaseHeld) as lost:
                 return await self._suspend(run, lost)
         await self.load()
+        self.top.leaving = None
+        if (turns := taking.get()) is not None:
+            turns.go_on()
         return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:

@@ -6,12 +6,15 @@ from assent.messages import JsonObject, ToolCall, ToolResultMessage
 from assent.requests import ApproveAnswer, StoredRequest
 
 
-def with_answer(trace: JsonObject | None, known: StoredRequest | None) -> JsonObject | None:
-    """The record of a call that is not run, with what a person had answered about it, if one had."""
+def with_answer(trace: JsonObject | None, known: StoredRequest | None, decision: str) -> JsonObject | None:
+    """The record of a call that is not run, with what a person had answered about it, if one had.
+
+    ``decision`` is what was decided instead, for a record that there is none of yet.
+    """
     if known is None or not isinstance(known.answer, ApproveAnswer):
         return trace
     said = {"answer": known.answer.decision, "answered_by": known.answered_by, "via": known.via}
-    return {"decision": "superseded", **(trace or {}), **{k: v for k, v in said.items() if v is not None}}
+    return {"decision": decision, **(trace or {}), **{k: v for k, v in said.items() if v is not None}}
 
 
 def synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultMessage:

@@ -9,13 +9,15 @@ from assent.agent.asking import is_about
 from assent.agent.ending import Ending
 from assent.agent.fold import is_finished, unresolved_calls
 from assent.agent.pending import pending_approval
-from assent.agent.result import result_of
+from assent.agent.result import AgentResult, result_of
 from assent.agent.run import Run
 from assent.agent.subagents import SubagentTool
+from assent.agent.tools import ToolResult, as_result
 from assent.approvals import PendingApproval
 from assent.channels import HitlChannel
 from assent.checkpointer.base import StoredEffect
-from assent.errors import HitlNoPendingRequest, HitlStaleAnswer
+from assent.errors import HitlAborted, HitlDetached, HitlNoPendingRequest, HitlPaused, HitlStaleAnswer
+from assent.messages import ToolResultMessage
 from assent.requests import HitlRequest, StoredRequest
 
 if TYPE_CHECKING:
@@ -52,6 +54,37 @@ async def load_tree(session: Session, *, fresh: bool = True) -> None:
         if child.thread.messages:  # begun by another process, perhaps
             begun = StoredEffect(call_id, tool.name, "", tool.effect, 1)
             session.thread.effects.setdefault(call_id, begun)
+            _note_returned(session, child, tool, call_id)
+
+
+def _note_returned(session: Session, child: Session, tool: SubagentTool, call_id: str) -> None:
+    """Know what a subagent has returned whose call is open still, for another one was waited for.
+
+    Not where hooks are to see it first: they come with the call's own turn, if it has one.
+    """
+    if session.spec.onion.after_tool_call or not is_finished(child.thread.messages):
+        return
+    result = result_of(child.thread.messages, child.thread_id, "")
+    if result.status == "completed":
+        said = as_result(returned_by(tool, result))
+        session.thread.returned[call_id] = ToolResultMessage(
+            call_id, tool.name, said.content, details=said.details
+        )
+
+
+def returned_by(tool: SubagentTool, result: AgentResult) -> ToolResult:
+    """What a subagent's call returns; raises the signal of one that has not come to its end."""
+    match result.status:
+        case "paused":
+            raise HitlPaused
+        case "suspended":
+            raise HitlDetached(result.reason or "it waits")
+        case "aborted":
+            raise HitlAborted(result.reason or "aborted")
+        case _:
+            failed = result.status == "failed"
+            said = f"{tool.name} failed: {result.reason}" if failed else result.text
+            return ToolResult(said, {"thread_id": result.thread_id}, is_error=failed)
 
 
 def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:

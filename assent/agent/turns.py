@@ -29,6 +29,11 @@ class Turns:
             await host.stand_back()
         return await line.take(ask)
 
+    def go_on(self) -> None:
+        """Let all ask again: whoever told them to stop was too late."""
+        for line in self._lines.values():
+            line.stopped = None
+
 
 class _Line:
     """Those who want to ask through one channel.
@@ -36,11 +41,11 @@ class _Line:
     When one of them is told to stop waiting, so are those that have not had their turn.
     """
 
-    __slots__ = ("_lock", "_stopped")
+    __slots__ = ("_lock", "stopped")
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        self._stopped: HitlDetached | HitlAborted | None = None
+        self.stopped: HitlDetached | HitlAborted | None = None
 
     @property
     def is_taken(self) -> bool:
@@ -48,12 +53,12 @@ class _Line:
 
     async def take(self, ask: Callable[[], Awaitable[T]]) -> T:
         async with self._lock:
-            if self._stopped is not None:
-                raise self._stopped
+            if self.stopped is not None:
+                raise self.stopped
             try:
                 return await ask()
             except (HitlDetached, HitlAborted) as signal:
-                self._stopped = signal
+                self.stopped = signal
                 raise
 
 

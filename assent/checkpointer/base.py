@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from assent.messages import NO_USAGE, JsonObject, Message, Usage
-from assent.requests import HitlRequest, StoredRequest
+from assent.requests import Answer, HitlRequest, StoredRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,18 @@ class ThreadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a step ends a request itself: aborted, or superseded by a newer prompt."""
+    """How a step ends a request itself: aborted, or superseded by a newer prompt.
+
+    What was settled elsewhere may be written down as well, in the step that opens it: with its ``answer`` and who
+    gave that, if it was answered.
+    """
 
     question_id: str
-    status: Literal["aborted", "superseded", "cancelled"]
+    status: Literal["aborted", "superseded", "cancelled", "answered", "timed_out"]
     reason: str | None = None
+    answer: Answer | None = None
+    by: str | None = None
+    via: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class Step(NamedTuple):
     opened: Sequence[HitlRequest] = ()
     """Requests to open. One whose question id is known already begins a new round of it."""
     settled: Sequence[Settlement] = ()
+    """Requests to settle, those among them that it opens."""
     started: Sequence[StoredEffect] = ()
     """Effects about to begin; one that is known already is begun again, with its new attempt."""
     ended: Sequence[str] = ()

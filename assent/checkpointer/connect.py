@@ -24,6 +24,8 @@ def checkpointer_from_url(
     ``mysql://`` (or ``mariadb://``) are servers, and end with the database's name. A driver in the scheme
     (``postgresql+asyncpg://``) is ignored. Raises `StoreError` for any other URL.
     """
+    if not isinstance(url, str):
+        raise StoreError(f"a store's URL is a text, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     kind = scheme.partition("+")[0].lower()
     if not separator or kind not in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from assent.checkpointer.base import (
     RunRecord,
@@ -32,6 +32,7 @@ from assent.requests import (
     HitlRequest,
     RequestStatus,
     StoredRequest,
+    plain_answer,
 )
 from assent.store.rows import (
     UNREADABLE,
@@ -157,8 +158,15 @@ def opened_row(request: HitlRequest) -> Row:
 
 
 def _settled_row(settlement: Settlement) -> Row:
-    question_id = checked_id("question_id", settlement.question_id)
-    return {"question_id": question_id, "status": settlement.status, "reason": settlement.reason}
+    answer = settlement.answer
+    return {
+        "question_id": checked_id("question_id", settlement.question_id),
+        "status": settlement.status,
+        "reason": settlement.reason,
+        "answer": None if answer is None else to_json(plain_answer(answer)).decode(),
+        "by": None if settlement.by is None else checked_id("by", settlement.by),
+        "via": None if settlement.via is None else checked_id("via", settlement.via),
+    }
 
 
 def _effect_row(effect: StoredEffect) -> Row:
@@ -255,12 +263,15 @@ def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
 
 def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
+    answer = None if row.answer is None else _kept_answer(request.payload, row.answer)
+    if answer is None and row.status == "answered":
+        raise ValueError("it is answered, and has no answer")
     return StoredRequest(
         request=request,
         thread_id=row.thread_id,
         run_id=row.run_id,
         status=cast(RequestStatus, row.status),
-        answer=None if row.answer is None else _kept_answer(request.payload, row.answer),
+        answer=answer,
         reason=decode_text(row.reason),
         answered_by=row.answered_by,
         via=row.via,

@@ -227,13 +227,12 @@ class CheckpointedChannel(InMemoryChannel):
         if self._slot is not None and self._slot.request.question_id == question_id:
             return self._slot.request
         store = cast(Checkpointer, self.checkpointer)
-        own = known = await store.request(self.thread_id, question_id)
-        if known is None or known.status != "pending":
-            beneath = await open_beneath(store, self.thread_id)
-            beneath = [it for it in beneath if it.question_id == question_id]
-            if len(beneath) > 1:
-                raise ambiguous(question_id)
-            known = beneath[0] if beneath else None
+        own = await store.request(self.thread_id, question_id)
+        found = [own] if own is not None and own.status == "pending" else []
+        found += [it for it in await open_beneath(store, self.thread_id) if it.question_id == question_id]
+        if len(found) > 1:
+            raise ambiguous(question_id)
+        known = found[0] if found else None
         shown = self._replaced.get(question_id)
         if shown is not None and (known is None or not _answers(known, shown)):
             raise HitlStaleAnswer(question_id, "superseded")

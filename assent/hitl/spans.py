@@ -86,7 +86,7 @@ class hitl_span:  # noqa: N801  (used like a function)
 def _left() -> str:
     """Why nobody waits any more where no signal says so: the run was aborted, or its task cancelled."""
     host = hosting.get()
-    run = None if host is None else host.current_run
+    run = None if host is None else host.top.current_run  # for a tree is aborted at its top
     return "aborted" if run is not None and run.aborted else "detached"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
+import math
 import os
 import signal as signals
 from abc import abstractmethod
@@ -159,6 +160,8 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: whoever sleeps until then wakes, in order, and gets to run."""
+        if not (_is_number(seconds) and 0 <= seconds < math.inf):  # nan is not, either
+            raise ValueError(f"a clock is advanced by a number of seconds, from 0 on; {seconds!r} is none")
         until = self._now + seconds
         await _settle_down()
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -168,6 +171,10 @@ class FakeClock:
             await _settle_down()
         self._now = until
         await _settle_down()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 async def _settle_down() -> None:
@@ -185,6 +192,8 @@ def crash_at(point: str, *, skip: int = 0, own: bool = False) -> Generator[None]
     many times. Another name raises `HitlError`; ``own`` is for a point that the test itself reaches, by
     `points.reached`.
     """
+    if not isinstance(point, str):
+        raise HitlError(f"a point to crash at is a text, not {type(point).__name__}")
     if not own and point.removeprefix("before:") not in points.POINTS:
         known = ", ".join(points.POINTS)
         raise HitlError(f"{point!r} is no point to crash at; there are {known}, each also as before:...")

@@ -134,9 +134,12 @@ def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transa
 
 
 def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
-    """Settle requests without an answer, as part of a step; raises if one of them was settled before."""
+    """Settle requests as part of a step, answers as they are; raises if one of them was settled before."""
     for request in ended:
-        row = _ended(key["thread_id"], now=now, write_id=write_id, **request)
+        row = {
+            **_params(Settled(key["thread_id"], now=now, write_id=write_id, **request)),
+            "answer": request["answer"],
+        }
         if not (yield END, row):
             raise _too_late(row, (yield LATEST, row))
         yield WAKE, row

@@ -161,10 +161,10 @@ def commit(step: Writing) -> Transaction[int]:
             for place, (role, body) in enumerate(step.messages)
         ]
         yield APPEND, rows if count > 1 else rows[0]
-    if step.settled:
-        yield from requests.end(step.settled, key, step.now, step.write_id)
     if step.opened:
         yield from requests.open_all(step.opened, key, step.now, step.write_id)
+    if step.settled:
+        yield from requests.end(step.settled, key, step.now, step.write_id)
     if step.started:
         yield from effects.start(step.started, key, step.now)
     if step.ended:
