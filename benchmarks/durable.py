@@ -87,7 +87,8 @@ async def cycle(store: Any, thread_id: str | None = None) -> Agent:
 
 # SQLite.
 
-_WHO = ("approve cycle", "its steps, without an agent", "by hand")
+_CYCLE = "approve cycle"
+_WHO = (_CYCLE, "its steps, without an agent", "by hand")
 
 
 async def cycles_on_a_slower_disk(folder: Path) -> list[Figure]:
@@ -138,13 +139,13 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
             Figure(
                 f"SQLite: {who} / six raw sqlite3 commits",
                 time_taken / theirs,
-                None if who == "by hand" else 2.5,
+                2.5 if who == _CYCLE else None,
                 note=_times(time_taken, theirs),
             ),
             Figure(
                 f"SQLite: {who}, {THREADS} threads at once / one after another",
                 together / serial,
-                None if who == "by hand" else 5,
+                5 if who == _CYCLE else None,
                 at_least=True,
                 note=_rates(together, serial),
             ),
