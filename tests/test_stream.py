@@ -10,6 +10,8 @@ import pytest
 from transcripts import Held, assert_sound, calls, texts
 
 from assent import Agent, AgentEvent, HitlControlException, tool
+from assent.checkpointer.memory import MemoryCheckpointer
+from assent.errors import StoreError
 from assent.events import MessageDeltaEvent, RunEndedEvent, RunStartedEvent, ToolStartedEvent
 from assent.messages import TextDelta, UserMessage
 from assent.models import ScriptedModel
@@ -205,3 +207,25 @@ async def test_two_streams_of_one_agent() -> None:
         return "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
 
     assert await asyncio.gather(said("a"), said("b")) == ["one", "two"]
+
+
+async def test_what_a_left_run_fails_by_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dead(*_: object, **__: object) -> int:
+        raise StoreError("the line went dead")
+
+    held = Held()
+    async with MemoryCheckpointer() as store:
+        agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool], checkpointer=store)
+        async with aclosing(agent.stream("go")) as stream:
+            async for event in stream:
+                if isinstance(event, ToolStartedEvent):
+                    await held.started.wait()
+                    monkeypatch.setattr(store, "commit", dead)
+                    break
+    gc.collect()  # so that asyncio would complain of an exception that nobody has looked at
+    await asyncio.sleep(0)
+    assert [record.name for record in caplog.records] == ["assent"]
+    assert f"thread {agent.thread_id}: a run failed after its stream was left" in caplog.text
+    assert "the line went dead" in caplog.text

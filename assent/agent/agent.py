@@ -17,6 +17,7 @@ from assent.agent.session import OnPending, Session
 from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
 from assent.agent.tree import in_flight, request_in_flight
+from assent.agent.unheard import tell_unheard
 from assent.approvals import ApprovalResponse
 from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
@@ -218,12 +219,15 @@ class Agent:
         try:
             while (event := await queue.get()) is not None:
                 yield event
-        finally:
-            unsubscribe()
+        except BaseException:
             asks = request_in_flight(self._session) is not None
             if not task.done() and (asks or not self._session.abort_run(run_id)):
                 task.cancel()  # it waits: for a person, or still for its turn
+            tell_unheard(task, self.thread_id)
             await asyncio.wait([task])
+            raise
+        finally:
+            unsubscribe()
         await task
 
     def abort(self) -> None:

@@ -16,6 +16,7 @@ from assent.agent.result import AgentResult
 from assent.agent.run import Thread
 from assent.agent.session import Session
 from assent.agent.spec import AgentSpec
+from assent.agent.unheard import tell_unheard
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.errors import InvalidCheckpoint
 from assent.events import AgentEvent
@@ -179,13 +180,16 @@ async def _stream(
     try:
         while (event := await queue.get()) is not None:
             yield StreamEnvelope("event", event=event)
-        result = await task
-        if result.status == "paused":
-            yield StreamEnvelope("paused", pending=result.pending_approvals, checkpoint=result.checkpoint)
-        yield StreamEnvelope("result", result=result)
-    finally:
-        unsubscribe()
+    except BaseException:
+        tell_unheard(task, session.thread_id)
         if not task.done():
             session.abort_soon()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
+        raise
+    finally:
+        unsubscribe()
+    result = await task
+    if result.status == "paused":
+        yield StreamEnvelope("paused", pending=result.pending_approvals, checkpoint=result.checkpoint)
+    yield StreamEnvelope("result", result=result)
