@@ -79,7 +79,8 @@ class LiveThread(Host):
             self.thread.effects.update(stored.effects)
             self.thread.ledger.update(stored.effects)
             self.thread.requests.update({**heard, **stored.requests})
-            self._keep_children()
+            if self.children:
+                self._keep_children()
             if stored.is_leased:
                 self.held = LeaseHeld(self.thread_id, stored.lease_owner or "", stored.lease_until)
         self.loaded = True
@@ -96,7 +97,7 @@ class LiveThread(Host):
 
     def _keep_children(self) -> None:
         """Know those that work for open calls; how they stand by now, each has to look up."""
-        calls = {call.id for call in unresolved_calls(self.thread.messages)} if self.children else ()
+        calls = {call.id for call in unresolved_calls(self.thread.messages)}
         for call_id in [it for it in self.children if it not in calls]:
             del self.children[call_id]
         for child in self.children.values():

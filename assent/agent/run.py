@@ -224,7 +224,8 @@ class Run:
 
     def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
         """Know the thread's requests as a step has left them."""
-        mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
+        if opened or settled:
+            mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
 
     async def commit_results(self, *, wait: bool) -> None:
         """Write results, with whatever else is unwritten. One that the store is too small for gives way to a word
