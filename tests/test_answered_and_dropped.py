@@ -12,7 +12,8 @@ from assent.models import ScriptedModel
 pytestmark = pytest.mark.anyio
 
 
-async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> None:
+async def asking(checkpointer: SqlCheckpointer) -> tuple[Agent, list[str]]:
+    """An agent that waits for an approval, and what its tool has done."""
     ran: list[str] = []
 
     @tool(requires_approval=True)
@@ -23,6 +24,11 @@ async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> No
 
     agent = Agent(model=ScriptedModel([calls("send"), "On we go."]), tools=[send], checkpointer=checkpointer)
     await agent.prompt("go")
+    return agent, ran
+
+
+async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> None:
+    agent, ran = await asking(checkpointer)
     await checkpointer.settle(agent.thread_id, "c1", {"decision": "approve"}, by="ann", via="test")
     again = Agent.from_spec(agent.spec, checkpointer=checkpointer, thread_id=agent.thread_id)
     left = results((await again.prompt("never mind")).messages)["c1"]
@@ -35,16 +41,7 @@ async def test_who_approved_stays_on_record(checkpointer: SqlCheckpointer) -> No
 
 async def test_a_run_that_was_aborted_says_so(checkpointer: SqlCheckpointer) -> None:
     """It was aborted before it came to the call that a person had approved."""
-    ran: list[str] = []
-
-    @tool(requires_approval=True)
-    async def send() -> str:
-        """Send."""
-        ran.append("sent")
-        return "sent"
-
-    agent = Agent(model=ScriptedModel([calls("send"), "On we go."]), tools=[send], checkpointer=checkpointer)
-    await agent.prompt("go")
+    agent, ran = await asking(checkpointer)
     agent.subscribe(lambda event: agent.abort() if event.type == "run_started" else None)
     result = await agent.respond(answer={"decision": "approve"}, by="ann", via="test")
     assert result is not None

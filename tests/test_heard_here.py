@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from asking import Deeds, call, completed, delegate, script
@@ -29,6 +30,15 @@ def channel_of(kind: str) -> InMemoryChannel:
     )
 
 
+async def answer_one_and_leave(agent: Agent, channel: InMemoryChannel, answer: Any) -> None:
+    """Answer the first question, and detach from the second."""
+    first = await asked(channel)
+    await channel.answer(first.question_id, answer)
+    while channel.pending is None or channel.pending.question_id == first.question_id:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await agent.detach()
+
+
 @pytest.mark.parametrize("kind", ["in memory", "own"])
 @pytest.mark.parametrize("by_child", [False, True], ids=["", "by a child"])
 async def test_an_answer_is_not_asked_for_again_after_a_detach(
@@ -40,10 +50,7 @@ async def test_an_answer_is_not_asked_for_again_after_a_detach(
         spec = AgentSpec("boss", script(delegate("d0", "payer"), "done"), subagents=[spec])
     agent = Agent.from_spec(spec, channel=channel, checkpointer=checkpointer, thread_id="t")
     run = asyncio.create_task(agent.prompt("go"))
-    await channel.answer((await asked(channel)).question_id, APPROVE)
-    while channel.pending is None or channel.pending.question_id == "c1":  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    await agent.detach()
+    await answer_one_and_leave(agent, channel, APPROVE)
     assert (await run).status == "suspended"
     async with asyncio.timeout(30):
         result = await agent.respond(question_id="c2", answer=APPROVE)
@@ -63,11 +70,7 @@ async def test_nor_is_what_was_asked_before_the_model_was(checkpointer: SqlCheck
     spec = AgentSpec("careful", script("done"), middleware=[Careful()])
     agent = Agent.from_spec(spec, channel=channel, checkpointer=checkpointer, thread_id="t")
     run = asyncio.create_task(agent.prompt("go"))
-    first = await asked(channel)
-    await channel.answer(first.question_id, True)
-    while channel.pending is None or channel.pending.question_id == first.question_id:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    await agent.detach()
+    await answer_one_and_leave(agent, channel, True)
     assert (await run).status == "suspended"
     async with asyncio.timeout(30):
         result = await agent.respond(answer=True)
@@ -80,10 +83,7 @@ async def test_but_not_for_a_thread_of_the_same_name(checkpointer: SqlCheckpoint
     spec = AgentSpec("payer", script(TWO, "paid"), tools=[deeds.asks("pay")])
     agent = Agent.from_spec(spec, channel=channel, checkpointer=checkpointer, thread_id="t")
     run = asyncio.create_task(agent.prompt("go"))
-    await channel.answer((await asked(channel)).question_id, APPROVE)
-    while channel.pending is None or channel.pending.question_id == "c1":  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    await agent.detach()
+    await answer_one_and_leave(agent, channel, APPROVE)
     await run
     await checkpointer.delete("t")
     other = Agent.from_spec(spec, channel=InMemoryChannel(), checkpointer=checkpointer, thread_id="t")

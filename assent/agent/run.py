@@ -359,7 +359,8 @@ class Run:
     @property
     def is_open(self) -> bool:
         """Whether the thread is leased to this run, or lacks some of what happened in it."""
-        return (it := self.journal) is not None and not it.failed and bool(it.holds or self.unwritten)
+        journal = self.journal
+        return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
 
     async def let_go(self) -> None:
         """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway.

@@ -292,7 +292,7 @@ class Channel(ABC):
                 span.begin()
                 if stored.status == "pending":
                     slot.told = True
-                    _leave_at_once(slot)
+                    slot.leave_with_tree()
                     stored = await self._wait(slot, signal, self._announce(stored.request, host))
             except HitlControlException:
                 await slot.left()
@@ -398,11 +398,3 @@ class Channel(ABC):
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
         return NOTHING if host is None else host.announce(request)
-
-
-def _leave_at_once(slot: Slot) -> None:
-    """Wait for nobody if the tree that asks was left while the request was being recorded; it stays open."""
-    asker = hosting.get()
-    leaving = None if asker is None else asker.top.leaving
-    if leaving is not None:
-        slot.interrupt(leaving.signal, leaving.hear)

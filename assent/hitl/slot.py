@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from assent.channels import ChannelHost
+from assent.agent.host import Host
 from assent.errors import HitlControlException
 from assent.requests import HitlRequest, StoredRequest
 
@@ -18,7 +18,7 @@ class Slot:
 
     __slots__ = ("_after", "aborted", "asker", "by_listener", "request", "settled", "signalled", "told")
 
-    def __init__(self, request: HitlRequest, asker: ChannelHost | None) -> None:
+    def __init__(self, request: HitlRequest, asker: Host | None) -> None:
         self.request = request
         self.asker = asker
         self.signalled = False
@@ -41,6 +41,12 @@ class Slot:
         self.by_listener = self.by_listener or _hearing.get() is self
         self.settled.set_exception(signal)
         return True
+
+    def leave_with_tree(self) -> None:
+        """Wait for nobody if the tree that asks was left while the request was being recorded; it stays open."""
+        leaving = None if self.asker is None else self.asker.top.leaving
+        if leaving is not None:
+            self.interrupt(leaving.signal, leaving.hear)
 
     async def left(self) -> None:
         """Wait until the asker may hear that it was interrupted."""
