@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from assent.approvals import ApprovalResponse, PendingApproval
     from assent.errors import AssentError, HitlControlException
     from assent.events import AgentEvent
+    from assent.tracers import OTelTracer, TraceEvent, Tracer
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ _HOMES = {
     "HitlControlException": "errors",
     "Middleware": "agent.middleware",
     "ModelCallContext": "agent.middleware",
+    "OTelTracer": "tracers",
     "PendingApproval": "approvals",
     "RunCheckpoint": "agent.checkpoint",
     "StreamEnvelope": "agent.runner",
@@ -48,6 +50,8 @@ _HOMES = {
     "ToolCallContext": "agent.middleware",
     "ToolContext": "agent.tools",
     "ToolResult": "agent.tools",
+    "TraceEvent": "tracers",
+    "Tracer": "tracers",
     "run_agent": "agent.runner",
     "run_agent_resume": "agent.runner",
     "run_agent_resume_stream": "agent.runner",
@@ -67,6 +71,7 @@ __all__ = [
     "HitlControlException",
     "Middleware",
     "ModelCallContext",
+    "OTelTracer",
     "PendingApproval",
     "RunCheckpoint",
     "StreamEnvelope",
@@ -74,6 +79,8 @@ __all__ = [
     "ToolCallContext",
     "ToolContext",
     "ToolResult",
+    "TraceEvent",
+    "Tracer",
     "run_agent",
     "run_agent_resume",
     "run_agent_resume_stream",

@@ -1,9 +1,11 @@
 """Calls that wait for a person, and what the person says of them, as portable values."""
 
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
 
 from pydantic import Field
 
+from assent.errors import InvalidCheckpoint, InvalidMessage
 from assent.messages import JsonObject, Text, ToolCall, Value
 from assent.requests import ApproveAnswer, Decision, EscalateAnswer
 
@@ -57,3 +59,49 @@ class ApprovalResponse(Value):
             return ApproveAnswer(decision=self.decision, edited_args=self.edited_args, reason=self.reason)
         action = "skip" if self.decision == "deny" else "retry"
         return EscalateAnswer(action=action, modified_params=self.edited_args, reason=self.reason)
+
+
+ResponseLike = ApprovalResponse | Mapping[str, Any]
+"""A response as a value, or as a plain dict with the same names: ``{"id": "c1", "decision": "approve"}``."""
+
+_NAMES = ("id", "decision", "edited_args", "reason", "digest")
+_LIKE = 'such as {"id": "c1", "decision": "approve"}'
+
+
+def as_responses(given: Sequence[ResponseLike]) -> list[ApprovalResponse]:
+    """Responses as values; raises `InvalidCheckpoint`, with a sentence for each mistake, for what are none."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        kind = "a dict" if isinstance(given, Mapping) else type(given).__name__
+        raise InvalidCheckpoint([f"responses are a list of dicts {_LIKE}, not {kind}; put it in a list"])
+    items = list(given)
+    problems = [problem for place, item in enumerate(items) for problem in _problems(place, item)]
+    if problems:
+        raise InvalidCheckpoint(problems)
+    return [item if isinstance(item, ApprovalResponse) else ApprovalResponse(**item) for item in items]
+
+
+def _problems(place: int, item: Any) -> Iterator[str]:
+    """What is wrong with one response. A value of it may be a secret that a person typed, and is not repeated."""
+    if isinstance(item, ApprovalResponse):
+        return
+    if not isinstance(item, Mapping):
+        yield f"response {place + 1} is {type(item).__name__}; it is an ApprovalResponse or a dict {_LIKE}"
+        return
+    fields = cast("Mapping[Any, Any]", item)
+    named = fields.get("id")
+    if not isinstance(named, str) or not named:
+        yield f"response {place + 1} needs the id of the pending approval that it answers, as text"
+        return
+    what = f"the response to {named!r}"
+    for name in fields:
+        if name not in _NAMES:
+            yield f"{what} has {name!r}, which is no part of a response; it has {', '.join(_NAMES)}"
+    decision = fields.get("decision")
+    if decision not in get_args(Decision):
+        said = f"not {decision!r}" if isinstance(decision, str) else "and has to be there"
+        yield f"the decision of {what} is one of {', '.join(get_args(Decision))}, {said}"
+    elif all(name in _NAMES for name in fields):
+        try:
+            ApprovalResponse(**fields)
+        except InvalidMessage as error:
+            yield f"{what} does not fit: {error}"

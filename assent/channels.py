@@ -34,6 +34,60 @@ DEFAULT: Any = _Unset()
 """The time-out that a channel was made with."""
 
 
+class LeastChannel(Protocol):
+    """The least that an agent can ask through: six members. What they mean is said in `HitlChannel`.
+
+    An agent says so when it comes to something that needs more, such as detaching from a request.
+    """
+
+    async def confirm(
+        self,
+        prompt: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> bool:
+        """Ask yes or no."""
+        ...
+
+    async def approve(
+        self,
+        tool_name: str,
+        tool_call_id: str,
+        args: Mapping[str, Any],
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> ApproveAnswer:
+        """Ask whether a tool may run with these arguments."""
+        ...
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> Answers:
+        """Ask some questions."""
+        ...
+
+    @property
+    def pending(self) -> HitlRequest | None:
+        """The request that waits for an answer in this process, if any."""
+        ...
+
+    async def answer(self, question_id: str, answer: Any) -> None:
+        """Answer the pending request."""
+        ...
+
+    async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
+        """End the pending request without an answer."""
+        ...
+
+
 class HitlChannel(Protocol):
     """How an agent, a tool or a middleware asks a person, and how a host answers.
 
@@ -99,9 +153,19 @@ class HitlChannel(Protocol):
         ...
 
     async def answer(
-        self, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+        self,
+        question_id: str,
+        answer: Any,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        digest: str | None = None,
     ) -> None:
-        """Answer the pending request, with the answer's model or with plain JSON; say who answers, and where."""
+        """Answer the pending request, with the answer's model or with plain JSON; say who answers, and where.
+
+        ``digest`` is that of the request that was shown. Without it an answer counts only if nothing else was asked
+        under this id before.
+        """
         ...
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:

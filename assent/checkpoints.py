@@ -20,6 +20,7 @@ from assent.agent.session import Session
 from assent.agent.spec import AgentSpec
 from assent.approvals import ApprovalResponse as ApprovalResponse
 from assent.approvals import PendingApproval as PendingApproval
+from assent.approvals import ResponseLike, as_responses
 from assent.checkpointer.base import Checkpointer, CheckpointKeeper, CheckpointState, StoredCheckpoint
 from assent.errors import CheckpointNotFound, CheckpointNotPendingError, InvalidCheckpoint
 from assent.ids import new_id
@@ -195,14 +196,14 @@ def _saved(stored: StoredCheckpoint, checkpoint: RunCheckpoint | None = None) ->
 async def resume_checkpoint(
     spec: AgentSpec,
     checkpoint_id: str,
-    responses: Sequence[ApprovalResponse],
+    responses: Sequence[ResponseLike],
     *,
     store: RunCheckpointStore,
     thread_id: str | None = None,
     by: str | None = None,
     via: str | None = None,
 ) -> AgentResult:
-    """Claim a checkpoint, go on from it with people's decisions, and resolve it.
+    """Claim a checkpoint, go on from it with people's decisions (values or plain dicts), and resolve it.
 
     It was saved under the spec's id. A run that pauses again is saved again, as ``result.checkpoint``. If it
     cannot go on, because a response does not fit for example, the checkpoint is released and the error
@@ -212,13 +213,14 @@ async def resume_checkpoint(
     A response counts for what the checkpoint lists as pending, and nothing else: if that was asked about again
     since, with other arguments, it raises `HitlStaleAnswer`, and none of the responses is settled.
     """
+    given = as_responses(responses)  # before anything is claimed
     saved = await store.claim(spec.id, checkpoint_id, thread_id=thread_id)
     renewing = asyncio.create_task(_renew(store, spec.id, checkpoint_id))
     try:
         checkpoint = cast(RunCheckpoint, saved.checkpoint)
         thread = Thread(cast(str, checkpoint.thread_id))
         session = Session(spec, thread, None, store.memory, is_new=False, principal=checkpoint.principal)
-        result = await resume_with(session, responses, by, via, again=saved.retaken, shown=checkpoint.pending)
+        result = await resume_with(session, given, by, via, again=saved.retaken, shown=checkpoint.pending)
         if result.checkpoint is not None:
             await store.save(spec.id, result.checkpoint, thread_id=saved.thread_id)
     except BaseException:

@@ -17,8 +17,10 @@ from assent.errors import InvalidMessage
 def canonical_json(value: Any) -> bytes:
     """RFC 8785 canonical JSON: equal values give equal bytes, whoever encodes them.
 
-    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are
-    written with all their digits, so that no two values share an encoding.
+    The RFC stops at integers that a double holds exactly; larger ones (many identifiers are) are written with all
+    their digits. So are whole floats between 2**53 and 1e21, where the RFC writes zeros for the digits that a double
+    need not have: 1152921504606846976.0 would otherwise be written as the integer 1152921504606847000 is. From 1e21
+    on a float has an exponent, which no integer has. So no two values share an encoding.
     """
     try:
         return _canonical(value)
@@ -31,11 +33,9 @@ def _canonical(value: Any) -> bytes:
         return to_json(_in_order(value))
     except _NotPlain:
         pass
-    try:
-        return rfc8785.dumps(value)
-    except rfc8785.IntegerDomainError:
-        mark = secrets.token_hex(16)
-        return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", rfc8785.dumps(_mark_large(value, mark)))
+    mark = secrets.token_hex(16)
+    written = rfc8785.dumps(_mark_large(value, mark))
+    return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", written)
 
 
 class _NotPlain(Exception):
@@ -64,8 +64,11 @@ def _in_order(value: Any) -> Any:
 
 
 def _mark_large(value: Any, mark: str) -> Any:
+    """The value with numbers whose digits the RFC would round off as texts, to be put in their place later."""
     if isinstance(value, int) and not -(2**53) < value < 2**53:
         return f"{mark}{value}"
+    if isinstance(value, float) and 2**53 <= abs(value) < 1e21:  # a double that large is whole
+        return f"{mark}{int(value)}"
     if isinstance(value, dict):
         return {key: _mark_large(item, mark) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list | tuple):

@@ -34,13 +34,18 @@
     │   ├── InvalidCallbackUrl      a URL that no callback may go to
     │   ├── InlineRefused           an answer that can only be given on the page
     │   ├── EmailCodeRefused        an answer without the code that was sent by e-mail
-    │   └── NotIdentified           an answer of somebody of whom nobody can tell who they are
+    │   ├── NotIdentified           an answer of somebody of whom nobody can tell who they are
+    │   ├── OverBudget              more than a key, a link or an address may have
+    │   ├── NotAuthorized           an answer of somebody who may not give it
+    │   └── LinkExpired             a link whose time is over
     ├── ReviewError                 waiting for another service's review went wrong
     │   ├── InvalidOffer            a 202 whose hitl object cannot be used; nothing was sent to anybody
     │   ├── ReviewRefused           the service does not let the agent ask: 401, 403, 404 or 410
     │   ├── ReviewUnreachable       the service did not say how the review ended, long after its time was up
+    │   ├── ReviewUnreadable        the service's answers about the case cannot be read
     │   ├── ReviewContradiction     the service contradicts itself, such as a case that leaves a final state
     │   ├── InvalidOutcome          a result that lacks what the form requires
+    │   ├── ResponseTooLarge        an answer that is longer than the caller takes
     │   ├── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
     │   └── DiscoveryFailed         a service does not say what it supports
     ├── DeliveryError               a notice did not reach the person
@@ -51,6 +56,7 @@
         ├── HitlNoPendingRequest    there is no such request
         ├── HitlInvalidAnswer       the answer does not fit what was asked
         ├── HitlRequestPending      a prompt came while a request is open
+        ├── WrongAgent              a thread that waits for a person is another agent's to go on with
         └── HitlDurabilityNotGuaranteed   a custom tool's body asked through a durable channel
 
     HitlControlException            control flow, not an error: passes every ``except Exception``
@@ -67,7 +73,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, cast
+
+from assent.limits import FAULTS
 
 
 class _Portable(BaseException):
@@ -314,11 +323,16 @@ class IdempotencyConflict(ServiceError):
 
 
 class InvalidReview(ServiceError, ValueError):
-    """A case, or an answer to one, that does not fit. ``faults`` has a sentence for each path at fault."""
+    """A case, or an answer to one, that does not fit. ``faults`` has a sentence for each path at fault, up to 20.
 
-    def __init__(self, faults: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{path}: {fault}" for path, fault in faults.items()))
-        self.faults = dict(faults)
+    ``omitted`` says how many more there are.
+    """
+
+    def __init__(self, faults: Mapping[str, str], *, omitted: int = 0) -> None:
+        self.faults = _first(faults)
+        self.omitted = omitted + len(faults) - len(self.faults)
+        said = "; ".join(f"{path}: {fault}" for path, fault in self.faults.items())
+        super().__init__(said + _more(self.omitted))
 
 
 class InvalidCallbackUrl(ServiceError, ValueError):
@@ -355,6 +369,50 @@ class NotIdentified(ServiceError):
         self.case_id = case_id
 
 
+class OverBudget(ServiceError):
+    """More than a key, a link or an address may have: ``budget`` names which of the service's ``Budgets``.
+
+    ``retry_after`` is after how many seconds it may be tried again, None where waiting does not help.
+    """
+
+    def __init__(self, budget: str, wait: int | None) -> None:
+        self.budget = budget
+        self.retry_after = None if wait is None else max(1, -(-wait // 1000))
+        said = _OVER_BUDGET.get(budget, "This was done too often.")
+        super().__init__(said if wait is None else f"{said} Try again in {self.retry_after} s.")
+
+
+_OVER_BUDGET = {
+    "open_cases": "This key has too many open cases. Cancel some, or wait until people have answered.",
+    "stored_bytes": "Too much is stored for this key. Send less, or have whoever runs the service purge old cases.",
+    "cases_per_hour": "This key has opened too many cases within an hour.",
+    "streams_per_key": "This key follows too many cases at once. End some streams, or poll.",
+    "streams_per_address": "Too many streams are open from this address. End some, or poll.",
+    "posts_per_minute": "This link was used too often within a minute. Nothing was decided or kept.",
+    "proofs_per_hour": "Too many proofs were tried for this case within an hour. Nothing was decided.",
+    "code_tries_per_recipient": "Too many codes were tried for this address within an hour. Nothing was decided.",
+    "code_tries_per_key": "Too many codes were tried within an hour. Nothing was decided.",
+    "tries_per_address": "Too many proofs or codes were tried from where you are. Nothing was decided.",
+}
+
+
+class NotAuthorized(ServiceError):
+    """Whoever answers may not, as the host's ``authorize`` says; the answer was not taken, and the case is open."""
+
+    def __init__(self, case_id: str, reason: str = "") -> None:
+        super().__init__(reason or "You may not decide this. Nothing was changed; ask somebody who may.")
+        self.case_id = case_id
+        self.reason = reason
+
+
+class LinkExpired(ServiceError):
+    """A link that was good, and has outlived its time."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__("The time of this link is over. Ask whoever sent it for a new one.")
+        self.case_id = case_id
+
+
 class ProtocolError(AssentError):
     """Something does not agree with the HITL Protocol."""
 
@@ -362,22 +420,33 @@ class ProtocolError(AssentError):
 class InvalidProtocolObject(ProtocolError, ValueError):
     """Data that is no such object of the protocol; it quotes no value, for values may be secret.
 
-    ``kind`` names the object. ``faults`` has a sentence for each path at fault (``"hitl.review_url"``); the
-    path is empty for the object as a whole.
+    ``kind`` names the object. ``faults`` has a sentence for each path at fault (``"hitl.review_url"``), up to 20;
+    the path is empty for the object as a whole. ``omitted`` says how many more there are, at least.
     """
 
     def __init__(self, kind: str, faults: Mapping[str, str]) -> None:
-        super().__init__(f"this is no valid {kind}: {_by_path(faults)}")
+        self.faults = _first(faults)
+        self.omitted = len(faults) - len(self.faults)
+        super().__init__(f"this is no valid {kind}: {_by_path(self.faults)}{_more(self.omitted)}")
         self.kind = kind
-        self.faults = dict(faults)
 
 
 class InvalidFormData(ProtocolError, ValueError):
-    """Answers that do not fit a form. ``faults`` has a sentence for each key; it quotes no answer."""
+    """Answers that do not fit a form. ``faults`` has a sentence for each key, up to 20; it quotes no answer."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
-        super().__init__(f"these answers do not fit the form: {_by_path(faults)}")
-        self.faults = dict(faults)
+        self.faults = _first(faults)
+        self.omitted = len(faults) - len(self.faults)
+        super().__init__(f"these answers do not fit the form: {_by_path(self.faults)}{_more(self.omitted)}")
+
+
+def _first(faults: Mapping[str, str]) -> dict[str, str]:
+    """The first faults: nobody mends a thousand at once, and to tell them is dear."""
+    return dict(islice(faults.items(), FAULTS))
+
+
+def _more(omitted: int) -> str:
+    return f"; and {omitted} more" if omitted else ""
 
 
 def _by_path(faults: Mapping[str, str]) -> str:
@@ -463,6 +532,17 @@ class ReviewUnreachable(ReviewError):
         self.problem = problem
 
 
+class ReviewUnreadable(ReviewError):
+    """The service answers, and what it answers says nothing of the case; ``problem`` is what is wrong with it."""
+
+    def __init__(self, case_id: str, problem: str) -> None:
+        super().__init__(
+            f"case {case_id!r}: the service's answers about it cannot be read, again and again: {problem}"
+        )
+        self.case_id = case_id
+        self.problem = problem
+
+
 class ReviewContradiction(ReviewError):
     """What a service says of a case cannot be true together with what it said before."""
 
@@ -480,6 +560,18 @@ class InvalidOutcome(ReviewError):
         super().__init__(f"the result of case {case_id!r} does not fit what was asked: {told}")
         self.case_id = case_id
         self.faults = dict(faults)
+
+
+class ResponseTooLarge(ReviewError):
+    """A service's answer is longer than the caller takes. The request was sent, and may have taken effect."""
+
+    def __init__(self, host: str, http_status: int, limit: int) -> None:
+        super().__init__(
+            f"{host} answered with HTTP {http_status} and more than {limit} bytes, which is not read"
+        )
+        self.host = host
+        self.http_status = http_status
+        self.limit = limit
 
 
 class RequestInDoubt(ReviewError):
@@ -536,14 +628,21 @@ class HitlConcurrencyError(HitlError):
 class HitlStaleAnswer(HitlError):
     """An answer or a cancel for a request that is not, or no longer, pending; it changed nothing.
 
-    ``status`` says how the request was settled, where that is known.
+    ``status`` says how the request was settled, where that is known. ``is_unnamed`` says that its id was asked about
+    more than once, and that the answer does not name what was shown: give its ``digest``.
     """
 
-    def __init__(self, question_id: str, status: str | None = None) -> None:
+    def __init__(self, question_id: str, status: str | None = None, *, is_unnamed: bool = False) -> None:
         how = f"was already settled ({status})" if status else "is not the one that is pending"
+        if is_unnamed:
+            how = (
+                "was asked anew under the same id, and this answer does not say which of the two it is for: "
+                "name the digest of what was shown (digest=request.digest)"
+            )
         super().__init__(f"request {question_id!r} {how}; this answer changes nothing")
         self.question_id = question_id
         self.status = status
+        self.is_unnamed = is_unnamed
 
 
 class HitlNoPendingRequest(HitlError):
@@ -575,6 +674,31 @@ class HitlRequestPending(HitlError):
         )
         self.thread_id = thread_id
         self.question_id = question_id
+
+
+class WrongAgent(HitlError):
+    """An agent was to go on with a thread, or to end it, that is another's: its id differs, or it lacks the tool.
+
+    Nothing was run, written or settled. ``run_by`` is the id of the agent whose run it is, or ``tool_name`` the tool
+    whose call waits for a person.
+    """
+
+    def __init__(
+        self, thread_id: str, agent_id: str, *, run_by: str | None = None, tool_name: str | None = None
+    ) -> None:
+        why = f"is in a run of the agent {run_by!r}, and this one is {agent_id!r}"
+        use = f"use an agent with id={run_by!r}"
+        if tool_name is not None:
+            why = f"waits for a person about {tool_name!r}, a tool that the agent {agent_id!r} does not have"
+            use = "use one that has it"
+        super().__init__(
+            f'thread {thread_id!r} {why}; {use}, or give it up with prompt(..., on_pending="supersede"). '
+            "Nothing was changed"
+        )
+        self.thread_id = thread_id
+        self.agent_id = agent_id
+        self.run_by = run_by
+        self.tool_name = tool_name
 
 
 class HitlDurabilityNotGuaranteed(HitlError):

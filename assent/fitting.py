@@ -8,7 +8,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from assent.errors import HitlError, HitlInvalidAnswer
+from assent.clock import SystemClock
+from assent.errors import HitlError, HitlInvalidAnswer, HitlStaleAnswer
 from assent.requests import (
     Answer,
     Answers,
@@ -68,6 +69,23 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     if faults or fitted is None:
         raise HitlInvalidAnswer(request.question_id, faults)
     return fitted
+
+
+def check_seen(request: HitlRequest, digest: str | None, round: int = 1) -> None:
+    """Raise `HitlStaleAnswer` if an answer is for something else than is asked by now, in this ``round`` of it.
+
+    ``digest`` is that of what a person saw. An answer that names none counts for the first round alone.
+    """
+    if digest is None and round > 1:
+        raise HitlStaleAnswer(request.question_id, "superseded", is_unnamed=True)
+    if digest is not None and digest != request.digest:
+        raise HitlStaleAnswer(request.question_id, "superseded")
+
+
+def check_in_time(request: HitlRequest) -> None:
+    """Raise `HitlStaleAnswer` if a request that is in no store is past its deadline."""
+    if request.expires_at is not None and request.expires_at <= SystemClock().now():
+        raise HitlStaleAnswer(request.question_id, "timed_out")
 
 
 def check_names(question_id: str, by: Any, via: Any) -> None:

@@ -9,6 +9,7 @@ import time
 
 # Our own source: a program that seeds Python's shared one would get the same ids in every process.
 _random = random.Random()  # noqa: S311  (unique, not secret)
+_unforeseen = random.SystemRandom()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
@@ -25,6 +26,15 @@ def new_id() -> str:
 def fresh_write_id() -> int:
     """A number that no other write has, as far as chance goes."""
     return _random.getrandbits(63)
+
+
+NONCE_DIGITS = 15
+"""How many hexadecimal digits a nonce has."""
+
+
+def fresh_nonce() -> int:
+    """A number that nobody can foresee: a short id that is made of it cannot be made to equal another one."""
+    return _unforeseen.getrandbits(4 * NONCE_DIGITS)
 
 
 _COUNTED_BITS, _CHANCE_BITS = 10, 11

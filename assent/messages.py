@@ -204,8 +204,11 @@ class UserMessage(Value):
     def __init__(self, content: Input, **fields: Any) -> None:
         if content.__class__ is str and not fields and cast(str, content).isascii():
             fill(self, {"content": (TextPart.of_valid(text=content),)})
-        else:
-            super().__init__(content=content, **fields)
+            return
+        if not isinstance(content, str | Sequence | Value):
+            wanted = "a text, or a list of parts such as TextPart and ImagePart"
+            raise InvalidMessage("content", f"what is said is {wanted}, not {type(content).__name__}")
+        super().__init__(content=content, **fields)
 
     @property
     def text(self) -> str:

@@ -1,11 +1,14 @@
 """What a person is asked and may answer, and whether an answer fits."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic_core import from_json
 
+from assent.digests import canonical_json
 from assent.messages import JsonObject, call_digest
 
 Decision = Literal["approve", "deny", "edit"]
@@ -125,6 +128,15 @@ class HitlRequest(_Frozen):
         """When nobody can answer any more, in seconds since 1970; None if that never comes."""
         return None if self.timeout_seconds is None else self.created_at + self.timeout_seconds
 
+    @property
+    def digest(self) -> str | None:
+        """What an answer names to count for this, and not for what is asked later under the same id.
+
+        Of a call it is the call's digest, else that of the question's words; None for a call that was asked about
+        without one.
+        """
+        return shown_digest(self.payload)
+
 
 class ApproveAnswer(_Frozen):
     """Run it, do not, or run it with ``edited_args``.
@@ -148,6 +160,33 @@ class EscalateAnswer(_Frozen):
     reason: str | None = None
     answered_by: str | None = None
     via: str | None = None
+
+
+_LONGEST_SECONDS = 1e12
+"""The longest time-out: every store can keep its deadline."""
+
+
+def approval_seconds(given: Any) -> float | None:
+    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
+
+    None is for ever. Raises `ValueError` with a sentence for anything else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        from assent.errors import InvalidDuration
+        from assent.protocol.durations import (
+            parse_duration,
+        )  # seldom needed, and all of the protocol comes with it
+
+        try:
+            return float(parse_duration(given))
+        except InvalidDuration as error:
+            raise ValueError(f"approval_timeout cannot be read: {error}") from None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_SECONDS:
+        wanted = 'a number of seconds above 0, a text such as "24h", or None for no limit'
+        raise ValueError(f"approval_timeout is {wanted}, not {given!r}")
+    return float(given)
 
 
 Answer = bool | ApproveAnswer | Answers | EscalateAnswer
@@ -223,11 +262,19 @@ def asked_call(payload: HitlPayload) -> AskedCall | None:
 
 
 def shown_digest(payload: HitlPayload) -> str | None:
-    """The digest of the call that a person is shown; None where none is shown."""
+    """The digest of what a person is shown: of the call that it is about, else of the question's own words."""
     if isinstance(payload, ApproveRequest):
         return payload.digest
     call = asked_call(payload)
-    return None if call is None else call_digest(call.tool_name, call.args)
+    return _words_digest(payload) if call is None else call_digest(call.tool_name, call.args)
+
+
+def _words_digest(payload: HitlPayload) -> str:
+    """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
+    asked = HitlRequest(question_id="", payload=payload, created_at=0)
+    told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
+    told.pop("args_schema", None)  # what a tool takes by now is no part of the question
+    return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
 def plain_answer(answer: Answer) -> Any:
@@ -252,6 +299,8 @@ class StoredRequest:
     via: str | None = None
     settled_at: int | None = None
     """Milliseconds since 1970 (UTC)."""
+    round: int = 1
+    """1, or more if something was asked under the same id before."""
 
     @property
     def question_id(self) -> str:

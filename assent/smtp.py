@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from email.message import EmailMessage
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from assent.errors import MissingExtra
-from assent.protocol.scalars import is_email
+from assent.mail import Mail, is_mailable
 
 SMTP_SECONDS = 15.0
 """For each word of the server's; all of them together may take twice as long."""
@@ -55,10 +54,10 @@ class SmtpServer:
             at, port = urlsplit(""), None
         user = unquote(at.username) if at.username else None
         self.sender = sender or parse_qs(at.query).get("from", [user or ""])[0]
-        if at.scheme not in _PORTS or not at.hostname or not is_email(self.sender):
+        if at.scheme not in _PORTS or not at.hostname or not is_mailable(self.sender):
             raise ValueError(
                 "is like smtp://user:password@host:587 or smtps://host, with ?from=me@a.example "
-                "unless the user is an address"
+                "unless the user is an address; an address has no =? and no blanks in it"
             )
         self.host = at.hostname
         self._implicit = at.scheme == "smtps"
@@ -67,7 +66,7 @@ class SmtpServer:
         self._in_clear = not self._implicit and (in_clear or at.hostname in _HERE)
         self._tls = tls
 
-    async def hand_over(self, mail: EmailMessage, *, domain: str) -> int:
+    async def hand_over(self, mail: Mail, *, domain: str) -> int:
         """Give the server a mail; returns how many of its recipients were refused, though not all of them.
 
         ``domain`` is who we are. Raises `NotSent`.
@@ -76,12 +75,16 @@ class SmtpServer:
             import aiosmtplib
         except ModuleNotFoundError as error:
             raise MissingExtra("Sending mail", self.extra) from error
+        ascii_only = "".join((mail.sender, *mail.to)).isascii()
         if self._tls is None:  # reading all the authorities' certificates takes a while
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         try:
             async with asyncio.timeout(2 * SMTP_SECONDS):
                 refused, _ = await aiosmtplib.send(
-                    mail,
+                    mail.content,
+                    sender=mail.sender,
+                    recipients=list(mail.to),
+                    mail_options=None if ascii_only else ["SMTPUTF8"],
                     hostname=self.host,
                     port=self._port,
                     username=self._user,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from assent.agent import answering
 from assent.agent.emitter import Listener
 from assent.agent.middleware import Middleware
+from assent.agent.own_channel import OwnChannel, whole_channel
+from assent.agent.own_store import OwnStore
 from assent.agent.result import AgentResult
 from assent.agent.run import Thread
 from assent.agent.session import OnPending, Session
@@ -18,8 +18,8 @@ from assent.agent.spec import AgentSpec, ToolGate
 from assent.agent.tools import Tool
 from assent.agent.tree import in_flight, request_in_flight
 from assent.agent.unheard import tell_unheard
-from assent.approvals import ApprovalResponse
-from assent.channels import HitlChannel
+from assent.approvals import ResponseLike
+from assent.channels import HitlChannel, LeastChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import (
     HitlError,
@@ -45,9 +45,12 @@ class Agent:
     ``channel`` is how it asks people; without one a run that needs a person stops as ``"paused"``, and
     `resume_with` goes on. With a ``checkpointer`` the conversation is stored as it goes, and any process with
     the same ``thread_id`` can go on with it. ``principal`` is on whose behalf it works; policies see it.
+
+    The checkpointer may be a URL, such as ``"sqlite:///threads.db"``: then the agent opens it when it first needs it.
+    It is closed at the end of ``async with agent:``, by `aclose`, or with the event loop.
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "_store")
 
     def __init__(
         self,
@@ -63,9 +66,10 @@ class Agent:
         max_iterations: int = 50,
         settings: ModelSettings | None = None,
         tool_gate: ToolGate = "batch",
+        approval_timeout: float | str | None = None,
         principal: str = "*",
-        channel: HitlChannel | None = None,
-        checkpointer: Checkpointer | None = None,
+        channel: LeastChannel | None = None,
+        checkpointer: Checkpointer | str | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
     ) -> None:
@@ -81,6 +85,7 @@ class Agent:
             max_iterations=max_iterations,
             settings=settings or ModelSettings(),
             tool_gate=tool_gate,
+            approval_timeout=approval_timeout,
         )
         self._open(spec, channel, checkpointer, thread_id, messages, principal)
 
@@ -90,8 +95,8 @@ class Agent:
         spec: AgentSpec,
         *,
         principal: str = "*",
-        channel: HitlChannel | None = None,
-        checkpointer: Checkpointer | None = None,
+        channel: LeastChannel | None = None,
+        checkpointer: Checkpointer | str | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
     ) -> Agent:
@@ -103,30 +108,51 @@ class Agent:
     def _open(
         self,
         spec: AgentSpec,
-        channel: HitlChannel | None,
-        checkpointer: Checkpointer | None,
+        channel: LeastChannel | None,
+        checkpointer: Checkpointer | str | None,
         thread_id: str | None,
         messages: Sequence[Message],
         principal: str,
     ) -> None:
         if thread_id is not None and not (isinstance(thread_id, str) and thread_id):
             raise InvalidAgent(f"thread_id is a text, not {thread_id!r}; without one a new thread begins")
-        if channel is not None:
-            _check_channel(channel)
-            checkpointer = checkpointer or channel.checkpointer
-            thread_id = thread_id or channel.thread_id
-            if channel.checkpointer not in (None, checkpointer):
+        self._store = own = OwnStore(checkpointer) if isinstance(checkpointer, str) else None
+        given = None if isinstance(checkpointer, str) else checkpointer
+        store: Checkpointer | None = given if own is None else own.checkpointer
+        whole = None if channel is None else whole_channel(channel)
+        if whole is not None:
+            store = store or whole.checkpointer
+            thread_id = thread_id or whole.thread_id
+            if whole.checkpointer not in (None, store):
                 raise InvalidAgent("the channel and the agent have two checkpointers; give both the same")
-        if checkpointer is not None and messages:
+        if store is not None and messages:
             raise InvalidAgent(
                 "a stored thread begins with what is stored; messages= is for agents without a store"
             )
         thread = Thread(thread_id or new_id(), messages)
-        self._session = Session(
-            spec, thread, channel, checkpointer, is_new=thread_id is None, principal=principal
-        )
-        if channel is not None:
-            channel.bind(self._session)
+        self._session = Session(spec, thread, whole, store, is_new=thread_id is None, principal=principal)
+        if whole is not None:
+            whole.bind(self._session)
+
+    async def __aenter__(self) -> Self:
+        await self._ready()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the checkpointer that was given as a URL; another use of the agent opens it again.
+
+        One that was given as an object is its owner's to close.
+        """
+        if self._store is not None:
+            await self._store.close()
+
+    async def _ready(self) -> None:
+        """Have the checkpointer open that was given as a URL."""
+        if self._store is not None:
+            await self._store.open()
 
     # What it is.
 
@@ -148,7 +174,8 @@ class Agent:
     @property
     def channel(self) -> HitlChannel | None:
         """How it asks people, if it can."""
-        return self._session.channel
+        channel = self._session.channel
+        return channel.channel if isinstance(channel, OwnChannel) else channel
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -157,6 +184,7 @@ class Agent:
 
     async def load(self) -> tuple[Message, ...]:
         """The transcript as it is stored."""
+        await self._ready()
         async with self._session.lock:
             await self._session.load(fresh=True)
         return self.messages
@@ -177,6 +205,7 @@ class Agent:
         `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
         are not run.
         """
+        await self._ready()
         return await self._session.prompt(UserMessage(content), new_id(), on_pending)
 
     async def resume(self) -> AgentResult:
@@ -185,18 +214,22 @@ class Agent:
         If a person is still being asked, it waits for them through the channel; without one the result's
         status is ``"paused"``. It is ``"suspended"`` if another worker is at it.
         """
+        await self._ready()
         return await self._session.resume()
 
     async def resume_with(
-        self, responses: Sequence[ApprovalResponse], *, by: str | None = None, via: str | None = None
+        self, responses: Sequence[ResponseLike], *, by: str | None = None, via: str | None = None
     ) -> AgentResult:
         """Decide on pending approvals, some or all, and go on; those that are left stay pending.
+
+        A response is an `ApprovalResponse`, or a plain dict: ``{"id": "c1", "decision": "approve"}``.
 
         Raises `InvalidCheckpoint` if a response is for nothing that is pending or does not fit, and
         `HitlStaleAnswer` if somebody else decided first, or if a response has the ``digest`` of what was asked
         before under its id; nothing is run then. As with `respond`, it is a `HitlError` if the transcript does not
         hold the call, and all requests stay open.
         """
+        await self._ready()
         return await answering.resume_with(self._session, responses, by, via)
 
     async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
@@ -207,6 +240,7 @@ class Agent:
         """
         message, run_id = UserMessage(content), new_id()
         self._session.lock.check()  # the run goes on in a task of its own, and is waited for here
+        await self._ready()
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         depth = len(self._session.path)
         unsubscribe = self.subscribe(
@@ -249,6 +283,7 @@ class Agent:
 
     async def load_pending_hitl_request(self) -> HitlRequest | None:
         """What a person is being asked, also after a detach or in a fresh process."""
+        await self._ready()
         return await answering.look(self._session)
 
     async def detach(self) -> None:
@@ -258,6 +293,7 @@ class Agent:
         between is kept: `respond` or `resume` goes on, here or in another process. Raises
         `HitlNoPendingRequest` if nobody is being asked.
         """
+        await self._ready()
         asked = in_flight(self._session)
         if not asked and self.channel is None:
             raise HitlError(_NO_CHANNEL)
@@ -283,6 +319,7 @@ class Agent:
         same id, the answer is stale. An answer that could be for several requests raises `HitlError`. So does one
         about a call that the agent's transcript does not hold, for no run could go on with it; all stay open.
         """
+        await self._ready()
         waiting = in_flight(self._session)
         if waiting:
             await answering.answer_here(self._session, waiting, question_id, answer, by, via, digest)
@@ -297,35 +334,8 @@ class Agent:
         `HitlStaleAnswer` if the answer came first.
         """
         check_reason(reason)  # before a run that waits hears of it
+        await self._ready()
         await self._session.close(reason or "aborted")
 
 
 _NO_CHANNEL = "this agent has no channel; give it one: Agent(..., channel=...)"
-_OF_A_CHANNEL = (
-    *("confirm", "approve", "ask", "escalate", "pending", "answer", "cancel"),
-    *("thread_id", "checkpointer", "bind", "interrupt", "open_request"),
-)
-
-
-def _check_channel(channel: HitlChannel) -> None:
-    missing = [name for name in _OF_A_CHANNEL if not hasattr(channel, name)] or _outdated(type(channel))
-    if missing:
-        raise InvalidAgent(
-            f"{type(channel).__name__} is no channel that an agent can ask through: it lacks {', '.join(missing)}; "
-            "make it a subclass of assent.hitl.InMemoryChannel, or see assent.hitl.HitlChannel"
-        )
-
-
-@lru_cache(64)
-def _outdated(kind: type) -> Sequence[str]:
-    """The methods of a channel that do not take what they are called with."""
-    faults: list[str] = []
-    for name, parameter in (("interrupt", "after"), ("open_request", "thread_id")):
-        try:
-            parameters = inspect.signature(getattr(kind, name)).parameters
-        except (AttributeError, ValueError, TypeError):  # none of the class's own, or one that does not say
-            continue
-        kinds = [it.kind for it in parameters.values()]
-        if parameter not in parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
-            faults.append(f"{name} with {parameter}")
-    return faults

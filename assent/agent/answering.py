@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from assent.agent.asking import ambiguous
-from assent.agent.inbox import check_shown
+from assent.agent.ownership import check_owner
 from assent.agent.pausing import answer_all, unsaid
 from assent.agent.result import AgentResult
 from assent.agent.session import Session
 from assent.agent.tree import asked, load_tree, open_request, walk
-from assent.approvals import ApprovalResponse, PendingApproval
+from assent.approvals import PendingApproval, ResponseLike, as_responses
 from assent.channels import HitlChannel
 from assent.errors import HitlStaleAnswer
+from assent.fitting import check_seen
 from assent.requests import HitlRequest, shown_digest
 
 
@@ -39,8 +40,11 @@ async def respond(
 ) -> AgentResult:
     """Settle what is asked, by the agent or one of its subagents, and go on."""
     owner = session
+    known = session.apart()
+    await _load(known)
+    await check_owner(known)
     if session.spec.delegates or question_id is None:
-        owner, question_id = await _meant(session, question_id, digest)
+        owner, question_id = await _meant(known, question_id, digest)
     await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
     return await session.resume()
 
@@ -61,10 +65,11 @@ async def answer_here(
         raise ambiguous(question_id, [request.question_id for _, request in meant])
     channel, waiting = (meant or asked_here)[0]
     if digest is None or question_id in (None, waiting.question_id):
-        check_shown(waiting, digest)
-        await channel.answer(question_id or waiting.question_id, answer, by=by, via=via)
+        if digest is not None:
+            check_seen(waiting, digest)
+        await channel.answer(question_id or waiting.question_id, answer, by=by, via=via, digest=digest)
         return
-    # A channel takes no digest; of what it does not wait for, only a store can tell what is asked.
+    # Of what a channel does not wait for, only a store can tell what is asked.
     for owner in walk(session):
         store = owner.checkpointer
         if store is not None and await store.request(owner.thread_id, question_id) is not None:
@@ -73,14 +78,12 @@ async def answer_here(
     raise HitlStaleAnswer(question_id)
 
 
-async def _meant(session: Session, question_id: str | None, digest: str | None) -> tuple[Session, str | None]:
+async def _meant(known: Session, question_id: str | None, digest: str | None) -> tuple[Session, str | None]:
     """Who asks this, or anything at all, and under which id; raises `HitlStaleAnswer` if something else is asked.
 
     Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown; the
     same if several are asked and none is named.
     """
-    known = session.apart()
-    await _load(known)
     asking = await asked(known)
     meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
     if len(meant) > 1:
@@ -100,7 +103,7 @@ async def _meant(session: Session, question_id: str | None, digest: str | None) 
 
 async def resume_with(
     session: Session,
-    responses: Sequence[ApprovalResponse],
+    responses: Sequence[ResponseLike],
     by: str | None = None,
     via: str | None = None,
     *,
@@ -113,9 +116,11 @@ async def resume_with(
     ``again`` says that a worker before this one may have settled some of them, and died. ``shown`` is what people
     were shown, where that is known.
     """
+    given = as_responses(responses)
     async with session.lock:
         await _load(session)
-        left = unsaid(session, responses, shown) if again else responses
+        await check_owner(session)
+        left = unsaid(session, given, shown) if again else given
         await answer_all(session, left, by, via, once, shown)
     return await session.resume()
 

@@ -141,7 +141,9 @@ def mark(
         if it.question_id in known:
             known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
     for it in opened:
-        known[it.question_id] = StoredRequest(it, thread_id, run_id, "pending")
+        before = known.get(it.question_id)
+        number = 1 if before is None else before.round + 1
+        known[it.question_id] = StoredRequest(it, thread_id, run_id, "pending", round=number)
 
 
 def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:

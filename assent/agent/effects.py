@@ -167,7 +167,9 @@ def _digest(item: Admitted) -> str:
 
 
 def _effect(item: Admitted, digest: str = "") -> StoredEffect:
-    return StoredEffect(item.call.id, item.tool.name, digest, item.tool.effect, item.attempt)
+    return StoredEffect(
+        item.call.id, item.tool.name, digest, item.tool.effect, item.attempt, granted=item.grant
+    )
 
 
 async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage]) -> None:

@@ -121,6 +121,14 @@ NOTHING = cast("Awaitable[None]", _Nothing())
 """What is awaited where nobody has to be waited for."""
 
 
+def together(telling: Sequence[Awaitable[None]]) -> Awaitable[None]:
+    """Several things that are told at once, as one that can be awaited; `NOTHING` if nobody has to be waited for."""
+    waiting = [each for each in telling if each is not NOTHING]
+    if len(waiting) < 2:
+        return waiting[0] if waiting else NOTHING
+    return _all(waiting)
+
+
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:
     """Wait for all, then raise what the first of them raised."""
     if len(waiting) == 1:

@@ -38,7 +38,7 @@ from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlAborted, HitlCancelled, HitlTimedOut
 from assent.messages import JsonObject, ToolCall, call_digest
 from assent.permissions.decision import Decision
-from assent.requests import ApproveAnswer, EscalateAnswer, asked_call
+from assent.requests import ApproveAnswer, EscalateAnswer, approval_seconds, asked_call
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,8 @@ class Admitted:
     attempt: int = 1
     digest: str | None = None
     """The digest of these arguments, where it is known by now."""
+    grant: str | None = None
+    """The digest of the grant by which nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ async def _decide(
     run.thread.at_gate.pop(call.id, None)
     free = decision.verdict == "allow" and not tool.requires_approval
     if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
-        return admitted
+        return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
     with asking_from("gate", call.id, call.name):
         try:
             before = await _refused_before(run, admitted)
@@ -345,14 +347,15 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     on_record = before.get("decision") in APPROVED
     required = tool.requires_approval or decision.verdict == "ask"
     if not on_record and not required and answered_before(run, call) is None:
-        return admitted
+        return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
     shown = json_object(admitted.args)
     digest = call_digest(tool.name, shown)
     if on_record and before.get("digest") == digest:
         return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
     run.thread.at_gate[call.id] = admitted.args
     details = attribution(run.path, run.principal, decision)
-    answer = await ask_approve(run, call, admitted.args, shown, digest, details)
+    seconds = _seconds(run, tool, decision)
+    answer = await ask_approve(run, call, admitted.args, shown, digest, details, seconds)
     if isinstance(answer, Waiting):
         return answer
     trace = with_decision(before, approve_trace(tool, admitted.args, answer, digest))
@@ -368,6 +371,16 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
         judged = await judge_call(run, tool, call.id, edited)
         return _not_allowed(again, judged) if judged.verdict == "deny" else again
     return again
+
+
+def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
+    """How long people have to decide: what the rule says, else the tool, else the agent."""
+    said = (
+        decision.approval_timeout if decision.verdict == "ask" else None,
+        tool.approval_timeout,
+        run.spec.approval_timeout,
+    )
+    return approval_seconds(next((each for each in said if each is not None), None))
 
 
 def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:

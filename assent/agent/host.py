@@ -9,8 +9,9 @@ from typing import Self
 
 from assent.agent.asking import Asking, current_asking
 from assent.agent.bodies import Bodies
-from assent.agent.emitter import Emitter
+from assent.agent.emitter import Emitter, together
 from assent.agent.inbox import Inbox
+from assent.agent.pending import decision_in, tell
 from assent.agent.run import Run, Thread
 from assent.agent.seals import known_seal, seal_of
 from assent.agent.tools import json_object
@@ -24,6 +25,7 @@ from assent.requests import (
     AskedCall,
     HitlRequest,
     StoredRequest,
+    asked_call,
     same_question,
 )
 
@@ -177,7 +179,10 @@ class Host:
         run, asking = self.current_run, current_asking()
         if run is not None:
             run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
-        return self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
+        asked = self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
+        if run is None or asked_call(request.payload) is None:
+            return asked
+        return together([asked, tell(run, request, "requested")])
 
     async def announce_settled(self, stored: StoredRequest) -> None:
         """Tell listeners how a request was settled, and remember it while its call is open."""
@@ -195,6 +200,8 @@ class Host:
             cancelled=stored.status not in ("answered", "timed_out"),
             timed_out=stored.status == "timed_out",
         )
+        if run is not None and stored.status == "answered" and asked_call(stored.request.payload) is not None:
+            await tell(run, stored.request, "resolved", decision_in(stored.answer))
 
     def recall(self, request: HitlRequest) -> StoredRequest | None:
         """How this very request was settled before, if its call is open still."""

@@ -19,7 +19,7 @@ from assent.agent.verdict import shown_edit
 from assent.channels import HitlChannel
 from assent.checkpointer.base import Checkpointer
 from assent.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
-from assent.fitting import check_names, fit_answer, schema_check
+from assent.fitting import check_in_time, check_names, check_seen, fit_answer, schema_check
 from assent.messages import JsonObject, Message, ToolResultMessage
 from assent.requests import (
     ApproveRequest,
@@ -30,14 +30,7 @@ from assent.requests import (
     StoredRequest,
     asked_call,
     plain_answer,
-    shown_digest,
 )
-
-
-def check_shown(request: HitlRequest, digest: str | None) -> None:
-    """Raise `HitlStaleAnswer` if a request is about another call than a person was shown, where that is known."""
-    if digest is not None and digest != shown_digest(request.payload):
-        raise HitlStaleAnswer(request.question_id, "superseded")
 
 
 class Inbox:
@@ -70,7 +63,7 @@ class Inbox:
             if expired is None:
                 return known.request
             thread.requests[known.question_id] = expired
-        return await self._kept()
+        return await self.kept()
 
     async def look(self) -> HitlRequest | None:
         """The open request, as the store says now; what is overdue is timed out."""
@@ -79,7 +72,7 @@ class Inbox:
             stored = await self._checkpointer.load_pending_request(self._thread_id)
             while stored is not None and await self._expired(stored) is not None:
                 stored = await self._checkpointer.load_pending_request(self._thread_id)
-        return stored or await self._kept()
+        return stored or await self.kept()
 
     async def _expired(self, request: HitlRequest) -> StoredRequest | None:
         """A stored request as it was settled, if it was, or is now because it is overdue."""
@@ -101,22 +94,23 @@ class Inbox:
         digest: str | None = None,
     ) -> None:
         """Settle the open request, or the one that is named; see `Agent.respond` for what it raises."""
-        kept = await self._kept()
+        kept = await self.kept()
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
             await self.check(thread, kept, digest)
-            await self._channel.answer(kept.question_id, answer, by=by, via=via)
+            await self._channel.answer(kept.question_id, answer, by=by, via=via, digest=digest)
         elif self._checkpointer is not None:
             request = await self._stored(self._checkpointer, question_id)
             await self.check(thread, request, digest)
             fitted = self._fitted(thread, request, answer)
-            shown = digest if request.payload.kind == "approve" else None  # the store knows none of others
             await self._checkpointer.settle(
-                self._thread_id, request.question_id, fitted, by=by, via=via, digest=shown
+                self._thread_id, request.question_id, fitted, by=by, via=via, digest=digest
             )
         elif thread.pending is not None or question_id in thread.requests:
             known = thread.pending if question_id is None else thread.requests.get(question_id)
             if known is None or known.status != "pending":
                 raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
+            check_seen(known.request, digest, known.round)
+            check_in_time(known.request)
             await self.check(thread, known.request, digest)
             fitted = self._fitted(thread, known.request, answer)
             await self.settle(
@@ -144,7 +138,7 @@ class Inbox:
 
     async def check(self, thread: Thread, request: HitlRequest, digest: str | None = None) -> None:
         """Raise if a request is not what was shown, or if nobody could go on with its answer."""
-        check_shown(request, digest)
+        check_seen(request, digest)
         if self._is_asked_in(thread.messages, request):
             return
         way_out = "hand the conversation in as messages=, or use the store that has it"
@@ -181,20 +175,20 @@ class Inbox:
     async def settle(self, thread: Thread, answered: StoredRequest) -> None:
         """Settle a request as answered, in the store or, where there is none, on the thread itself.
 
-        The answer counts for what was shown: in the store, for the request with this digest.
+        The answer counts for what was shown: in the store, for this round of the request.
         """
         if self._checkpointer is None:
             check_names(answered.question_id, answered.answered_by, answered.via)
             thread.requests[answered.question_id] = answered
             return
-        payload = answered.request.payload
         await self._checkpointer.settle(
             self._thread_id,
             answered.question_id,
             answered.answer,
             by=answered.answered_by,
             via=answered.via,
-            digest=payload.digest if payload.kind == "approve" else None,
+            digest=answered.request.digest,
+            round=answered.round,
         )
 
     async def drop(self, why: str) -> bool:
@@ -202,7 +196,7 @@ class Inbox:
 
         False if there was none.
         """
-        request = await self._kept()
+        request = await self.kept()
         if request is None or self._channel is None:
             return False
         try:
@@ -213,7 +207,7 @@ class Inbox:
 
     async def drop_moot(self, messages: Sequence[Message]) -> None:
         """End a request that only the channel keeps if its call is resolved, such as one of a tool that is gone."""
-        request = await self._kept()
+        request = await self.kept()
         resolved = (message for message in messages if isinstance(message, ToolResultMessage))
         if request is not None and any(is_about(request.question_id, it.tool_call_id) for it in resolved):
             await self.drop("its call was settled without it")
@@ -253,7 +247,7 @@ class Inbox:
         tool = self._spec.tools_by_name.get(tool_name)
         return None if tool is None else tool.args_schema
 
-    async def _kept(self) -> HitlRequest | None:
+    async def kept(self) -> HitlRequest | None:
         """The open request, where the channel keeps its requests itself."""
         if self._channel is None or self._channel.checkpointer is not None:
             return None

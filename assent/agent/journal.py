@@ -211,6 +211,13 @@ class Journal:
                 raise
             self._under_way.pop(0)
 
+    async def expire(self, known: StoredRequest) -> StoredRequest:
+        """A pending request of the thread as it stands, timed out if its deadline has passed."""
+        try:
+            return await self._checkpointer.expire(self._thread_id, known.question_id)
+        except HitlNoPendingRequest:
+            return known  # it went with its thread, as whoever writes to that will find
+
     async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
         """End a request of the thread, whoever holds the lease; None if somebody settled it before."""
         try:

@@ -35,6 +35,7 @@ class LiveThread(Host):
         "path",
         "policy",
         "principal",
+        "run_by",
         "spec",
     )
 
@@ -61,6 +62,8 @@ class LiveThread(Host):
         self.principal = principal
         self.policy = parent.policy if spec.policy is None and parent is not None else spec.policy
         self.fence = 0
+        self.run_by: str | None = None
+        """The agent whose run is the thread's latest, as far as the store knows."""
         self.held: LeaseHeld | None = None
         self.is_new = is_new
         self.loaded = is_new or checkpointer is None  # a new thread is nowhere to be loaded from
@@ -74,6 +77,7 @@ class LiveThread(Host):
         self.thread = Thread(self.thread_id, stored.messages if stored is not None else ())
         self.fence = stored.fence if stored is not None else 0
         self.run_id = stored.run.run_id if stored is not None and stored.run is not None else None
+        self.run_by = stored.run.agent_id if stored is not None and stored.run is not None else None
         self.held = None
         if stored is not None:
             self.thread.effects.update(stored.effects)

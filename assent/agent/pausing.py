@@ -21,7 +21,7 @@ from assent.agent.tree import decided_approvals, open_subagents, pending_approva
 from assent.approvals import ApprovalResponse, PendingApproval
 from assent.checkpointer.base import StoredEffect
 from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, InvalidCheckpoint
-from assent.fitting import fit_answer
+from assent.fitting import check_in_time, fit_answer
 from assent.ids import new_id
 from assent.messages import JsonObject
 from assent.permissions.decision import Decision
@@ -198,6 +198,8 @@ async def answer_all(
     """
     fitted = _fitted(_waiting(session, shown), responses)
     for owner, stored in fitted:
+        if owner.checkpointer is None:  # a store looks at its own clock
+            check_in_time(stored.request)
         if is_finished(owner.thread.messages):
             await owner.inbox.check(owner.thread, stored.request)
     if once is not None:
@@ -224,6 +226,8 @@ class _Asked:
         now, shown = self.approval, self.shown
         if response.digest not in (None, now.digest):
             return False
+        if shown is None and response.digest is None and self.stored.round > 1:
+            return False  # nothing says which round it is for
         if shown is None or shown.digest is None:  # version 1 has none
             return True
         # Of a call in doubt a later attempt may be asked about, with the same arguments.

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any, Literal
 
 from pydantic_core import from_json, to_json
 
 from assent import tracing
+from assent.agent.emitter import NOTHING
 from assent.agent.run import Run
 from assent.agent.spec import AgentSpec
 from assent.approvals import PendingApproval
 from assent.events import ApprovalEvent
 from assent.messages import JsonObject, ToolCall
 from assent.permissions.decision import Decision
-from assent.requests import ApproveRequest, EscalateRequest, HitlRequest, asked_call, shown_digest
+from assent.requests import (
+    ApproveAnswer,
+    ApproveRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlRequest,
+    asked_call,
+    shown_digest,
+)
 
 
 def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
@@ -79,12 +89,12 @@ def _shown_call(payload: ApproveRequest) -> ToolCall:
     return ToolCall.of_valid(id=payload.tool_call_id, name=payload.tool_name, args=args)
 
 
-async def tell(
+def tell(
     run: Run, request: HitlRequest, phase: Literal["requested", "resolved"], decision: str | None = None
-) -> None:
-    """Tell listeners and the trace that a call waits, or has been decided."""
+) -> Awaitable[None]:
+    """Tell listeners and the trace that a call waits, or has been decided; to be awaited for async listeners."""
     if not (run.emitter.listening or tracing.is_on()):
-        return
+        return NOTHING
     approval = pending_approval(run.spec, run.path, run.principal, request, run.call_path)
     tracing.note(
         "approval",
@@ -96,4 +106,18 @@ async def tell(
             "approval.decision": decision,
         },
     )
-    await run.emit(ApprovalEvent, phase=phase, approval=approval, decision=decision)
+    return run.emit(ApprovalEvent, phase=phase, approval=approval, decision=decision)
+
+
+def decision_in(answer: Any) -> str | None:
+    """What a person decided about a call; None if it is no decision about one.
+
+    To let a call in doubt run again is to approve it, or to edit it; to skip it, or to abort the run, is to deny it.
+    """
+    if isinstance(answer, ApproveAnswer):
+        return answer.decision
+    if not isinstance(answer, EscalateAnswer):
+        return None
+    if answer.action != "retry":
+        return "deny"
+    return "approve" if answer.modified_params is None else "edit"

@@ -16,7 +16,7 @@ from assent.agent.run import Run
 from assent.agent.seals import seal_on
 from assent.agent.tools import json_object
 from assent.agent.turns import in_turn
-from assent.channels import HitlChannel
+from assent.channels import DEFAULT, HitlChannel
 from assent.errors import (
     HitlAborted,
     HitlCancelled,
@@ -51,16 +51,25 @@ class Waiting:
 
 
 async def ask_approve(
-    run: Run, call: ToolCall, args: BaseModel, shown: JsonObject, digest: str, details: JsonObject | None
+    run: Run,
+    call: ToolCall,
+    args: BaseModel,
+    shown: JsonObject,
+    digest: str,
+    details: JsonObject | None,
+    seconds: float | None = None,
 ) -> ApproveAnswer | Waiting:
-    """May this call run with these arguments? ``digest`` is that of the call as it is ``shown``."""
+    """May this call run with these arguments? ``digest`` is that of the call as it is ``shown``.
+
+    People have so many ``seconds``, if that is given.
+    """
     channel = run.channel
     if channel is not None:
-        return await _approve_through(channel, call, shown, details)
+        return await _approve_through(channel, call, shown, details, seconds)
     seal = seal_on(run.thread, call.id, args, shown)
     known = run.thread.requests.get(call.id)
     if known is not None and approves(known.request, digest, seal):
-        return _on_record(known)
+        return await _on_record(run, known)
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
@@ -69,13 +78,20 @@ async def ask_approve(
         digest=digest,
         args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
-    return _waiting(run, payload.sealed(seal), call.id)
+    return _waiting(run, payload.sealed(seal), call.id, seconds)
 
 
 async def _approve_through(
-    channel: HitlChannel, call: ToolCall, shown: JsonObject, details: JsonObject | None
+    channel: HitlChannel,
+    call: ToolCall,
+    shown: JsonObject,
+    details: JsonObject | None,
+    seconds: float | None = None,
 ) -> ApproveAnswer:
-    return await in_turn(channel, lambda: channel.approve(call.name, call.id, shown, details=details))
+    timeout = DEFAULT if seconds is None else seconds
+    return await in_turn(
+        channel, lambda: channel.approve(call.name, call.id, shown, details=details, timeout=timeout)
+    )
 
 
 async def ask_escalate(
@@ -134,22 +150,25 @@ async def _asked(run: Run, payload: HitlPayload, first: str) -> Any:
     question_id = await named(first, payload, on_record)
     known = await on_record(question_id)
     if known is not None and same_question(known.request, payload):
-        return _on_record(known)
+        return await _on_record(run, known)
     return _waiting(run, payload, question_id)
 
 
-def _on_record(known: StoredRequest) -> Any:
-    """What a person has said to what they were asked before; or that it is still waited for."""
+async def _on_record(run: Run, known: StoredRequest) -> Any:
+    """What a person has said to what they were asked before, if they were in time; or that it is still waited for."""
+    if known.status == "pending":
+        known = await run.expire(known)
     return Waiting(known.request) if known.status == "pending" else outcome_of(known, is_found=True)
 
 
-def _waiting(run: Run, payload: HitlPayload, question_id: str) -> Waiting:
+def _waiting(run: Run, payload: HitlPayload, question_id: str, seconds: float | None = None) -> Waiting:
     return Waiting(
         HitlRequest(
             question_id=question_id,
             thread_id=run.thread.thread_id,
             payload=payload,
             created_at=run.clock.now(),
+            timeout_seconds=seconds,
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -285,6 +285,17 @@ class Run:
         settled = None if self.journal is None else await self.journal.cancel(question_id, why)
         if settled is not None:
             self.thread.requests[question_id] = settled
+
+    async def expire(self, known: StoredRequest) -> StoredRequest:
+        """A pending request as it stands: timed out, if its deadline has passed."""
+        if known.request.expires_at is None:
+            return known
+        if self.journal is not None:
+            known = await self.journal.expire(known)
+        elif known.request.expires_at <= self.clock.now():
+            known = replace(known, status="timed_out", settled_at=round(self.clock.now() * 1000))
+        self.thread.requests[known.question_id] = known
+        return known
 
     async def withdraw_where(self, is_moot: Callable[[str], bool], why: str) -> None:
         """End those of the open requests, by their question ids, that need not be answered any more."""

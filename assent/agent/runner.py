@@ -11,13 +11,14 @@ from typing import Literal
 
 from assent.agent.answering import resume_with
 from assent.agent.checkpoint import RunCheckpoint
+from assent.agent.emitter import Listener
 from assent.agent.pausing import restore
 from assent.agent.result import AgentResult
 from assent.agent.run import Thread
 from assent.agent.session import Session
 from assent.agent.spec import AgentSpec
 from assent.agent.unheard import tell_unheard
-from assent.approvals import ApprovalResponse, PendingApproval
+from assent.approvals import PendingApproval, ResponseLike
 from assent.errors import InvalidCheckpoint
 from assent.events import AgentEvent
 from assent.ids import new_id
@@ -48,30 +49,35 @@ async def run_agent(
     thread_id: str | None = None,
     principal: str = "*",
     signal: asyncio.Event | None = None,
+    tracer: Listener | None = None,
 ) -> AgentResult:
     """Run an agent on a query until it is done, or until people have to decide.
 
     Then the result's ``status`` is ``"paused"`` and its ``checkpoint`` is what `run_agent_resume` goes on
-    from. ``prefix_messages`` is what was said before; setting ``signal`` aborts the run.
+    from. ``prefix_messages`` is what was said before; setting ``signal`` aborts the run. ``tracer`` hears of every
+    event, as whoever subscribes to an agent does: see `assent.Tracer`.
     """
-    session = _session(spec, thread_id, principal, prefix_messages)
+    session = _session(spec, thread_id, principal, prefix_messages, tracer)
     return await _until(signal, session, lambda: _prompt(session, query))
 
 
 async def run_agent_resume(
     spec: AgentSpec,
     checkpoint: RunCheckpoint,
-    responses: Sequence[ApprovalResponse],
+    responses: Sequence[ResponseLike],
     *,
     signal: asyncio.Event | None = None,
+    tracer: Listener | None = None,
 ) -> AgentResult:
     """Go on from a checkpoint with people's decisions; what is not decided stays pending.
+
+    A response is an `ApprovalResponse`, or a plain dict: ``{"id": "c1", "decision": "approve"}``.
 
     Raises `InvalidCheckpoint`, before anything is run, if the checkpoint is another agent's, is kept in a store,
     was resumed in this process before, or if a response does not fit. Only a store can tell that another
     process has resumed it: see `assent.checkpoints.RunCheckpointStore`.
     """
-    session = _restored(spec, checkpoint)
+    session = _restored(spec, checkpoint, tracer)
     return await _until(signal, session, lambda: _resume(session, checkpoint, responses))
 
 
@@ -83,9 +89,10 @@ async def run_agent_stream(
     thread_id: str | None = None,
     principal: str = "*",
     signal: asyncio.Event | None = None,
+    tracer: Listener | None = None,
 ) -> AsyncIterator[StreamEnvelope]:
     """Like `run_agent`, telling what happens as it does; leaving the loop stops the run."""
-    session = _session(spec, thread_id, principal, prefix_messages)
+    session = _session(spec, thread_id, principal, prefix_messages, tracer)
     async with aclosing(_stream(session, signal, lambda: _prompt(session, query))) as envelopes:
         async for envelope in envelopes:
             yield envelope
@@ -94,12 +101,13 @@ async def run_agent_stream(
 async def run_agent_resume_stream(
     spec: AgentSpec,
     checkpoint: RunCheckpoint,
-    responses: Sequence[ApprovalResponse],
+    responses: Sequence[ResponseLike],
     *,
     signal: asyncio.Event | None = None,
+    tracer: Listener | None = None,
 ) -> AsyncIterator[StreamEnvelope]:
     """Like `run_agent_resume`, telling what happens as it does; leaving the loop stops the run."""
-    session = _restored(spec, checkpoint)
+    session = _restored(spec, checkpoint, tracer)
     async with aclosing(
         _stream(session, signal, lambda: _resume(session, checkpoint, responses))
     ) as envelopes:
@@ -108,20 +116,31 @@ async def run_agent_resume_stream(
 
 
 def _session(
-    spec: AgentSpec, thread_id: str | None, principal: str, messages: Sequence[Message] | None
+    spec: AgentSpec,
+    thread_id: str | None,
+    principal: str,
+    messages: Sequence[Message] | None,
+    tracer: Listener | None,
 ) -> Session:
     thread = Thread(thread_id or new_id(), messages or ())
-    return Session(spec, thread, None, None, is_new=True, principal=principal)
+    session = Session(spec, thread, None, None, is_new=True, principal=principal)
+    if tracer is not None:
+        session.emitter.subscribe(tracer)
+    return session
 
 
-def _restored(spec: AgentSpec, checkpoint: RunCheckpoint) -> Session:
+def _restored(spec: AgentSpec, checkpoint: RunCheckpoint, tracer: Listener | None) -> Session:
+    if not isinstance(checkpoint, RunCheckpoint):
+        given = type(checkpoint).__name__
+        problem = f"a run goes on from a RunCheckpoint, such as result.checkpoint, not from {given}"
+        raise InvalidCheckpoint([f"{problem}; RunCheckpoint.from_json makes one of JSON"])
     if checkpoint.stored:
         problem = (
             "this run is kept in a store, where others may go on with it: resume it there, with "
             "Agent(checkpointer=..., thread_id=...).resume_with(...)"
         )
         raise InvalidCheckpoint([problem])
-    session = _session(spec, checkpoint.thread_id, checkpoint.principal, None)
+    session = _session(spec, checkpoint.thread_id, checkpoint.principal, None, tracer)
     restore(session, checkpoint)
     return session
 
@@ -131,7 +150,7 @@ async def _prompt(session: Session, query: Input) -> AgentResult:
 
 
 async def _resume(
-    session: Session, checkpoint: RunCheckpoint, responses: Sequence[ApprovalResponse]
+    session: Session, checkpoint: RunCheckpoint, responses: Sequence[ResponseLike]
 ) -> AgentResult:
     return await resume_with(session, responses, once=lambda: _take(checkpoint))
 

@@ -16,6 +16,7 @@ from assent.agent.host import Leaving, hosting
 from assent.agent.journal import Journal
 from assent.agent.leaving import LeavingThread
 from assent.agent.loop import advance
+from assent.agent.ownership import check_owner
 from assent.agent.pausing import checkpoint_of
 from assent.agent.people import end_asked
 from assent.agent.result import AgentResult, paused
@@ -140,6 +141,7 @@ class Session(LeavingThread):
             await self.load(fresh=True)
             if otherwise is not None and not self.thread.messages:
                 return await self._begin(otherwise, new_id(), "raise")
+            await self.check_owner()
             return await self._go_on()
 
     async def _go_on(self) -> AgentResult:
@@ -149,6 +151,10 @@ class Session(LeavingThread):
             await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
             return await self._suspend(run, self.held)
         return await self._work(run, None)
+
+    async def check_owner(self) -> None:
+        """Raise `WrongAgent` if the thread, which is known, is another agent's to go on with."""
+        await check_owner(self)
 
     async def close(self, reason: str) -> None:
         """End the conversation where it waits for a person.
@@ -167,6 +173,7 @@ class Session(LeavingThread):
         async with self.lock:
             for _ in range(_ATTEMPTS):
                 await self.load(fresh=True)
+                await self.check_owner()
                 await load_tree(self)
                 if await open_request(self) is None and not is_cut_short(self):
                     check_closed(self, waiting)

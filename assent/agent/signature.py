@@ -69,6 +69,12 @@ def read_signature(
                 name, f"parameter {parameter} has no fixed name; spell out what the model may pass"
             )
         positional += parameter.kind is parameter.POSITIONAL_ONLY
+        if parameter.annotation is parameter.empty and parameter.name not in hints:
+            raise InvalidTool(
+                name,
+                f"parameter {parameter.name!r} has no annotation, so no model could know what to pass; "
+                f"say what it takes, such as {parameter.name}: str",
+            )
         annotation = hints.get(parameter.name, Any)
         if annotation is context_type or context_type in get_args(annotation):
             fields.append((parameter.name, None))

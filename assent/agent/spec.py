@@ -14,6 +14,7 @@ from assent.models.base import Model, ModelSettings, ToolSchema
 from assent.models.pydantic_ai import PydanticAIModel
 from assent.permissions.decision import PermissionPolicy
 from assent.permissions.guardrails import ActionGuardrail, AnswerGuardrail, Guardrail
+from assent.requests import approval_seconds
 
 ToolGate = Literal["batch", "each"]
 
@@ -28,7 +29,9 @@ class AgentSpec:
     has asked the model ``max_iterations`` times and is not done fails.
 
     ``tool_gate="batch"`` starts no tool of a message before all its calls are settled; ``"each"`` starts what
-    is settled while the rest waits. ``description`` is what a caller is told of the agent as a subagent.
+    is settled while the rest waits. ``approval_timeout`` is how long people have to decide about a call (seconds, or
+    a text such as ``"24h"``), where neither the policy's rule nor the tool says so; then it is denied.
+    ``description`` is what a caller is told of the agent as a subagent.
     """
 
     id: str
@@ -43,6 +46,7 @@ class AgentSpec:
     settings: ModelSettings = ModelSettings()
     tool_gate: ToolGate = "batch"
     description: str = ""
+    approval_timeout: float | str | None = None
     resolved_model: Model = field(init=False, repr=False)
     tools_by_name: dict[str, Tool] = field(init=False, repr=False)
     tool_schemas: tuple[ToolSchema, ...] = field(init=False, repr=False)
@@ -74,6 +78,10 @@ class AgentSpec:
             raise InvalidAgent(f"max_iterations is a whole number of at least 1, not {self.max_iterations!r}")
         if self.tool_gate not in ("batch", "each"):
             raise InvalidAgent(f"tool_gate is batch or each, not {self.tool_gate!r}")
+        try:
+            object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
+        except ValueError as error:
+            raise InvalidAgent(str(error)) from None
         if self.policy is not None and not callable(getattr(self.policy, "evaluate", None)):
             raise InvalidAgent(f"the policy {self.policy!r} has no evaluate(action)")
 

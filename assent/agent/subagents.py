@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, Field
 
+from assent.agent.own_channel import whole_channel
 from assent.agent.tools import Tool, ToolContext, ToolResult
-from assent.channels import HitlChannel
+from assent.channels import HitlChannel, LeastChannel
 from assent.errors import InvalidAgent
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def subagent_tool(
     spec: AgentSpec,
     *,
     description: str | None = None,
-    channel: HitlChannel | None = None,
+    channel: LeastChannel | None = None,
     requires_approval: bool = False,
 ) -> Tool:
     """A tool that runs an agent: named after its id, with one argument, ``prompt``.
@@ -81,6 +82,6 @@ def subagent_tool(
         requires_approval=requires_approval,
         effect="none",
         spec=spec,
-        channel=channel,
+        channel=None if channel is None else whole_channel(channel),
     )
     return tool

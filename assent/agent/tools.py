@@ -24,6 +24,7 @@ from assent.events import ToolProgressEvent
 from assent.json_types import check_depth
 from assent.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart
 from assent.models.base import ToolSchema
+from assent.requests import approval_seconds
 from assent.schemas import bare_schema
 
 Effect = Literal["once", "idempotent", "none"]
@@ -104,7 +105,8 @@ class Tool:
     ``effect`` says what running the body twice would do: ``"once"`` (the default) harm, so it is never
     repeated without a person; ``"idempotent"`` nothing more, given the same idempotency key; ``"none"``
     nothing at all. ``execution_mode="sequential"`` keeps other calls of the same message from running at
-    the same time. ``requires_approval`` makes every call wait for a person.
+    the same time. ``requires_approval`` makes every call wait for a person, for ``approval_timeout`` (seconds, or a
+    text such as ``"24h"``) if that is given: then it is denied.
     """
 
     name: str
@@ -115,6 +117,7 @@ class Tool:
     requires_approval: bool = False
     effect: Effect = "once"
     execution_mode: ExecutionMode = "parallel"
+    approval_timeout: float | str | None = None
     schema: ToolSchema = field(init=False, repr=False)
     """What models are told about this tool."""
     args_schema: JsonObject | None = field(init=False, repr=False)
@@ -123,8 +126,7 @@ class Tool:
     _is_async: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InvalidTool(self.name, "a name is 1 to 64 letters, digits, underscores or hyphens")
+        _check_name(self.name)
         if not (isinstance(self.parameters, type) and issubclass(self.parameters, BaseModel)):
             raise InvalidTool(self.name, f"its parameters are a pydantic model, not {self.parameters!r}")
         for option, value, allowed in (
@@ -133,6 +135,10 @@ class Tool:
         ):
             if value not in allowed:
                 raise InvalidTool(self.name, f"{option} is one of {', '.join(allowed)}, not {value!r}")
+        try:
+            object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
+        except ValueError as error:
+            raise InvalidTool(self.name, str(error)) from None
         if _yields(self.function):
             raise InvalidTool(
                 self.name, "it is a generator: no model can take its values one by one; return them"
@@ -152,6 +158,11 @@ class Tool:
             return await self._call(args, context)
         returned = await asyncio.to_thread(_in_thread, self._call, args, context)
         return await returned if inspect.isawaitable(returned) else returned
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTool(name, "a name is 1 to 64 letters, digits, underscores or hyphens")
 
 
 def _yields(function: Any) -> bool:
@@ -198,6 +209,7 @@ def tool(
     requires_approval: bool = False,
     effect: Effect = "once",
     execution_mode: ExecutionMode = "parallel",
+    approval_timeout: float | str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function, async or not, a `Tool`: ``@tool`` or ``@tool(effect="none")``.
@@ -226,6 +238,7 @@ def _from_function(
     if isinstance(function, Tool):
         raise InvalidTool(function.name, "is a tool already")
     named: str = name or name_of(function)
+    _check_name(named)
     signature = read_signature(function, named, ToolContext, localns)
     made = Tool(
         name=named,

@@ -37,6 +37,8 @@ class StoredEffect:
     effect: str
     attempt: int
     ended: bool = False
+    granted: str | None = None
+    """The digest of the grant by which it is begun without a person being asked; not read back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,13 @@ class Checkpointer(Protocol):
         by: str | None = None,
         via: str | None = None,
         digest: str | None = None,
+        round: int | None = None,
     ) -> StoredRequest:
         """Answer a request, with the answer's model or plain JSON, and return it as settled.
 
-        A surface that showed an approve passes the ``digest`` it showed: if the call was asked again since,
-        with other arguments, the answer is stale and does not count for them.
+        Whoever showed the request to a person passes the ``digest`` of what it showed (`HitlRequest.digest`), or the
+        ``round`` (`StoredRequest.round`): if something else was asked under the id since, the answer is stale and
+        does not count for that. One that names neither counts for the first round alone.
 
         Raises `HitlStaleAnswer` for a request that is settled, past its deadline or not the one that is open,
         `HitlNoPendingRequest` for an unknown one on a thread where none is open, and `HitlInvalidAnswer` for an
@@ -179,8 +183,10 @@ class Checkpointer(Protocol):
         *,
         by: str | None = None,
         via: str | None = None,
+        digest: str | None = None,
+        round: int | None = None,
     ) -> StoredRequest:
-        """End a request without an answer; the same errors as `settle`."""
+        """End a request without an answer; the same errors as `settle`. It may name what was shown, too."""
         ...
 
     async def expire(self, thread_id: str, question_id: str) -> StoredRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TypedDict
 from urllib.parse import parse_qs
 
 from assent.checkpointer.memory import MemoryCheckpointer
@@ -15,14 +16,20 @@ from assent.errors import StoreError
 
 
 def checkpointer_from_url(
-    url: str, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
+    url: str,
+    *,
+    lease_seconds: float = 30.0,
+    owner: str | None = None,
+    clock: Clock | None = None,
+    encryption_key: str | None = None,
 ) -> SqlCheckpointer:
     """The checkpointer for a database, to be opened with ``async with``.
 
     ``sqlite:///threads.db`` is a file beside the working directory, ``sqlite:////var/lib/threads.db`` one
     anywhere, and ``sqlite://`` or ``sqlite:///:memory:`` this process's memory; ``postgresql://`` and
     ``mysql://`` (or ``mariadb://``) are servers, and end with the database's name. A driver in the scheme
-    (``postgresql+asyncpg://``) is ignored. Raises `StoreError` for any other URL.
+    (``postgresql+asyncpg://``) is ignored. The rest is as `SqlCheckpointer` takes it. Raises `StoreError` for any
+    other URL.
     """
     if not isinstance(url, str):
         raise StoreError(f"a store's URL is a text, not {type(url).__name__}")
@@ -33,28 +40,39 @@ def checkpointer_from_url(
             f"no store is known for {scheme if separator else 'that URL'!r}: "
             "it begins with sqlite:///, postgresql:// or mysql://"
         )
+    options = _Options(lease_seconds=lease_seconds, owner=owner, clock=clock, encryption_key=encryption_key)
     if kind == "sqlite":
-        return _sqlite(rest, lease_seconds, owner, clock)
+        return _sqlite(rest, options)
     if kind in ("postgresql", "postgres"):
         if not _names_database(rest):
             raise StoreError(
                 "a PostgreSQL address ends with the database's name: postgresql://user:password@host/name"
             )
-        dsn = f"postgresql://{rest}"
-        return PostgresCheckpointer(dsn, lease_seconds=lease_seconds, owner=owner, clock=clock)
-    return MySQLCheckpointer(f"mysql://{rest}", lease_seconds=lease_seconds, owner=owner, clock=clock)
+        return PostgresCheckpointer(f"postgresql://{rest}", **options)
+    return MySQLCheckpointer(f"mysql://{rest}", **options)
 
 
-def _sqlite(rest: str, lease_seconds: float, owner: str | None, clock: Clock | None) -> SqlCheckpointer:
+class _Options(TypedDict):
+    """What every checkpointer takes."""
+
+    lease_seconds: float
+    owner: str | None
+    clock: Clock | None
+    encryption_key: str | None
+
+
+def _sqlite(rest: str, options: _Options) -> SqlCheckpointer:
     if rest == "/":
         raise StoreError(
             "this SQLite URL names no file: sqlite:///path is one, and sqlite:///:memory: is this process's memory"
         )
     if rest in ("", "/:memory:"):
-        return MemoryCheckpointer(lease_seconds=lease_seconds, owner=owner, clock=clock)
+        return MemoryCheckpointer(
+            lease_seconds=options["lease_seconds"], owner=options["owner"], clock=options["clock"]
+        )
     if not rest.startswith("/"):
         raise StoreError("an SQLite URL has three slashes and a path (four, if the path begins with one)")
-    return SQLiteCheckpointer(rest[1:], lease_seconds=lease_seconds, owner=owner, clock=clock)
+    return SQLiteCheckpointer(rest[1:], **options)
 
 
 def _names_database(rest: str) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from assent.errors import MissingExtra
 
-_LIBRARIES = {"alembic", "asyncmy", "asyncpg", "greenlet", "sqlalchemy"}
+_LIBRARIES = {"alembic", "asyncmy", "asyncpg", "cryptography", "greenlet", "sqlalchemy"}
 
 
 @contextmanager

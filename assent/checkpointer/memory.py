@@ -14,5 +14,10 @@ class MemoryCheckpointer(SQLiteCheckpointer):
     ) -> None:
         super().__init__(":memory:", lease_seconds=lease_seconds, owner=owner, clock=clock)
 
+    @property
+    def master_keys(self) -> None:
+        """None: nothing of it is at rest."""
+        return None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assent.checkpointer.encryption import GROWTH
 from assent.checkpointer.server import ServerCheckpointer
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class MySQLCheckpointer(ServerCheckpointer):
         from assent.store.mysql_engine import largest_packet
 
         try:
-            self._largest = await store.engine.read(largest_packet)
+            largest = await store.engine.read(largest_packet)
+            self._largest = largest if self.master_keys is None else int(largest / GROWTH)
         except BaseException:
             await store.close()
             raise

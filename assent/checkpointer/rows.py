@@ -20,7 +20,7 @@ from assent.checkpointer.base import (
     ThreadInfo,
 )
 from assent.errors import InvalidMessage, InvalidStep, StoreError
-from assent.ids import first_fence
+from assent.ids import first_fence, fresh_nonce
 from assent.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
 from assent.requests import (
     Answer,
@@ -154,6 +154,7 @@ def opened_row(request: HitlRequest) -> Row:
         "digest": payload.digest if isinstance(payload, ApproveRequest) else None,
         "created_at": round(request.created_at * 1000),
         "expires_at": None if expires_at is None else round(expires_at * 1000),
+        "nonce": fresh_nonce(),
     }
 
 
@@ -176,6 +177,7 @@ def _effect_row(effect: StoredEffect) -> Row:
         "digest": effect.digest,
         "effect": effect.effect,
         "attempt": effect.attempt,
+        "granted": effect.granted,
     }
 
 
@@ -276,6 +278,7 @@ def _stored_request(row: RequestRow) -> StoredRequest:
         answered_by=row.answered_by,
         via=row.via,
         settled_at=row.settled_at,
+        round=row.round,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from assent.checkpointer.encryption import encrypting
 from assent.checkpointer.extras import needs, without_login
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.clock import Clock
@@ -27,8 +28,9 @@ class ServerCheckpointer(SqlCheckpointer):
         lease_seconds: float = 30.0,
         owner: str | None = None,
         clock: Clock | None = None,
+        encryption_key: str | None = None,
     ) -> None:
-        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock)
+        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock, encryption_key=encryption_key)
         self._dsn = dsn
 
     def __repr__(self) -> str:
@@ -46,4 +48,4 @@ class ServerCheckpointer(SqlCheckpointer):
             server = self._server(self._dsn)
         engine = ServerEngine(server)
         await engine.open()
-        return Store(engine)
+        return Store(await encrypting(engine, self.master_keys))

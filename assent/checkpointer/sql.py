@@ -32,6 +32,7 @@ from assent.checkpointer.sql_grants import SqlGrants
 from assent.checkpointer.transcripts import Transcripts
 from assent.clock import Clock, SystemClock
 from assent.errors import HitlNoPendingRequest, HitlStaleAnswer, StoreError
+from assent.master_keys import MasterKeys
 from assent.requests import HitlRequest, StoredRequest
 from assent.store.finish import finish
 from assent.store.rows import Settled, Writing, fresh_write_id
@@ -50,13 +51,21 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
 
     A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by
     default a name that no other checkpointer has; ``clock`` tells what deadlines and leases go by.
+    ``encryption_key`` (else ``ASSENT_ENCRYPTION_KEY``, or the file that ``ASSENT_ENCRYPTION_KEY_FILE`` names)
+    encrypts what is kept: messages, requests, answers, checkpoints, and the service's cases.
     """
 
     keeps_order = False
 
     def __init__(
-        self, *, lease_seconds: float = 30.0, owner: str | None = None, clock: Clock | None = None
+        self,
+        *,
+        lease_seconds: float = 30.0,
+        owner: str | None = None,
+        clock: Clock | None = None,
+        encryption_key: str | None = None,
     ) -> None:
+        self._given_keys = None if encryption_key is None else MasterKeys.read(encryption_key)
         self._clock = clock or _SYSTEM
         self._leases = Leases(lease_seconds, owner, self._clock)
         self._transcripts = Transcripts()
@@ -98,6 +107,16 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
             self._transcripts.clear()  # it may be opened again on what is another database by then
             await self._leases.stop()
             await store.close()
+
+    @property
+    def master_keys(self) -> MasterKeys | None:
+        """The keys that this checkpointer encrypts with: those it was given, else the environment's."""
+        return self._given_keys or MasterKeys.from_environment()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        return self._open_store is not None
 
     @property
     def engine(self) -> Engine:
@@ -200,10 +219,11 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         by: str | None = None,
         via: str | None = None,
         digest: str | None = None,
+        round: int | None = None,
     ) -> StoredRequest:
         """Answer a request; see `Checkpointer.settle`."""
         settled = self._settled_as(thread_id, question_id, "answered")
-        return await self._settle(settled._replace(answer=answer, by=by, via=via, digest=digest))
+        return await self._settle(settled._replace(answer=answer, by=by, via=via, digest=digest, round=round))
 
     async def cancel(
         self,
@@ -213,11 +233,12 @@ class SqlCheckpointer(SqlCheckpoints, SqlGrants):
         *,
         by: str | None = None,
         via: str | None = None,
+        digest: str | None = None,
+        round: int | None = None,
     ) -> StoredRequest:
         """End a request without an answer; the same errors as `settle`."""
-        return await self._settle(
-            self._settled_as(thread_id, question_id, "cancelled")._replace(reason=reason, by=by, via=via)
-        )
+        settled = self._settled_as(thread_id, question_id, "cancelled")
+        return await self._settle(settled._replace(reason=reason, by=by, via=via, digest=digest, round=round))
 
     async def _settle(self, by: Settled) -> StoredRequest:
         for name, value in (("by", by.by), ("via", by.via)):

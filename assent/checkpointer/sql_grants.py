@@ -30,6 +30,7 @@ class SqlGrants(Opened):
             "body": encode_body(body),
             "created_at": created_at,
             "expires_at": expires_at,
+            "given_by": by if isinstance(by := body.get("given_by"), str) else None,
         }
         await finish(self._store.save_grant(grant))
 
@@ -48,7 +49,7 @@ class SqlGrants(Opened):
     async def delete_grant(self, session: str, key: str) -> bool:
         """Revoke a grant; False if there was none."""
         checked_id("session", session)
-        return await finish(self._store.remove_grant(session, _digest(key)))
+        return await finish(self._store.remove_grant(session, key, _digest(key), self._now()))
 
 
 def _digest(key: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from assent.checkpointer.encryption import encrypting
 from assent.checkpointer.extras import needs
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.clock import Clock
@@ -30,8 +31,9 @@ class SQLiteCheckpointer(SqlCheckpointer):
         lease_seconds: float = 30.0,
         owner: str | None = None,
         clock: Clock | None = None,
+        encryption_key: str | None = None,
     ) -> None:
-        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock)
+        super().__init__(lease_seconds=lease_seconds, owner=owner, clock=clock, encryption_key=encryption_key)
         self._path = os.fspath(path)
         if not self._path:
             raise StoreError("the path of an SQLite database is empty; MemoryCheckpointer needs none")
@@ -45,4 +47,4 @@ class SQLiteCheckpointer(SqlCheckpointer):
             from assent.store.store import Store
         engine = SQLiteEngine(self._path)
         await engine.open()
-        return Store(engine)
+        return Store(await encrypting(engine, self.master_keys))

@@ -7,6 +7,8 @@ from typing import IO, Any, cast
 import click
 from pydantic_core import from_json
 
+from assent.cli.output import say
+
 _MOST_CHARACTERS = 255
 
 
@@ -97,8 +99,9 @@ def answer(
     escalate, escalation   --choose retry, skip or abort; with retry perhaps
                            --set or --edit
 
-    An answer counts for what has this ID and for nothing else: if the agent asks again meanwhile, with other
-    arguments, it is refused. A value of --set is taken as text where a text is shown, else as JSON. Edits are
+    ID is one that assent pending or assent show has printed, never a name that the agent gave. An answer counts
+    for what has this ID and for nothing else: if the agent asks again meanwhile, with other arguments, it is
+    refused. A value of --set is taken as text where a text is shown, else as JSON. Edits are
     checked, and each fault is named; then nothing is changed, and the answer can be given again. A case whose
     answer needs a code or a proof is answered on its page.
 
@@ -108,7 +111,7 @@ def answer(
     from assent.cli.answers import Said
     from assent.cli.deciding import answer_item
 
-    click.echo(answer_item(id, Said(approve, deny, edit, sets, chosen), by))
+    say(answer_item(id, Said(approve, deny, edit, sets, chosen), by))
 
 
 @click.command()
@@ -122,4 +125,4 @@ def cancel(id: str, reason: str, by: str | None) -> None:
     """
     from assent.cli.deciding import cancel_item
 
-    click.echo(cancel_item(id, reason, by))
+    say(cancel_item(id, reason, by))

@@ -40,11 +40,16 @@ def checked_url(url: str) -> str:
     return url
 
 
-def on_database(work: Callable[[SqlCheckpointer], Awaitable[T]]) -> T:
-    """Open the database, do something with it, and close it."""
+def on_database(work: Callable[[SqlCheckpointer], Awaitable[T]], *, acts: bool = False) -> T:
+    """Open the database, do something with it, and close it; ``acts`` if the audit trail has rows of that."""
 
     async def run() -> T:
         async with checkpointer_from_url(database_url()) as checkpointer:
-            return await work(checkpointer)
+            result = await work(checkpointer)
+            if acts:
+                from assent.store.linking import link_if_possible
+
+                await link_if_possible(checkpointer.engine)
+            return result
 
     return asyncio.run(run())

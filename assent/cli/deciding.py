@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import click
 
+from assent.account import os_account
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.cli.answers import Said, case_answer, request_answer
 from assent.cli.database import on_database
@@ -27,12 +26,12 @@ from assent.errors import (
 from assent.ids import fresh_write_id
 from assent.messages import JsonObject
 from assent.service import transitions
-from assent.service.cases import Cases, Respondent
+from assent.service.cases import Cases
+from assent.service.person import Respondent
 from assent.service.verification import Verifier
-from assent.store import open_items as store
 from assent.store.case_store import CaseStore
 from assent.store.finish import finish
-from assent.store.requests import landed
+from assent.store.requests import landed, settle
 from assent.store.rows import Settled
 from assent.visible import visible
 
@@ -54,11 +53,11 @@ async def _answer(id: str, said: Said, by: str | None, checkpointer: SqlCheckpoi
     item = await find_open(checkpointer, id)
     if isinstance(item, Asked):
         answer = request_answer(item, said)
-        settled = _settled(item, "answered", by)._replace(answer=answer, digest=item.row.digest)
+        settled = _settled(item, "answered", by)._replace(answer=answer, digest=item.request.digest)
         await _settle(checkpointer, item, settled)
     else:
         await _answer_case(checkpointer, item, said, by)
-    return f"Answered {short(item.id)}."
+    return f"Answered {short(item)}."
 
 
 async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpointer) -> str:
@@ -66,24 +65,24 @@ async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpo
     if isinstance(item, Asked):
         await _settle(checkpointer, item, _settled(item, "cancelled", by)._replace(reason=reason))
     else:
-        await Cases(checkpointer).cancel(item.case, reason, by or os_user())
-    return f"Cancelled {short(item.id)}."
+        await Cases(checkpointer).cancel(item.case, reason, os_account(), claims=by)
+    return f"Cancelled {short(item)}."
 
 
 def _settled(item: Asked, status: str, by: str | None) -> Settled:
     row, now = item.row, now_milliseconds()
-    settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id())
-    return settled._replace(by=by or os_user(), via=VIA)
+    # This round and no other: what was asked again since has been seen by nobody.
+    settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
+    return settled._replace(by=by or os_account(), via=VIA)
 
 
 async def _settle(checkpointer: SqlCheckpointer, item: Asked, settled: Settled) -> None:
     """Settle a request, and end the case that the service may have made of it."""
-    transaction = partial(store.settle_round, settled, item.row.round)
-    row = await finish(checkpointer.engine.write(transaction, partial(landed, settled)))
+    row = await finish(checkpointer.engine.write(partial(settle, settled), partial(landed, settled)))
     cases = CaseStore(checkpointer.engine)
     case = await cases.of_request(row.thread_id, row.question_id, row.round)
     if case is not None:
-        await finish(cases.change(case.case_id, transitions.followed(settled.now), settled.now))
+        await finish(cases.change(case.case_id, transitions.followed(settled.now, os_account()), settled.now))
     if row.status != settled.status:  # its deadline had passed: it is timed out now, and this is late
         raise HitlStaleAnswer(row.question_id, row.status)
 
@@ -92,24 +91,26 @@ async def _answer_case(checkpointer: SqlCheckpointer, item: Opened, said: Said, 
     """Answer a service's case as its page does: the same checks, the same proofs."""
     cases, case = Cases(checkpointer), item.case
     action, data = case_answer(item, said)
-    cases.check(case, action, data)
+    await cases.check(case, action, data)
     if case.verify_email is not None:
         raise ServiceError("this case needs a code that is sent by e-mail: answer it on its page")
     try:
         await Verifier({}, cases.store.spend).check(case, "browser_submit", action, [])
     except InlineRefused as error:
         raise ServiceError("this case needs a proof that a person decided: answer it on its page") from error
-    user = os_user()
-    # Whom the operating system knows is told to the caller; a name that was typed is for the record only.
+    user = os_account()
+    # Whom the operating system knows is told to the caller; a name that was typed is a claim, for the record only.
     known: JsonObject | None = {"name": user} if by is None else None
-    who = Respondent(by or user, VIA, known, known_by=None if known is None else "login")
+    claimed: JsonObject | None = None if by is None else {"name": by}
+    known_by = None if known is None else "login"
+    who = Respondent(by or user, VIA, known, known_by=known_by, claimed_by=claimed, surface="terminal")
     await cases.answer(case, action, data, who)
 
 
 def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
     """Do it, and say in a sentence why it could not be done."""
     try:
-        return on_database(work)
+        return on_database(work, acts=True)
     except _TOO_LATE as error:
         raise NotOpen(f"{error}.") from error
     except InvalidReview as error:
@@ -120,15 +121,3 @@ def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
         raise click.ClickException(
             visible(f"this answer does not fit, nothing was changed: {told}.")
         ) from error
-
-
-def os_user() -> str:
-    """The name of the account that runs this process, as the operating system knows it."""
-    if os.name != "posix":
-        return getpass.getuser()
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return f"uid {os.getuid()}"

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime
 from typing import Any
 
-from assent.visible import shows
+from assent.visible import escaped, pieces
 
 _UNITS = (("d", 172_800_000, 86_400_000), ("h", 7_200_000, 3_600_000), ("m", 120_000, 60_000))
-_WIDE_SPACE = "\u3000"
+_ODD_SPACE = re.compile(r"[^\S \u3000]")
 
 
 def exact_json(value: Any, *, indent: int | None = None) -> str:
-    """A value as JSON of which every character can be seen: what would act or hide is a JSON escape.
+    """A value as JSON of which every character can be seen: what would act, hide or pass for another is an escape.
 
     Read again, it is the same value. Nothing that is seen is escaped, so that people can read it.
     """
     plain = json.dumps(value, ensure_ascii=False, indent=indent)
     if plain.isascii() and "\x7f" not in plain:
         return plain
-    before = [" ", *plain]
+    return "\n".join(
+        _exact(line) for line in plain.split("\n")
+    )  # within values a newline is an escape already
+
+
+def _exact(line: str) -> str:
     return "".join(
-        char if _is_seen(char, last) else json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f"
-        for last, char in zip(before, plain, strict=False)
+        escaped(part.text)
+        if part.note is not None
+        else _ODD_SPACE.sub(lambda found: escaped(found[0]), part.text)
+        for part in pieces(line)
     )
-
-
-def _is_seen(char: str, last: str) -> bool:
-    if char in " \n":  # between values; within them a newline is an escape already
-        return True
-    return shows(char, last) and (not char.isspace() or char == _WIDE_SPACE)
 
 
 def now_milliseconds() -> int:

@@ -20,17 +20,20 @@ from assent.cli.findings import (
     configured,
     database_findings,
     installed,
+    notice_findings,
     overdue_findings,
     service_finding,
 )
 from assent.cli.output import say
 from assent.errors import StoreError
 from assent.store.overdue import overdue
+from assent.store.telling import all_failed
 from assent.visible import visible
 
 GRACE_MILLISECONDS = 60_000
-CALLBACK_GRACE_MILLISECONDS = 300_000
-"""A callback that a worker has taken is due again two minutes later."""
+SLOW_GRACE_MILLISECONDS = 300_000
+"""A callback that a worker has taken is due again two minutes later; who resumes threads may look now and then."""
+NOTICES_SHOWN = 10
 _MARKS = {"ok": "ok", "note": "-", "wrong": "WRONG"}
 
 
@@ -60,10 +63,12 @@ async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
 
 async def _overdue() -> list[Finding]:
     now = now_milliseconds()
-    late = partial(overdue, now - GRACE_MILLISECONDS, now - CALLBACK_GRACE_MILLISECONDS)
+    late = partial(overdue, now - GRACE_MILLISECONDS, now - SLOW_GRACE_MILLISECONDS)
     try:
         async with checkpointer_from_url(database_url()) as checkpointer:
-            return overdue_findings(await checkpointer.engine.read(late), now)
+            findings = overdue_findings(await checkpointer.engine.read(late), now)
+            failed = await checkpointer.engine.read(partial(all_failed, NOTICES_SHOWN))
+            return findings + notice_findings(failed, now)
     except StoreError as error:
         return [Finding("reachable", "database", "wrong", str(error))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import metadata
@@ -22,12 +22,15 @@ from assent.cli.database import DEFAULT_URL, URL_VARIABLE, checked_url
 from assent.cli.exact import span
 from assent.delivery.choosing import VARIABLES, delivery_named
 from assent.errors import AssentError, InvalidSecret, ServiceError, StoreError
+from assent.master_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
 from assent.protocol.scalars import ServiceUrl
 from assent.service.callback_secrets import SECRET_VARIABLE, callback_secret
 from assent.service.mail import SMTP_VARIABLE, Mailer
 from assent.store.looking import look
 from assent.store.overdue import Late, Overdue
 from assent.store.schema import REVISIONS, is_current
+from assent.store.sqlite_file import readable_by_others
+from assent.store.telling import FailedNotice
 
 Group = Literal["installed", "configured", "reachable", "overdue"]
 State = Literal["ok", "note", "wrong"]
@@ -97,12 +100,20 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     """What the environment says; no value is quoted, for it may hold a secret."""
     yield _database(environ)
     yield _secret(environ.get(SECRET_VARIABLE))
+    yield _encryption(environ)
     yield _base_url(environ.get(BASE_URL_VARIABLE))
     yield _mail(environ.get(SMTP_VARIABLE))
     for name, variables in VARIABLES.items():
         if any(environ.get(variable) for variable in variables if variable != SMTP_VARIABLE):
             yield _delivery(name, environ)
-    known = (URL_VARIABLE, SECRET_VARIABLE, BASE_URL_VARIABLE, *chain(*VARIABLES.values()))
+    known = (
+        URL_VARIABLE,
+        SECRET_VARIABLE,
+        KEY_VARIABLE,
+        FILE_VARIABLE,
+        BASE_URL_VARIABLE,
+        *chain(*VARIABLES.values()),
+    )
     for name in sorted(environ):
         if name.startswith("ASSENT_") and name not in known and not name.startswith(TESTS):
             near = get_close_matches(name, known, 1)
@@ -131,6 +142,18 @@ def _secret(secret: str | None) -> Finding:
     except InvalidSecret as error:
         return Finding("configured", SECRET_VARIABLE, "wrong", str(error))
     return Finding("configured", SECRET_VARIABLE, "ok", "is set")
+
+
+def _encryption(environ: Mapping[str, str]) -> Finding:
+    try:
+        keys = MasterKeys.from_environment(environ)
+    except StoreError as error:
+        return Finding("configured", KEY_VARIABLE, "wrong", str(error).removeprefix(f"{KEY_VARIABLE} "))
+    if keys is None:
+        return Finding(
+            "configured", KEY_VARIABLE, "note", "is not set: what the database keeps is in the clear"
+        )
+    return Finding("configured", KEY_VARIABLE, "ok", "is set")
 
 
 def _base_url(base_url: str | None) -> Finding:
@@ -189,6 +212,9 @@ async def database_findings(url: str) -> list[Finding]:
         detail = f"{found.where} has no tables of Assent yet: the first command makes them"
         return [Finding("reachable", "database", "note", detail)]
     findings = [Finding("reachable", "database", "ok", found.where)]
+    if extra == "sqlite" and await asyncio.to_thread(readable_by_others, found.where):
+        detail = f"{found.where} can be read by other accounts of this machine: chmod 600 it"
+        findings = [Finding("reachable", "database", "wrong", detail)]
     if current:
         findings.append(Finding("reachable", "schema", "ok", f"{found.version}, the latest"))
     else:
@@ -238,6 +264,12 @@ _LATE: Mapping[str, tuple[str, State, str]] = {
     ),
     "cases": ("case", "wrong", "past the deadline and open still: no assent serve runs"),
     "callbacks": ("callback", "wrong", "due and not made: no assent serve runs, or it lacks its secret"),
+    "failing": (
+        "callback",
+        "note",
+        "failed and will be tried again, for three days in all: does the receiver answer?",
+    ),
+    "gave_up": ("callback", "note", "failed for three days and given up: whoever asked has to poll"),
     "in_doubt": (
         "thread",
         "wrong",
@@ -245,7 +277,29 @@ _LATE: Mapping[str, tuple[str, State, str]] = {
     ),
     "stalled": ("thread", "note", "left by a worker between two steps: resume it"),
     "claims": ("checkpoint", "note", "claimed by a worker that is gone: it can be claimed again"),
+    "unresumed": (
+        "thread",
+        "wrong",
+        "answered, and resumed by nobody: call agent.resume() with each thread_id, or resume_checkpoint()",
+    ),
 }
+
+
+def notice_findings(failed: Sequence[FailedNotice], now: int) -> list[Finding]:
+    """Cases of which ``on_case`` could tell nobody, a finding for each of the first few."""
+    if not failed:
+        return [Finding("overdue", "notices", "ok", "none")]
+    return [
+        Finding(
+            "overdue",
+            "notices",
+            "wrong",
+            f"on_case failed for {each.case_id} with {each.error}, {each.tries} "
+            f"time{'' if each.tries == 1 else 's'} in {span(now - each.since)}: it is tried again while the case "
+            "is open",
+        )
+        for each in failed
+    ]
 
 
 def overdue_findings(late: Overdue, now: int) -> list[Finding]:

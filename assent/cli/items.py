@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.ids import NONCE_DIGITS
 from assent.requests import ApproveRequest, AskRequest, HitlRequest
 from assent.service.adoption import adopted, case_id_of
 from assent.service.case import Case
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from assent.store.rows import RequestRow
 
 _PAGE = 100
+_PREFIX = "review_"
+
+
+def digits_of(id: str, nonce: int | None) -> str:
+    """The digits that a short id begins with: the request's own random ones, else those of the whole id.
+
+    What an agent asks has a whole id that follows from names which its model chooses; its beginning could be made to
+    equal another's. A service's case has a random id; what an earlier version opened has none of its own digits.
+    """
+    return id.removeprefix(_PREFIX) if nonce is None else f"{nonce:0{NONCE_DIGITS}x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,11 @@ class Asked:
     row: RequestRow
     request: HitlRequest
     agent_id: str | None
+
+    @property
+    def digits(self) -> str:
+        """What its short id begins with."""
+        return digits_of(self.id, self.row.nonce)
 
     @property
     def kind(self) -> str:
@@ -94,6 +110,11 @@ class Opened:
     id: str
     case: Case
     key_name: str | None
+
+    @property
+    def digits(self) -> str:
+        """What its short id begins with."""
+        return digits_of(self.id, None)
 
     @property
     def kind(self) -> str:

@@ -16,9 +16,6 @@ from assent.visible import visible
 if TYPE_CHECKING:
     from assent.service.keys import ApiKey
 
-BY = "cli"
-"""Who the audit trail says it was."""
-
 
 @click.group()
 def keys() -> None:
@@ -39,7 +36,7 @@ def create(name: str) -> None:
     server_secret = os.environ.get(SECRET_VARIABLE)
     if server_secret:
         _derived("")  # a secret that is too short is said to be so before a key is made
-    issued = on_database(lambda checkpointer: Keys(checkpointer.engine).issue(name, by=BY))
+    issued = on_database(lambda checkpointer: Keys(checkpointer.engine).issue(name), acts=True)
     click.echo(f"Key {issued.key_id} for {visible(name)}. Keep it safe: it is not shown again.")
     if server_secret:
         click.echo(f"Callback secret: {_derived(issued.key_id)}")
@@ -60,13 +57,16 @@ def list_keys(as_json: bool) -> None:
 
 @keys.command()
 @click.argument("key_id")
-def revoke(key_id: str) -> None:
-    """End the key KEY_ID for good, everywhere at once."""
-    from assent.service.keys import Keys
+@click.option("--cancel-open", is_flag=True, help="Cancel the cases that it has opened and that are open.")
+def revoke(key_id: str, cancel_open: bool) -> None:
+    """End the key KEY_ID for good, everywhere at once, and with it the submit tokens that its holder has.
 
-    if not on_database(lambda checkpointer: Keys(checkpointer.engine).revoke(key_id, by=BY)):
-        raise StoreError(f"there is no key {key_id!r} that could be revoked; see assent keys list")
-    click.echo(f"Revoked {key_id}.")
+    Whoever has a link to one of its cases can still answer there: people may, and so may the key's holder, if
+    links were handed to callers. --cancel-open ends those cases; it also works on a key that is revoked already.
+    """
+    from assent.cli.revoking import revoke_key
+
+    click.echo(revoke_key(key_id, cancel_open=cancel_open))
 
 
 @keys.command("callback-secret")

@@ -15,7 +15,7 @@ from assent.checkpointer.sql import SqlCheckpointer
 from assent.cli.database import on_database
 from assent.cli.exact import exact_json, now_milliseconds, span
 from assent.cli.items import Asked, Item, pending_items
-from assent.cli.lookup import shortened
+from assent.cli.lookup import short, shortened
 from assent.cli.output import cells, console_for, say
 from assent.requests import ApproveRequest
 from assent.visible import visible
@@ -34,6 +34,7 @@ class Line:
     """One thing that waits, in short."""
 
     id: str
+    digits: str
     kind: str
     created_at: int
     expires_at: int | None
@@ -81,7 +82,7 @@ async def _follow(as_json: bool, checkpointer: SqlCheckpointer) -> None:
             seen.add(item.id)
             if item.id not in known:
                 line = line_of(item)
-                known[item.id] = shortened([item.id])[item.id]
+                known[item.id] = short(item)
                 _tell(item.as_json(), "  ".join(line.cells(known[item.id], now_milliseconds())), as_json)
         for gone in known.keys() - seen:
             _tell({"id": gone, "is_open": False}, f"{known.pop(gone)}  is settled", as_json)
@@ -124,6 +125,7 @@ def line_of(item: Item) -> Line:
     asker = visible(item.asker)
     return Line(
         item.id,
+        item.digits,
         visible(item.kind),
         item.created_at,
         item.expires_at,
@@ -136,7 +138,7 @@ def table(lines: Sequence[Line], now: int, width: int | None) -> list[str]:
     """The lines below each other, as wide as a terminal, or as they are where there is none."""
     if not lines:
         return ["Nothing waits for a person."]
-    ids = shortened(line.id for line in lines)
+    ids = shortened((line.id, line.digits) for line in lines)
     rows = [_HEAD, *(line.cells(ids[line.id], now) for line in lines)]
     widths = [max(cells(row[place]) for row in rows) for place in range(len(_HEAD) - 1)]
     room = None if width is None else max(width - sum(widths) - 2 * len(widths) - 1, 8)

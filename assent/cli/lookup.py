@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.cli.items import Asked, Item, asked_of, opened_of
+from assent.cli.items import Asked, Item, asked_of, digits_of, opened_of
 from assent.service.adoption import case_id_of
 from assent.service.case import Case
 from assent.store import open_items as store
@@ -18,10 +18,8 @@ from assent.store.rows import decode_text
 from assent.visible import visible
 
 NOT_OPEN = 4
-PREFIX = "review_"
-SHORTEST = 4
-"""So many characters of an id have to be typed at least."""
-_SHOWN = 8
+SHOWN = 8
+"""So many characters of a short id are printed at least, and have to be typed."""
 _NAMED = 5
 
 
@@ -56,41 +54,67 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What identifies something that is open."""
+    """What identifies something that is open: its whole id, and the digits that its short id begins with."""
 
     id: str
-    thread_id: str | None = None
-    question_id: str | None = None
+    digits: str
+    asked: store.RequestKey | None = None
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it is also called, besides its id."""
-        if self.question_id is None:
-            return ()
-        return (self.question_id, f"{self.thread_id}/{self.question_id}")
+    @classmethod
+    def of_request(cls, asked: store.RequestKey) -> _Key:
+        case_id = case_id_of(asked.thread_id, asked.question_id, asked.round)
+        return cls(case_id, digits_of(case_id, asked.nonce), asked)
+
+    @classmethod
+    def of_case(cls, case_id: str) -> _Key:
+        return cls(case_id, digits_of(case_id, None))
+
+    def is_named(self, text: str) -> bool:
+        """Whether this is its id, or a part of it that was printed."""
+        return text == self.id or (len(text) >= SHOWN and self.digits.startswith(text))
+
+    def is_asked_as(self, text: str) -> bool:
+        """Whether the agent knows it by this name, of which its model may have chosen a part."""
+        asked = self.asked
+        return asked is not None and text in (asked.question_id, f"{asked.thread_id}/{asked.question_id}")
 
 
 async def find_open(checkpointer: SqlCheckpointer, text: str) -> Item:
-    """What is open and meant by ``text``. Raises `NotOpen` and `Ambiguous`."""
-    found = await find(checkpointer, text)
+    """What is open and has this id, whole or as it was printed. Raises `NotOpen` and `Ambiguous`.
+
+    Nothing else names it. A question's id is the tool call's, which a model chooses: it could be made to equal what
+    somebody else's id was printed as.
+    """
+    found = await _by_id(checkpointer, text)
     if isinstance(found, Ended):
         raise NotOpen(f"{found.id} is {found.status.replace('_', ' ')} already; nothing was changed.")
     return found
 
 
 async def find(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
-    """What is meant by ``text``: the id of something, open or not, or what identifies something that is open.
+    """What has this id, open or not, to be looked at; an agent's request also by ``thread/question``.
 
-    That is the beginning of its id, with or without ``review_``; for an agent's request also its question's id,
-    alone or behind its thread's and a slash. Raises `NotOpen` and `Ambiguous`.
+    Raises `NotOpen` and `Ambiguous`.
     """
-    if any(0xD800 <= ord(char) <= 0xDFFF for char in text):  # bytes that were no UTF-8; no id has such
+    try:
+        return await _by_id(checkpointer, text)
+    except NotOpen:
+        found = await _by_names(checkpointer, text) if _is_text(text) else None
+        if found is None:
+            raise
+        return found
+
+
+async def _by_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
+    if not _is_text(text):
         raise NotOpen(_unknown(text))
     exact = await _by_case_id(checkpointer, text)
-    if exact is not None:
-        return exact
-    found = await _by_key(checkpointer, text)
-    return found if found is not None else await _by_names(checkpointer, text)
+    return exact if exact is not None else await _by_key(checkpointer, text)
+
+
+def _is_text(text: str) -> bool:
+    """Whether this can be anything's name: bytes that were no UTF-8 cannot."""
+    return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
 async def _by_case_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended | None:
@@ -107,42 +131,56 @@ async def _by_case_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended 
     return opened if row.is_open and row.thread_id is None else _ended_case(opened.case)
 
 
-async def _by_key(checkpointer: SqlCheckpointer, text: str) -> Item | None:
-    """What is open and matches."""
+async def _by_key(checkpointer: SqlCheckpointer, text: str) -> Item:
+    """What is open and has this id, whole or as it was printed."""
     requests, cases = await checkpointer.engine.read(store.open_keys)
-    keys = [_Key(case_id_of(*key), key[0], key[1]) for key in requests] + [_Key(each) for each in cases]
-    start = PREFIX + text.removeprefix(PREFIX)
-    is_start = len(start) - len(PREFIX) >= SHORTEST
-    matches = [key for key in keys if text in key.names or (is_start and key.id.startswith(start))]
+    keys = [*map(_Key.of_request, requests), *map(_Key.of_case, cases)]
+    matches = [key for key in keys if key.is_named(text)]
     if len(matches) > 1:
         raise Ambiguous(_could_be(text, matches))
     if not matches:
-        return None
+        raise NotOpen(_no_id(text, [key for key in keys if key.is_asked_as(text)]))
     (key,) = matches
-    if key.thread_id is not None and key.question_id is not None:
-        asked = await _latest(checkpointer, key.thread_id, key.question_id)
-        if asked is not None and asked.id == key.id and asked.row.status == "pending":
-            if asked.row.round > 1 and text in key.names:
-                raise Ambiguous(
-                    f"{visible(text)} was asked {asked.row.round} times, perhaps differently: look at it with "
-                    f"assent show {short(asked.id)} and answer it by that id."
-                )
+    if key.asked is not None:
+        asked = await _latest(checkpointer, key.asked.thread_id, key.asked.question_id)
+        is_it = asked is not None and (asked.id, asked.row.nonce) == (key.id, key.asked.nonce)
+        if asked is not None and is_it and asked.row.status == "pending":
             return asked
     else:
         found = await checkpointer.engine.read(partial(store.case_by_id, key.id))
         if found is not None and found.case.is_open:
             return opened_of(found)
-    raise NotOpen(f"{short(key.id)} has been settled at this moment; nothing was changed.")
+    raise NotOpen(f"{key.digits[:SHOWN]} has been settled at this moment; nothing was changed.")
 
 
-async def _by_names(checkpointer: SqlCheckpointer, text: str) -> Ended:
-    """An agent's request that has ended, by ``thread/question``."""
+async def _by_names(checkpointer: SqlCheckpointer, text: str) -> Asked | Ended | None:
+    """An agent's request by ``thread/question``, in either of which there may be slashes; None if there is none."""
+    found: list[Asked] = []
     for place, char in enumerate(text):
         if char == "/":
             asked = await _latest(checkpointer, text[:place], text[place + 1 :])
-            if asked is not None:
-                return _ended_request(asked)
-    raise NotOpen(_unknown(text))
+            found += [] if asked is None else [asked]
+    is_open = [asked for asked in found if asked.row.status == "pending"]
+    if len(is_open) > 1:
+        raise Ambiguous(_could_be(text, [_Key(it.id, it.digits, _key_of(it)) for it in is_open]))
+    return is_open[0] if is_open else _ended_request(found[0]) if found else None
+
+
+def _key_of(asked: Asked) -> store.RequestKey:
+    row = asked.row
+    return store.RequestKey(row.thread_id, row.question_id, row.round, row.nonce)
+
+
+def _no_id(text: str, called: Sequence[_Key]) -> str:
+    """Why this names nothing; where an agent calls something so, how to look at that."""
+    if not called:
+        return _unknown(text)
+    ids = shortened((key.id, key.digits) for key in called)
+    named = " or ".join(f"assent show {ids[key.id]}" for key in called[:_NAMED])
+    return (
+        f"{visible(text)} is no id of ours: an agent calls a question so, and the next one may be called the same. "
+        f"Look at it with {named}, and use the id that stands there."
+    )
 
 
 def _unknown(text: str) -> str:
@@ -154,20 +192,22 @@ async def _latest(checkpointer: SqlCheckpointer, thread_id: str, question_id: st
     return None if found is None else asked_of(found)
 
 
-def short(id: str) -> str:
-    """As much of an id as is shown where it stands alone."""
-    return id.removeprefix(PREFIX)[:_SHOWN]
+def short(item: Item | Ended) -> str:
+    """Its short id, as far as it is shown where it stands alone."""
+    digits = digits_of(item.id, None) if isinstance(item, Ended) else item.digits
+    return digits[:SHOWN]
 
 
-def shortened(ids: Iterable[str]) -> dict[str, str]:
-    """The beginnings of ids, each long enough that no other one has it."""
-    rests = sorted(each.removeprefix(PREFIX) for each in set(ids))
-    neighbours = zip(["", *rests], [*rests[1:], ""], strict=False)
+def shortened(ids: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Short ids, by whole ids: of the digits of each so many that no other one begins with them."""
+    known = sorted((digits, whole) for whole, digits in set(ids))
+    digits = [each for each, _ in known]
+    neighbours = zip(["", *digits], [*digits[1:], ""], strict=False)
     lengths = [
-        max(_SHOWN, *(_shared(rest, other) + 1 for other in pair))
-        for rest, pair in zip(rests, neighbours, strict=False)
+        max(SHOWN, *(_shared(rest, other) + 1 for other in pair))
+        for rest, pair in zip(digits, neighbours, strict=False)
     ]
-    return {PREFIX + rest: rest[:length] for rest, length in zip(rests, lengths, strict=True)}
+    return {whole: rest[:length] for (rest, whole), length in zip(known, lengths, strict=True)}
 
 
 def _shared(one: str, other: str) -> int:
@@ -179,9 +219,9 @@ def _shared(one: str, other: str) -> int:
 
 
 def _could_be(text: str, matches: Sequence[_Key]) -> str:
-    ids = shortened(key.id for key in matches)
+    ids = shortened((key.id, key.digits) for key in matches)
     named = [
-        ids[key.id] + (f" (thread {visible(key.thread_id)})" if key.thread_id is not None else "")
+        ids[key.id] + (f" (thread {visible(key.asked.thread_id)})" if key.asked is not None else "")
         for key in matches[:_NAMED]
     ]
     more = f" and {len(matches) - _NAMED} more" if len(matches) > _NAMED else ""
@@ -203,7 +243,7 @@ def _ended_request(asked: Asked) -> Ended:
 
 
 def _ended_case(case: Case) -> Ended:
-    said = case.responded_by or {}
+    said = case.responded_by or case.claimed_by or {}
     by = said.get("email") or said.get("name")
     return Ended(
         case.case_id,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
+from assent.delivery.text import shown
 from assent.errors import AssentError, MissingExtra
 
 FAILED = 1
@@ -36,11 +38,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        sys.stderr.write(shown(said.getvalue()))
         return error.exit_code
     return code if isinstance(code, int) else 0
 
 
 def _fail(error: Exception) -> None:
-    sys.stderr.write(f"Error: {error}\n")
+    sys.stderr.write(f"Error: {shown(str(error))}\n")
     sys.exit(FAILED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from assent.delivery.text import shown
 from assent.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def cells(text: str) -> int:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a line, with escapes for what the terminal's encoding does not have."""
+    """Print a line or several, `shown`, and with escapes for what the terminal's encoding does not have.
+
+    Every command prints its text with this, and JSON in ASCII: no character of others' reaches a terminal raw.
+    """
     encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err)
+    click.echo(shown(text).encode(encoding, "backslashreplace").decode(encoding), err=err)

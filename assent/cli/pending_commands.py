@@ -11,8 +11,8 @@ import click
 def pending(as_json: bool, watch: bool) -> None:
     """List what waits for a person, oldest first.
 
-    That is what agents ask, and the cases that other services have opened. ID is the beginning of an id, enough
-    for assent show, answer, link and cancel; an id stands for what is asked now, and asked again it gets another one.
+    That is what agents ask, and the cases that other services have opened. ID is what assent show, answer, link
+    and cancel take; it is random, stands for what is asked now, and asked again it gets another one.
     AGE is how long it has waited, LEFT how long it can still be answered ("-": for ever; "late": its time is
     up, but nobody has noted that yet), FROM the agent or the API key's name, WHAT the beginning of what is
     asked.
@@ -34,9 +34,9 @@ def pending(as_json: bool, watch: bool) -> None:
 def show(id: str, as_json: bool) -> None:
     """Show what waits under ID, whole, and how to answer it.
 
-    ID is what assent pending prints, or more of it; for an agent's request also its question's id, or
-    THREAD/QUESTION. Values are JSON, in which whatever would hide or act in a terminal is an escape. What the
-    agent or the service wrote stands beside its label, and nothing in it can pass for one.
+    ID is what assent pending prints, or the whole id; an agent's request can also be looked at, but not
+    answered, by THREAD/QUESTION. Values are JSON, in which whatever would hide or act in a terminal is an
+    escape. What the agent or the service wrote stands beside its label, and nothing in it can pass for one.
 
     \b
     The JSON is that of assent pending, and "request", what the agent asks, or

@@ -64,8 +64,8 @@ def _blocks(found: Item | Ended) -> Iterator[Labelled]:
         yield from _asked(found)
     else:
         yield from _opened(found)
-    yield "answer", f"assent answer {short(found.id)} {how_to_answer(found)}"
-    yield "page", f"assent link {short(found.id)} prints a link to it"
+    yield "answer", f"assent answer {short(found)} {how_to_answer(found)}"
+    yield "page", f"assent link {short(found)} prints a link to it"
 
 
 def _ended(ended: Ended) -> Iterator[Labelled]:

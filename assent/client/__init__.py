@@ -13,9 +13,11 @@ from assent.lazy import exports
 if TYPE_CHECKING:
     from assent.client.callback import CallbackReceiver
     from assent.client.client import HitlClient
+    from assent.client.handing_over import deliver_review_url
     from assent.client.outcome import ReviewOutcome
     from assent.client.skill import Skill, SkillHitl, read_skill, write_skill
     from assent.client.sync import HitlClientSync, request
+    from assent.protocol.signatures import verify_hitl_signature
 
 _HOMES = {
     "CallbackReceiver": "callback",
@@ -24,8 +26,10 @@ _HOMES = {
     "ReviewOutcome": "outcome",
     "Skill": "skill",
     "SkillHitl": "skill",
+    "deliver_review_url": "handing_over",
     "read_skill": "skill",
     "request": "sync",
+    "verify_hitl_signature": "callback",
     "write_skill": "skill",
 }
 
@@ -36,8 +40,10 @@ __all__ = [
     "ReviewOutcome",
     "Skill",
     "SkillHitl",
+    "deliver_review_url",
     "read_skill",
     "request",
+    "verify_hitl_signature",
     "write_skill",
 ]
 

@@ -15,7 +15,9 @@ from pydantic_core import from_json
 
 from assent.clock import Clock, SystemClock
 from assent.errors import InvalidSecret, InvalidSignature
-from assent.protocol import SIGNATURE_HEADER, verify_callback, verify_webhook
+from assent.protocol import SIGNATURE_HEADER, verify_callback, verify_hitl_signature, verify_webhook
+
+__all__ = ["CallbackReceiver", "verify_hitl_signature"]
 
 logger = logging.getLogger("assent.client")
 

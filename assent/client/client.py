@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Self, TypeVar, get_args
 
 import httpx2
 
@@ -12,14 +13,16 @@ from assent.checkpointer.base import CheckpointKeeper
 from assent.client import discovery, submit
 from assent.client.answers import HttpAnswer, read_answer
 from assent.client.callback import CallbackReceiver
-from assent.client.caller import Caller
+from assent.client.caller import Caller, own_headers
 from assent.client.connections import Connections
 from assent.client.desk import Desk
+from assent.client.exchange import Outgoing, exchange
 from assent.client.keyed import Keyed, Sending, may_repeat, request_digest
-from assent.client.offer import Offer, read_offer
+from assent.client.offer import ForeignPages, Offer, may_call, place_of, read_offer
 from assent.client.outcome import ReviewOutcome
 from assent.client.pace import USUAL, Pace
 from assent.client.review import see_through
+from assent.client.signed_results import SignatureChecks, VerifyResults
 from assent.client.telling import Teller
 from assent.client.waits import Waits
 from assent.clock import Clock, SystemClock
@@ -39,13 +42,20 @@ class HitlClient:
     """Calls services, and waits for a person where one of them answers 202 and asks for one.
 
     ``http`` is an HTTP client to be used as it is, without one the client has its own. ``deliver`` brings links
-    to the person: one delivery or several, each an object with ``send`` or a plain async function of the
-    notice. ``auth`` is as in httpx2. A ``callback`` receiver is named in every JSON request. With a ``store``,
-    any open checkpointer, a request with a ``key`` is sent once and its wait outlives the process.
+    to the person: a delivery, a name such as ``"telegram"``, a plain function of the notice, async or not, or a
+    list of these. ``auth`` is as in httpx2. Or a ``token`` is sent as ``Authorization: Bearer``, and ``headers``
+    with it, to the services that are called, and to no host to which these lead, by redirects or by poll URLs.
+    A ``callback`` receiver is named in every JSON request. With a ``store``, any open checkpointer, a request
+    with a ``key`` is sent once and its wait outlives the process.
 
     Polls come every ``poll_interval`` seconds, 30 to 300; ``min_poll_interval`` allows shorter ones. The agent
-    calls the service that answered and the ``allowed_hosts``, nobody else. ``progress`` is whether the person
-    hears that the page was opened and how far a form is.
+    calls the service that answered and the ``allowed_hosts``, nobody else. A review page on yet another host is
+    pointed out to the person, or with ``foreign_pages="refuse"`` its offer is refused. ``progress`` is whether
+    the person hears that the page was opened and how far a form is.
+
+    With ``verify_results=True`` a result counts only if its service has signed it, with one of the keys that it
+    publishes; or with one of yours, if that is a JWKS document. Without it, only results that are signed as
+    Assent signs them are checked. False checks none.
     """
 
     def __init__(
@@ -54,24 +64,41 @@ class HitlClient:
         *,
         deliver: Deliver | Sequence[Deliver],
         auth: Any = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
         callback: CallbackReceiver | None = None,
         store: CheckpointKeeper | None = None,
         poll_interval: float | None = None,
         min_poll_interval: float = USUAL,
         allowed_hosts: Collection[str] = (),
+        foreign_pages: ForeignPages = "tell",
+        verify_results: VerifyResults = None,
         progress: bool = True,
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        self._auth: Any = httpx2.USE_CLIENT_DEFAULT if auth is None else auth
+        if token is not None and auth is not None:
+            raise ValueError("a client has a token or an auth, not both")
+        if foreign_pages not in get_args(ForeignPages):
+            raise ValueError(f"foreign_pages is one of {', '.join(get_args(ForeignPages))}")
+        self._own = own_headers(token, headers)
+        no_auth: Any = httpx2.USE_CLIENT_DEFAULT if token is None else None
+        self._auth: Any = no_auth if auth is None else auth
+        self._foreign_pages: ForeignPages = foreign_pages
+        connections, hosts = Connections(http), frozenset(allowed_hosts)
+
+        def may_call_for(url: str, service: str) -> bool:
+            return may_call(url, service, hosts)
+
         self._desk = Desk(
-            connections=Connections(http),
+            connections=connections,
             teller=Teller(deliver, clock),
             clock=clock,
             pace=Pace.chosen(poll_interval, min_poll_interval),
-            allowed_hosts=frozenset(allowed_hosts),
+            allowed_hosts=hosts,
             progress=progress,
             callback=callback,
+            signatures=SignatureChecks(verify_results, connections, may_call_for, clock),
         )
         self._keyed = None if store is None else Keyed(self._desk, Waits(store, clock=clock))
         self._stack = AsyncExitStack()
@@ -94,6 +121,8 @@ class HitlClient:
         *,
         key: str | None = None,
         idempotency_key: str | None = None,
+        repeatable: bool | None = None,
+        max_bytes: int | None = None,
         **options: Any,
     ) -> httpx2.Response | ReviewOutcome:
         """Send a request: its response, or how the review ended that the service answered with.
@@ -102,12 +131,14 @@ class HitlClient:
         request that was sent under that key before is not sent again: its wait goes on, wherever it began. If
         it is not known whether the request got through, it is repeated only if its method may be repeated, or
         if an ``idempotency_key`` is given, which is sent as ``Idempotency-Key``; else `RequestInDoubt` is
-        raised.
+        raised. A 5xx is tried again, a few times and with growing pauses, under the same condition, or if
+        ``headers`` has an ``Idempotency-Key``; else it is handed back. ``repeatable`` says otherwise, either way.
+        Of an answer that asks nobody, ``max_bytes`` are read, or all; a longer one raises `ResponseTooLarge`.
 
         Raises httpx2's errors for the request itself, `InvalidOffer` for a 202 that cannot be used, and the
         other `ReviewError`s.
         """
-        sending = self._sending(method, url, idempotency_key, options)
+        sending = self._sending(method, url, idempotency_key, repeatable, max_bytes, options)
         if key is not None:
             return await self.keyed.request(key, sending)
         response, offer = await sending.send()
@@ -121,13 +152,15 @@ class HitlClient:
         key: str,
         thread_id: str | None = None,
         idempotency_key: str | None = None,
+        repeatable: bool | None = None,
+        max_bytes: int | None = None,
         **options: Any,
     ) -> httpx2.Response | ReviewOutcome | None:
         """As `request` with a key, but None as soon as a person is asked, instead of waiting for them.
 
         The wait is in the store then, and belongs to ``thread_id``; see `assent.client.http_tool`.
         """
-        sending = self._sending(method, url, idempotency_key, options)
+        sending = self._sending(method, url, idempotency_key, repeatable, max_bytes, options)
         return await self.keyed.begin(key, sending, thread_id=thread_id)
 
     async def handle(self, response: T, *, key: str | None = None) -> T | ReviewOutcome:
@@ -143,14 +176,14 @@ class HitlClient:
         if offer is None:
             return response
         auth_given = self._auth is not httpx2.USE_CLIENT_DEFAULT
-        caller = answer.caller.with_auth(self._auth) if auth_given else answer.caller
+        caller = self._calling(answer.caller.with_auth(self._auth) if auth_given else answer.caller)
         if key is None:
             return await self._outcome(offer, caller)
         return await self.keyed.handled(key, offer, caller)
 
     async def resume_wait(self, key: str) -> ReviewOutcome | ReviewError | None:
         """Go on with one stored wait: how it ended, or what went wrong; None if nothing was sent after all."""
-        return (await self.keyed.go_on(key, Caller(auth=self._auth)))[1]
+        return (await self.keyed.go_on(key, self._calling(Caller(auth=self._auth))))[1]
 
     async def resume_waits(self) -> AsyncIterator[tuple[str, ReviewOutcome | ReviewError]]:
         """Go on with every wait in the store that has a key: key and outcome, or what went wrong, as they end.
@@ -158,7 +191,7 @@ class HitlClient:
         They are authenticated with the client's ``auth``, or by its ``http``. Waits of agents' tools are not
         among them: they go on with their threads.
         """
-        async for key, outcome in self.keyed.resume(Caller(auth=self._auth)):
+        async for key, outcome in self.keyed.resume(self._calling(Caller(auth=self._auth))):
             yield key, outcome
 
     async def submit(
@@ -208,29 +241,61 @@ class HitlClient:
         return self._keyed
 
     def _sending(
-        self, method: str, url: str, idempotency_key: str | None, options: dict[str, Any]
+        self,
+        method: str,
+        url: str,
+        idempotency_key: str | None,
+        repeatable: bool | None,
+        max_bytes: int | None,
+        options: dict[str, Any],
     ) -> Sending:
         headers = httpx2.Headers(options.pop("headers", None))
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         auth = options.pop("auth", self._auth)
-        caller = Caller.of(headers)
-        if auth is not httpx2.USE_CLIENT_DEFAULT:
+        caller = self._calling(Caller.of(headers))
+        if auth is None:
+            caller = replace(caller, auth=None)
+        elif auth is not httpx2.USE_CLIENT_DEFAULT:
             caller = caller.with_auth(auth)
+        by_method = idempotency_key is not None or may_repeat(method)
+        may_be_resent = by_method or "Idempotency-Key" in headers
 
         async def send() -> tuple[httpx2.Response, Offer | None]:
             body, callback = options.get("json"), self._desk.callback
             with_callback = {} if body is None or callback is None else {"json": callback.added_to(body, url)}
-            response = await self._desk.connections.calls.request(
-                method, url, headers=headers, auth=auth, **{**options, **with_callback}
+            outgoing = Outgoing(
+                method,
+                url,
+                headers,
+                self._own,
+                auth,
+                {**options, **with_callback},
+                is_repeatable=may_be_resent if repeatable is None else repeatable,
+                max_bytes=max_bytes,
             )
-            return response, self._offer(await read_answer(response))
+            response = await exchange(self._desk.connections.calls, outgoing, self._desk.clock)
+            return response, self._offer(await read_answer(response), asked=url)
 
-        repeatable = idempotency_key is not None or may_repeat(method)
-        return Sending(send, caller, request_digest(method, url, options), repeatable)
+        known = by_method if repeatable is None else repeatable
+        return Sending(send, caller, request_digest(method, url, options), known)
 
-    def _offer(self, answer: HttpAnswer) -> Offer | None:
-        return read_offer(answer.status, answer.url, answer.body, allowed_hosts=self._desk.allowed_hosts)
+    def _calling(self, caller: Caller) -> Caller:
+        return replace(caller, own=self._own)
+
+    def _offer(self, answer: HttpAnswer, asked: str | None = None) -> Offer | None:
+        offer = read_offer(
+            answer.status,
+            answer.url,
+            answer.body,
+            allowed_hosts=self._desk.allowed_hosts,
+            foreign_pages=self._foreign_pages,
+            now=self._desk.clock.now(),
+        )
+        first = asked or answer.asked
+        if offer is None or first is None or place_of(first) == offer.service:
+            return offer
+        return replace(offer, is_redirected=True)
 
     async def _outcome(self, offer: Offer, caller: Caller) -> ReviewOutcome:
         _, outcome = await see_through(self._desk, self._desk.rounds.begin(offer), caller)

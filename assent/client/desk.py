@@ -10,6 +10,7 @@ from assent.client.connections import Connections
 from assent.client.offer import may_call
 from assent.client.pace import Pace
 from assent.client.rounds import Rounds
+from assent.client.signed_results import SignatureChecks
 from assent.client.telling import Teller
 from assent.clock import Clock
 
@@ -28,6 +29,7 @@ class Desk:
     allowed_hosts: frozenset[str]
     progress: bool
     callback: CallbackReceiver | None
+    signatures: SignatureChecks
     rounds: Rounds = field(default_factory=Rounds)
     live: dict[str, LiveCase] = field(default_factory=dict[str, "LiveCase"])
 

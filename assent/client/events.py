@@ -74,7 +74,11 @@ class EventStream:
 
     async def _listen(self) -> None:
         """Read one connection to its end."""
-        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store", **self._caller.headers}
+        headers = {
+            "Accept": "text/event-stream",
+            "Cache-Control": "no-store",
+            **self._caller.headers_for(self._url),
+        }
         if self._last_event_id:
             headers["Last-Event-ID"] = self._last_event_id
         async with self._connections.streaming() as http:

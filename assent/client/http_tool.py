@@ -15,12 +15,14 @@ from assent.agent.live import LiveThread
 from assent.agent.tools import Effect, Tool, ToolContext, ToolResult
 from assent.client.client import HitlClient
 from assent.client.outcome import ReviewOutcome
-from assent.errors import HitlDetached, InvalidTool, RequestInDoubt, ReviewError
+from assent.errors import HitlDetached, InvalidTool, RequestInDoubt, ResponseTooLarge, ReviewError
 from assent.messages import JsonObject
 from assent.protocol import REDACTED
 
 MOST_CHARACTERS = 100_000
 """Of an answer, for the model."""
+MOST_BYTES = 10_000_000
+"""Of an answer that is read at all."""
 _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("GET", "HEAD", "OPTIONS"), "none"),
     **dict.fromkeys(("PUT", "DELETE"), "idempotent"),
@@ -68,10 +70,13 @@ def http_tool(
         options["headers"] = {"Idempotency-Key": ctx.idempotency_key}
         if meant == "idempotent":
             options["idempotency_key"] = ctx.idempotency_key
+        options |= {"repeatable": meant != "once", "max_bytes": MOST_BYTES}
         try:
             answer = await _answer(client, method, options, ctx)
         except RequestInDoubt:
             return ToolResult(f"It was sent before, and interrupted. {_UNKNOWN}", is_error=True)
+        except ResponseTooLarge as error:
+            return ToolResult(f"{error}. {_UNKNOWN}" if meant == "once" else f"{error}.", is_error=True)
         except ReviewError as error:
             return ToolResult(f"A person was asked, and that went wrong: {error}", is_error=True)
         except httpx2.HTTPError as error:

@@ -28,6 +28,7 @@ from assent.errors import (
     ReviewContradiction,
     ReviewError,
     ReviewRefused,
+    ReviewUnreadable,
 )
 from assent.protocol import is_final
 
@@ -200,15 +201,26 @@ class Keyed:
                 raise ReviewContradiction(
                     state.case_id, f"it had ended, and now the service says that it is {answer.status}"
                 )
-            return outcome_of(state, answer)
+            is_verified = await self._desk.signatures.checked(state.offer, answer)
+            return outcome_of(state, answer, is_verified=is_verified)
         try:
             last, outcome = await see_through(self._desk, state, caller, _keeping(wait), at_once=at_once)
-        except (ReviewContradiction, InvalidOutcome, ReviewRefused) as error:
-            if not (isinstance(error, ReviewRefused) and error.http_status in (401, 403)):
+        except (ReviewContradiction, InvalidOutcome, ReviewRefused, ReviewUnreadable) as error:
+            if not _may_mend(error, wait):
                 await wait.ended(_state(wait).without_link().to_json())
             raise
         await wait.ended(last.without_link().to_json())
         return outcome
+
+
+def _may_mend(error: ReviewError, wait: Wait) -> bool:
+    """Whether the wait stays stored, to be gone on with when its credentials or its service are mended.
+
+    A tool's wait that cannot be read ends: the agent is to be told, and its thread has to go on.
+    """
+    if isinstance(error, ReviewRefused):
+        return error.http_status in (401, 403)
+    return isinstance(error, ReviewUnreadable) and wait.thread_id is None
 
 
 def _state(wait: Wait) -> WaitState:

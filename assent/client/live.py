@@ -16,7 +16,7 @@ from assent.client.wait_state import WaitState
 from assent.client.waiting import Waiting
 from assent.delivery.base import Sent
 from assent.errors import ReviewContradiction, StoreError
-from assent.protocol import PollResponse
+from assent.protocol import PollAnswer
 
 logger = logging.getLogger("assent.client")
 
@@ -59,7 +59,7 @@ class LiveCase:
         """Something has happened to the case: ask the service now."""
         self._waiting.hint()
 
-    async def ended(self) -> PollResponse:
+    async def ended(self) -> PollAnswer:
         """Ask the person, and wait for the service to say how it ended; `close` comes afterwards.
 
         Of a case that may have ended meanwhile, the person is asked when the service says that it has not.
@@ -87,7 +87,7 @@ class LiveCase:
         self._telling.stop()
         await self._kept()
 
-    async def close(self, answer: PollResponse) -> None:
+    async def close(self, answer: PollAnswer) -> None:
         """Tell the person how it ended. What takes long, or comes of their own decision, is told afterwards."""
         try:
             default = default_of(self.state.offer, answer) if answer.status == "expired" else None
@@ -100,7 +100,7 @@ class LiveCase:
 
     # What the waiting tells.
 
-    def news(self, answer: PollResponse) -> None:
+    def news(self, answer: PollAnswer) -> None:
         """The case is open; somebody opened the page perhaps, or is at work on it."""
         if self._asks_later:
             self._asks_later = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from assent.client.submit import offered_buttons
 from assent.client.wait_state import WaitState
 from assent.delivery.base import Ended, Notice, NoticeKind
-from assent.protocol import Form, PollResponse, Progress
+from assent.protocol import Form, PollAnswer, Progress
 
 
 def review(state: WaitState) -> Notice:
@@ -16,17 +16,24 @@ def review(state: WaitState) -> Notice:
         asked.append(hitl.prompt)
     if hitl.form is not None:
         asked.append(form_line(hitl.form))
+    if state.offer.foreign_page is not None:
+        asked.append(_elsewhere(state.offer.foreign_page, state.offer.service))
     if state.derived:
         asked.append("The service has begun this round by itself. It should be found where the last one was:")
-    return _asking(state, "review", "\n\n".join(asked))
+    return _asking(state, "review", "\n\n".join(asked), whole=state.offer.about is not None)
 
 
 def reminder(state: WaitState) -> Notice:
     """The same again, shorter."""
-    return _asking(state, "reminder", f"Reminder: {_round(state)}{state.offer.hitl.prompt}")
+    offer = state.offer
+    whole = offer.about is not None and offer.message in (None, offer.hitl.prompt)
+    asked = f"Reminder: {_round(state)}{offer.hitl.prompt}"
+    if offer.foreign_page is not None:
+        asked = f"{asked}\n\n{_elsewhere(offer.foreign_page, offer.service)}"
+    return _asking(state, "reminder", asked, whole=whole)
 
 
-def progress(state: WaitState, answer: PollResponse) -> Notice | None:
+def progress(state: WaitState, answer: PollAnswer) -> Notice | None:
     """How it goes on, where there is something to tell."""
     if answer.status == "opened":
         said = "The review page was opened."
@@ -38,7 +45,7 @@ def progress(state: WaitState, answer: PollResponse) -> Notice | None:
     return Notice("progress", state.case_id, _round(state) + said, round=state.round, facts=_facts(state))
 
 
-def ended(state: WaitState, answer: PollResponse, default: str | None) -> Ended:
+def ended(state: WaitState, answer: PollAnswer, default: str | None) -> Ended:
     """The end, for the messages that asked."""
     by = None if answer.responded_by is None else answer.responded_by.name or answer.responded_by.email
     if answer.status == "expired":
@@ -55,6 +62,10 @@ def ended(state: WaitState, answer: PollResponse, default: str | None) -> Ended:
     who = f" by {by}" if by else ""
     more = " Another round follows." if answer.next_case_id else ""
     return Ended(state.case_id, "completed", f"{_round(state)}Decided: {action}{who}.{more}", action, by)
+
+
+def _elsewhere(page: str, service: str) -> str:
+    return f"The page is on {page}. That is another host than {service}, which asks."
 
 
 def form_line(form: Form) -> str:
@@ -77,7 +88,7 @@ def progress_line(progress: Progress) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def _asking(state: WaitState, kind: NoticeKind, body: str) -> Notice:
+def _asking(state: WaitState, kind: NoticeKind, body: str, *, whole: bool) -> Notice:
     hitl = state.offer.hitl
     return Notice(
         kind,
@@ -86,8 +97,9 @@ def _asking(state: WaitState, kind: NoticeKind, body: str) -> Notice:
         review_url=hitl.review_url,
         buttons=offered_buttons(hitl),
         round=state.round,
-        expires_at=hitl.expires_at.timestamp(),
-        facts=_facts(state),
+        expires_at=hitl.expires_at.timestamp() if state.offer.has_expiry else None,
+        facts=_facts(state) | ({"context": state.offer.about} if state.offer.about else {}),
+        whole=whole and state.offer.hitl.form is None and not state.derived,
     )
 
 

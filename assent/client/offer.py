@@ -1,19 +1,41 @@
-"""A 202 that asks for a person: read, checked, and refused as a whole if anything about it is wrong."""
+"""A 202 that asks for a person: what is needed is checked, and the rest is read as far as it can be."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, cast
 
 import httpx2
+from pydantic import JsonValue
 
-from assent.errors import InvalidOffer, InvalidProtocolObject
-from assent.protocol import Context, HitlObject, read_202
+from assent.client.context_text import context_text
+from assent.errors import InvalidDuration, InvalidOffer, InvalidProtocolObject
+from assent.messages import JsonObject
+from assent.protocol import (
+    SPEC_VERSION,
+    CaseFacts,
+    Context,
+    HitlObject,
+    Lenient,
+    parse_duration,
+    read_leniently,
+    shown_digest,
+)
 
 _CALLED = ("poll_url", "events_url", "submit_url")
 """What the agent calls itself, with its credentials or a token; the review page is the person's business."""
+_INLINE = ("submit_url", "submit_token", "inline_actions", "verification_policy")
+"""What an answer by a button is bound to. If one of them cannot be used, none is: then the page decides."""
+_MOST_VALUES = 50_000
+"""In a context whose digest is taken; more of them would be as costly as they are useless."""
 _THIS_MACHINE = ("localhost", "127.0.0.1")
+_USUAL_LIFE, _LONGEST_LIFE = 86_400, 366 * 86_400
+"""For how many seconds the protocol keeps a case open that names no time, and the most that is believed."""
+
+ForeignPages = Literal["tell", "refuse"]
+"""What is done with a review page on another host than its service: the notice says so, or it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +46,20 @@ class Offer:
     service: str
     """Who asks: host and, where it is not the usual one, port of the service that was called."""
     message: str | None = None
+    about: str | None = None
+    """The context as text for a message, empty if there is none; None if it is for the page: see `context_text`."""
+    more: JsonObject = field(default_factory=dict[str, JsonValue], repr=False)
+    """What else the hitl object held: fields that the protocol does not know, and values that cannot be used."""
+    foreign_page: str | None = None
+    """Host of the review page, where that is neither the service's nor one of those that are allowed."""
+    has_expiry: bool = True
+    """Whether the service said until when; if not, ``hitl.expires_at`` is what the protocol takes instead."""
+    has_odd_form: bool = False
+    """Whether some of the form could not be read. Then nobody can say which of its values are sensitive."""
+    shown: str | None = None
+    """The digest of what the person is to be shown, see `assent.protocol.shown_digest`; None if it is too large."""
+    is_redirected: bool = False
+    """Whether another host answered than the one that was asked. Its polls get no credentials of ours."""
 
     @property
     def case_id(self) -> str:
@@ -58,12 +94,22 @@ def may_call(url: str, service: str, allowed_hosts: Collection[str]) -> bool:
     return place == service or place in allowed or parsed.host.lower() in allowed
 
 
-def read_offer(status: int, url: str, body: Any, *, allowed_hosts: Collection[str] = ()) -> Offer | None:
+def read_offer(
+    status: int,
+    url: str,
+    body: Any,
+    *,
+    allowed_hosts: Collection[str] = (),
+    foreign_pages: ForeignPages = "tell",
+    now: float | None = None,
+) -> Offer | None:
     """What an answer asks of a person, or None for an answer like any other.
 
-    ``url`` is where the answer came from and ``body`` its decoded JSON. Raises `InvalidOffer` with everything
-    that is wrong: fields that are missing or malformed, plain http to another machine, and addresses for the
-    agent to call that are neither the service's own nor on one of the ``allowed_hosts``.
+    ``url`` is where the answer came from and ``body`` its decoded JSON. A ``hitl`` object with ``case_id``,
+    ``type``, ``prompt``, ``review_url`` and ``poll_url`` is enough. Whatever else is in it may be missing, odd or
+    unknown; ``now`` (seconds since 1970) is when it came. Raises `InvalidOffer` with everything that is wrong:
+    one of the five that is missing or malformed, plain http to another machine, and addresses for the agent to
+    call that are neither the service's own nor on one of the ``allowed_hosts``.
     """
     if status != 202 or not isinstance(body, Mapping):
         return None
@@ -71,15 +117,113 @@ def read_offer(status: int, url: str, body: Any, *, allowed_hosts: Collection[st
     inner = said.get("hitl")
     if inner is None:
         return None
+    if not isinstance(inner, Mapping):
+        raise InvalidOffer({"hitl": "must be an object"})
+    given = cast("Mapping[str, Any]", inner)
     service = place_of(url) or ""
-    faults = _foreign(inner, service, allowed_hosts)
+    faults = _foreign(given, service, allowed_hosts)
+    page = _page(given, service, allowed_hosts)
+    if page is not None and foreign_pages == "refuse":
+        faults["hitl.review_url"] = (
+            "must be on the host of the service that answered, or on one in allowed_hosts"
+        )
+    facts, has_expiry = _dated(given, datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC))
     try:
-        asked = read_202(said)
+        read = _read(facts)
     except InvalidProtocolObject as error:
-        raise InvalidOffer({**faults, **error.faults}) from None
+        raise InvalidOffer(
+            {**faults, **{f"hitl.{name}": why for name, why in error.faults.items()}}
+        ) from None
     if faults:
         raise InvalidOffer(faults)
-    return Offer(_without_context(asked.hitl), service, asked.message)
+    message = said.get("message")
+    return Offer(
+        _without_context(read.value),
+        service,
+        message if isinstance(message, str) and message else None,
+        context_text(given.get("context")),
+        more=_more(given, read),
+        foreign_page=page,
+        has_expiry=has_expiry,
+        has_odd_form=read.is_odd("context"),
+        shown=_shown(given),
+    )
+
+
+def _shown(given: Mapping[str, Any]) -> str | None:
+    context = given.get("context")
+    if not _is_small(context):
+        return None
+    try:
+        return shown_digest(
+            type=given["type"],
+            prompt=given["prompt"],
+            context=cast("Mapping[str, Any]", context) if isinstance(context, Mapping) else None,
+        )
+    except InvalidProtocolObject:  # numbers or letters that have no one form
+        return None
+
+
+def _is_small(value: object) -> bool:
+    """Whether there are no more values in it than a page would show."""
+    left, waiting = _MOST_VALUES, [value]
+    while waiting and left > 0:
+        each = waiting.pop()
+        if isinstance(each, Mapping | list):
+            inside = cast("Mapping[str, Any] | list[Any]", each)
+            left -= len(inside)
+            if left > 0:
+                waiting.extend(inside.values() if isinstance(inside, Mapping) else inside)
+    return left > 0
+
+
+def _dated(given: Mapping[str, Any], now: datetime) -> tuple[dict[str, Any], bool]:
+    """The object with the times and the version that it may lack, and whether it says when it expires.
+
+    Of its context only the form is of use to an agent; the rest is for the page, and may be large.
+    """
+    times = {name: given[name] for name in ("created_at", "expires_at") if name in given}
+    read = read_leniently(CaseFacts, times).value
+    facts: dict[str, Any] = {
+        **given,
+        "spec_version": SPEC_VERSION,
+        "created_at": read.created_at or now,
+        "expires_at": read.expires_at or now + _life(given.get("timeout")),
+    }
+    context = facts.pop("context", None)
+    form = cast("Mapping[str, Any]", context).get("form") if isinstance(context, Mapping) else None
+    if form is not None:
+        facts["context"] = {"form": form}
+    return facts, read.expires_at is not None
+
+
+def _life(timeout: object) -> timedelta:
+    try:
+        seconds = parse_duration(timeout) if isinstance(timeout, str) else _USUAL_LIFE
+    except InvalidDuration:
+        seconds = _USUAL_LIFE
+    return timedelta(seconds=min(seconds, _LONGEST_LIFE))
+
+
+def _read(facts: Mapping[str, Any]) -> Lenient[HitlObject]:
+    """The object, without its inline answers if any part of them cannot be used."""
+    if any(name in facts for name in _INLINE):
+        try:
+            read = read_leniently(HitlObject, facts)
+            if not any(read.is_odd(name) for name in _INLINE):
+                return read
+        except InvalidProtocolObject:
+            pass  # the other fields say below what is wrong with them
+    return read_leniently(HitlObject, {name: facts[name] for name in facts if name not in _INLINE})
+
+
+def _more(given: Mapping[str, Any], read: Lenient[HitlObject]) -> JsonObject:
+    """What was set aside, and the version if it is another than ours."""
+    aside = {name: value for name, value in read.aside.items() if name not in ("context", *_INLINE)}
+    version = given.get("spec_version")
+    if isinstance(version, str) and version != SPEC_VERSION:
+        aside["spec_version"] = version[:100]
+    return aside
 
 
 def _without_context(hitl: HitlObject) -> HitlObject:
@@ -88,13 +232,19 @@ def _without_context(hitl: HitlObject) -> HitlObject:
     return hitl.model_copy(update={"context": context})
 
 
-def _foreign(inner: Any, service: str, allowed_hosts: Collection[str]) -> dict[str, str]:
+def _foreign(given: Mapping[str, Any], service: str, allowed_hosts: Collection[str]) -> dict[str, str]:
     """A fault for each address that is not the service's, whatever else is wrong with the object."""
-    if not isinstance(inner, Mapping):
-        return {}
-    called = {name: cast("Mapping[str, Any]", inner).get(name) for name in _CALLED}
+    called = {name: given.get(name) for name in _CALLED}
     return {
         f"hitl.{name}": "must be on the host of the service that answered, or on one in allowed_hosts"
         for name, value in called.items()
         if isinstance(value, str) and not may_call(value, service, allowed_hosts)
     }
+
+
+def _page(given: Mapping[str, Any], service: str, allowed_hosts: Collection[str]) -> str | None:
+    """The host of a review page that is neither the service's nor an allowed one."""
+    url = given.get("review_url")
+    if not isinstance(url, str) or may_call(url, service, allowed_hosts):
+        return None
+    return place_of(url) or "another host"

@@ -39,6 +39,14 @@ class ReviewOutcome:
     sensitive: frozenset[str] = frozenset()
     """The keys of ``data`` whose values must not be logged, traced or shown to a model."""
 
+    is_verified: bool = False
+    """Whether the service's signature was checked: it covers what was decided, by whom, and what was shown."""
+    more: JsonObject = field(default_factory=dict[str, JsonValue], repr=False)
+    """What else the service's last answer held: fields of its own, and values that cannot be used, such as a
+    ``responded_by`` that is a text. Nothing of it was checked."""
+    offer_more: JsonObject = field(default_factory=dict[str, JsonValue], repr=False)
+    """The same of the hitl object that asked."""
+
     @property
     def expired(self) -> bool:
         """Whether nobody answered in time, so that ``action`` is the default one."""

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from assent.client.caller import Caller
 from assent.errors import InvalidProtocolObject, ReviewContradiction, ReviewRefused
-from assent.protocol import FINAL_STATES, PollResponse, State
+from assent.protocol import FINAL_STATES, PollAnswer, State
 
 SECONDS = 30.0
 """For all of one poll, however slowly its answer drips in."""
@@ -30,7 +30,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class Polled:
     """What a service answered; ``answer`` is None if nothing has changed since ``etag`` was handed out."""
 
-    answer: PollResponse | None
+    answer: PollAnswer | None
     etag: str | None = None
     retry_after: float | None = None
 
@@ -38,13 +38,21 @@ class Polled:
 class PollFailed(Exception):
     """A poll that brought nothing, and may be tried again. Its text is the problem, without any value.
 
-    ``demanded`` is how long a service in need asked to be left alone; ``claimed`` a final state that it named
-    in an answer which cannot be used.
+    ``demanded`` is how long a service in need asked to be left alone; ``is_unreadable`` is whether it answered,
+    and its answer cannot be used; ``claimed`` a final state that it named in such an answer.
     """
 
-    def __init__(self, problem: str, *, demanded: float | None = None, claimed: State | None = None) -> None:
+    def __init__(
+        self,
+        problem: str,
+        *,
+        demanded: float | None = None,
+        is_unreadable: bool = False,
+        claimed: State | None = None,
+    ) -> None:
         super().__init__(problem)
         self.demanded = demanded
+        self.is_unreadable = is_unreadable
         self.claimed: State | None = claimed
 
 
@@ -63,14 +71,18 @@ async def poll(
     Redirects are followed where ``may_call`` allows it. Raises `ReviewRefused` for 401, 403, 404 and 410,
     `ReviewContradiction` for an answer about another case, and `PollFailed` for what may be better next time.
     """
-    headers = {"Accept": "application/json", **caller.headers}
+    headers = {"Accept": "application/json"}
     if etag is not None:
         headers["If-None-Match"] = etag
     try:
         async with asyncio.timeout(SECONDS):
             for _ in range(_HOPS):
                 async with http.stream(
-                    "GET", url, headers=headers, auth=caller.auth, follow_redirects=False
+                    "GET",
+                    url,
+                    headers={**headers, **caller.headers_for(url)},
+                    auth=caller.auth,
+                    follow_redirects=False,
                 ) as response:
                     if response.status_code in _REDIRECTS:
                         url = _target(response, may_call)
@@ -109,30 +121,37 @@ async def _body(response: httpx2.Response) -> bytes:
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > MOST_BYTES and response.status_code == 200:
-            raise PollFailed("its answer is too long")
+            raise PollFailed("its answer is too long", is_unreadable=True)
         if len(body) > _MOST_OF_A_REFUSAL and response.status_code != 200:
             break
     return bytes(body)
 
 
-def read_answer(body: bytes, case_id: str) -> PollResponse:
+def read_answer(body: bytes, case_id: str) -> PollAnswer:
     """The answer about this case; raises as `poll` does."""
     try:
         said: Any = from_json(body, allow_inf_nan=False)
     except ValueError:
-        raise PollFailed("its answer is no JSON") from None
+        raise PollFailed("its answer is no JSON", is_unreadable=True) from None
     if not isinstance(said, Mapping):
-        raise PollFailed("its answer is no object")
-    facts = cast("Mapping[str, Any]", said)
+        raise PollFailed("its answer is no object", is_unreadable=True)
+    return read_facts(cast("Mapping[str, Any]", said), case_id)
+
+
+def read_facts(facts: Mapping[str, Any], case_id: str) -> PollAnswer:
+    """The same from decoded JSON. An answer need not name its case; one that names another is refused."""
     named = facts.get("case_id")
     if isinstance(named, str) and named != case_id:
         raise ReviewContradiction(case_id, "asked about it, the service answers about another case")
     try:
-        return PollResponse.read(facts)
+        return PollAnswer.read_leniently({**facts, "case_id": case_id})
     except InvalidProtocolObject as error:
         status = facts.get("status")
-        claimed = _ENDS.get(status) if isinstance(status, str) and named == case_id else None
-        raise PollFailed(f"its answer cannot be used ({', '.join(error.faults)})", claimed=claimed) from None
+        raise PollFailed(
+            f"its answer cannot be used ({', '.join(error.faults)})",
+            is_unreadable=True,
+            claimed=_ENDS.get(status) if isinstance(status, str) else None,
+        ) from None
 
 
 def _its_time(response: httpx2.Response) -> float | None:

@@ -8,26 +8,27 @@ from assent.client.offer import Offer
 from assent.client.outcome import OutcomeStatus, ReviewOutcome
 from assent.client.wait_state import WaitState
 from assent.errors import InvalidOutcome, ReviewContradiction
-from assent.protocol import ACTIONS, DefaultAction, PollResponse, sensitive_keys, visible_fields
+from assent.protocol import ACTIONS, DefaultAction, PollAnswer, sensitive_keys, visible_fields
 from assent.protocol.values import is_empty
 
 _DEFAULTS: tuple[str, ...] = get_args(DefaultAction)
 
 
-def outcome_of(state: WaitState, answer: PollResponse) -> ReviewOutcome:
+def outcome_of(state: WaitState, answer: PollAnswer, *, is_verified: bool = False) -> ReviewOutcome:
     """The outcome of a case that has ended.
 
     Raises `InvalidOutcome` if the action was not on offer or what the form requires is missing, and
     `ReviewContradiction` for a case that expired with another default than its service declared.
     """
-    status, form = cast("OutcomeStatus", answer.status), state.offer.hitl.form
+    status = cast("OutcomeStatus", answer.status)
     default = default_of(state.offer, answer) if status == "expired" else None
     data: dict[str, Any] = {}
     action = default or "cancelled"
     if status == "completed" and answer.result is not None:
         action, data = answer.result.action, answer.result.data or {}
         _check_action(state.offer, action)
-        _check_form(state.offer, action, data)
+        if not state.offer.has_odd_form:
+            _check_form(state.offer, action, data)
     return ReviewOutcome(
         status,
         action,
@@ -39,11 +40,21 @@ def outcome_of(state: WaitState, answer: PollResponse) -> ReviewOutcome:
         default_action=default,
         reason=answer.reason,
         next_case_id=answer.next_case_id,
-        sensitive=frozenset() if form is None else sensitive_keys(form),
+        is_verified=is_verified,
+        more=answer.aside,
+        offer_more=state.offer.more,
+        sensitive=_sensitive(state.offer, data),
     )
 
 
-def default_of(offer: Offer, answer: PollResponse) -> str:
+def _sensitive(offer: Offer, data: dict[str, Any]) -> frozenset[str]:
+    """The keys whose values are not to be shown: all of them, if the form that says so could not be read."""
+    if offer.has_odd_form:
+        return frozenset(data)
+    return frozenset() if offer.hitl.form is None else sensitive_keys(offer.hitl.form)
+
+
+def default_of(offer: Offer, answer: PollAnswer) -> str:
     """What is done now that nobody has answered: what the service declared, else ``skip``."""
     declared = offer.hitl.default_action
     said = answer.default_action if answer.default_action in _DEFAULTS else None

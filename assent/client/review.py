@@ -10,8 +10,9 @@ from assent.client.polling import PollFailed, poll
 from assent.client.results import outcome_of
 from assent.client.rounds import following
 from assent.client.wait_state import WaitState
-from assent.errors import ReviewRefused, ReviewUnreachable
-from assent.protocol import PollResponse
+from assent.client.waiting import UNREADABLE
+from assent.errors import InvalidOutcome, ReviewRefused, ReviewUnreachable, ReviewUnreadable
+from assent.protocol import PollAnswer
 
 _TRIES = 10
 
@@ -27,17 +28,22 @@ async def see_through(
     while True:
         case = LiveCase(desk, state, caller, keep, at_once=at_once)
         answer = await case.ended()
+        try:
+            is_verified = await desk.signatures.checked(case.state.offer, answer)
+        except InvalidOutcome:
+            await case.close(answer)
+            raise
         desk.rounds.ended(case.state)
         later = await _next_round(desk, case.state, answer, caller)
         await case.close(answer)
         if later is None:
-            return case.state, outcome_of(case.state, answer)
+            return case.state, outcome_of(case.state, answer, is_verified=is_verified)
         if keep is not None:
             await keep(later)
         state, at_once = later, True
 
 
-async def ask_once(desk: Desk, state: WaitState, caller: Caller) -> PollResponse:
+async def ask_once(desk: Desk, state: WaitState, caller: Caller) -> PollAnswer:
     """How a case stands; raises as `assent.client.polling.poll` does."""
     offer = state.offer
     async with desk.connections.polling(offer.service):
@@ -47,26 +53,32 @@ async def ask_once(desk: Desk, state: WaitState, caller: Caller) -> PollResponse
             case_id=offer.case_id,
             now=desk.clock.now(),
             may_call=lambda url: desk.may_call(url, offer.service),
-            caller=caller,
+            caller=caller.at(offer),
         )
     if polled.answer is None:
         raise PollFailed("nothing was answered")
     return polled.answer
 
 
-async def ask_until_answered(desk: Desk, state: WaitState, caller: Caller) -> PollResponse:
-    """How a case stands, with patience. Raises `ReviewRefused`, `ReviewContradiction`, `ReviewUnreachable`."""
-    problem = ""
+async def ask_until_answered(desk: Desk, state: WaitState, caller: Caller) -> PollAnswer:
+    """How a case stands, with patience.
+
+    Raises `ReviewRefused`, `ReviewContradiction`, `ReviewUnreadable`, `ReviewUnreachable`.
+    """
+    problem, unreadable = "", 0
     for failures in range(1, _TRIES + 1):
         try:
             return await ask_once(desk, state, caller)
         except PollFailed as failed:
             problem = str(failed)
+            unreadable += failed.is_unreadable
+            if unreadable >= UNREADABLE:
+                raise ReviewUnreadable(state.case_id, problem) from None
             await desk.clock.sleep(desk.pace.after_failure(failures, failed.demanded))
     raise ReviewUnreachable(state.case_id, problem)
 
 
-async def _next_round(desk: Desk, state: WaitState, answer: PollResponse, caller: Caller) -> WaitState | None:
+async def _next_round(desk: Desk, state: WaitState, answer: PollAnswer, caller: Caller) -> WaitState | None:
     """The case that follows; None if there is none, or none yet: then whoever asked has to do something first."""
     later = None if answer.next_case_id is None else following(state, answer.next_case_id)
     if later is None:

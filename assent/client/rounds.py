@@ -68,7 +68,17 @@ def following(state: WaitState, next_case_id: str) -> WaitState | None:
         "verification_policy": None,
     }
     return WaitState(
-        replace(state.offer, hitl=hitl.model_copy(update=known), message=None), chain, derived=True
+        replace(
+            state.offer,
+            hitl=hitl.model_copy(update=known),
+            message=None,
+            about=None,
+            more={},
+            has_odd_form=False,
+            shown=None,
+        ),
+        chain,
+        derived=True,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -15,7 +14,8 @@ import httpx2
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.client.client import HitlClient
 from assent.client.outcome import ReviewOutcome
-from assent.delivery.base import Deliver, Notice, PressAnswer
+from assent.delivery.base import Deliver, PressAnswer
+from assent.delivery.given import given_deliveries
 from assent.messages import JsonObject
 from assent.protocol import Discovery, SubmittedBy, VerificationEvidence
 
@@ -25,9 +25,6 @@ _LOOK_UP = 0.5
 
 _LAST_WORDS = 10.0
 _CLOSED = "the client was closed meanwhile"
-
-PlainDeliver = Deliver | Callable[[Notice], object]
-"""As for `HitlClient`, or a function that is not async, such as ``print``; it is called in a thread."""
 
 
 class HitlClientSync:
@@ -40,10 +37,9 @@ class HitlClientSync:
     """
 
     def __init__(
-        self, *, deliver: PlainDeliver | Sequence[PlainDeliver], store: str | None = None, **options: Any
+        self, *, deliver: Deliver | Sequence[Deliver], store: str | None = None, **options: Any
     ) -> None:
-        given = cast("Sequence[PlainDeliver]", deliver) if isinstance(deliver, Sequence) else [deliver]
-        self._options: dict[str, Any] = {"deliver": [_as_async(each) for each in given], **options}
+        self._options: dict[str, Any] = {"deliver": given_deliveries(deliver), **options}
         self._store = store
         self._doing: set[asyncio.Task[Any]] = set()
         self._thread: threading.Thread | None = None
@@ -74,11 +70,21 @@ class HitlClientSync:
         *,
         key: str | None = None,
         idempotency_key: str | None = None,
+        repeatable: bool | None = None,
+        max_bytes: int | None = None,
         **options: Any,
     ) -> httpx2.Response | ReviewOutcome:
         """Send a request: its response, or how the review ended; see `HitlClient.request`."""
         return self._wait(
-            lambda client: client.request(method, url, key=key, idempotency_key=idempotency_key, **options)
+            lambda client: client.request(
+                method,
+                url,
+                key=key,
+                idempotency_key=idempotency_key,
+                repeatable=repeatable,
+                max_bytes=max_bytes,
+                **options,
+            )
         )
 
     def handle(self, response: T, *, key: str | None = None) -> T | ReviewOutcome:
@@ -166,16 +172,17 @@ def request(
     method: str,
     url: str,
     *,
-    deliver: PlainDeliver | Sequence[PlainDeliver],
+    deliver: Deliver | Sequence[Deliver],
     auth: Any = None,
+    token: str | None = None,
     **options: Any,
 ) -> httpx2.Response | ReviewOutcome:
     """Send one request from a script, and wait for a person where the service asks for one.
 
-    ``deliver`` and ``auth`` are as in `HitlClient`; ``deliver=print`` writes the link to the terminal. The other
-    options are those of httpx2. For more requests than one, use `HitlClientSync`.
+    ``deliver``, ``auth`` and ``token`` are as in `HitlClient`; ``deliver=print`` writes the link to the terminal.
+    The other options are those of httpx2. For more requests than one, use `HitlClientSync`.
     """
-    with HitlClientSync(deliver=deliver, auth=auth) as client:
+    with HitlClientSync(deliver=deliver, auth=auth, token=token) as client:
         return client.request(method, url, **options)
 
 
@@ -185,21 +192,6 @@ def _check_no_loop() -> None:
     except RuntimeError:
         return
     raise RuntimeError("this thread runs an event loop, which would stand still; use HitlClient and await it")
-
-
-def _as_async(deliver: PlainDeliver) -> Deliver:
-    """A function that is not async, as one that is."""
-    if hasattr(deliver, "send") or inspect.iscoroutinefunction(deliver):
-        return cast("Deliver", deliver)
-    function = cast("Callable[[Notice], object]", deliver)
-
-    async def call(notice: Notice) -> None:
-        returned = await asyncio.to_thread(function, notice)
-        if inspect.isawaitable(returned):
-            await cast("Awaitable[object]", returned)
-
-    call.__name__ = getattr(function, "__name__", "function")
-    return call
 
 
 def _call_if_open(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

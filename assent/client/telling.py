@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any
 
 from assent.client import notices
 from assent.client.wait_state import WaitState
 from assent.clock import Clock
 from assent.delivery.base import Deliver, Delivery, Ended, Notice, OnPress, PressDelivery, Sent
 from assent.delivery.first import first_of
+from assent.delivery.given import PlainFunction, given_deliveries
 from assent.delivery.patience import pause_after
 from assent.errors import DeliveryError
-from assent.protocol import PollResponse, State
+from assent.protocol import PollAnswer, State
 
 logger = logging.getLogger("assent.client")
 
@@ -27,32 +28,10 @@ _BETWEEN_PROGRESS = 30.0
 """Between two notices about fields of the same step; a new step is always told."""
 
 
-class PlainFunction:
-    """A plain async function of the notice, as a delivery. It is told of an end only if nobody decided."""
-
-    shows_buttons = False
-
-    def __init__(self, function: Callable[[Notice], Any]) -> None:
-        self.name = getattr(function, "__name__", "function")
-        self._function = function
-
-    async def send(self, notice: Notice) -> Sent:
-        """Call the function."""
-        await self._function(notice)
-        return Sent(self.name, notice.case_id)
-
-    async def update(self, sent: Sent, ended: Ended) -> None:
-        """Call the function once more, if nobody decided."""
-        if ended.kind != "completed":
-            await self._function(Notice(ended.kind, ended.case_id, ended.text))
-
-
 def labelled(deliver: Deliver | Sequence[Deliver]) -> dict[str, Delivery]:
     """The deliveries, each by a label that is the same in every process: its name, and its number among equals."""
-    given = cast("Sequence[Deliver]", deliver) if isinstance(deliver, Sequence) else [deliver]
     found: dict[str, Delivery] = {}
-    for each in given:
-        delivery = cast("Delivery", each) if hasattr(each, "send") else PlainFunction(cast(Any, each))
+    for delivery in given_deliveries(deliver):
         label, number = delivery.name, 1
         while label in found:
             number += 1
@@ -125,7 +104,7 @@ class Telling:
         for label in self._lanes:
             self._start(self._send(label, notice, until_taken=True))
 
-    def progress(self, state: WaitState, answer: PollResponse) -> None:
+    def progress(self, state: WaitState, answer: PollAnswer) -> None:
         """Tell how it goes on, unless that is nothing new, or too much of it."""
         notice = notices.progress(state, answer)
         if notice is None:

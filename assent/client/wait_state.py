@@ -62,6 +62,13 @@ class WaitState:
             "hitl": self.offer.hitl.wire(),
             "service": self.offer.service,
             "message": self.offer.message,
+            "about": self.offer.about,
+            "more": self.offer.more,
+            "foreign_page": self.offer.foreign_page,
+            "has_expiry": self.offer.has_expiry,
+            "has_odd_form": self.offer.has_odd_form,
+            "shown": self.offer.shown,
+            "is_redirected": self.offer.is_redirected,
             "earlier": list(self.earlier),
             "derived": self.derived,
             "seen": self.seen,
@@ -76,7 +83,7 @@ class WaitState:
         if data.get("version") != _VERSION:
             raise ValueError(f"a stored wait of version {data.get('version')!r} cannot be read")
         return cls(
-            offer=Offer(HitlObject.read(data["hitl"]), data["service"], data["message"]),
+            offer=_offer(data),
             earlier=tuple(data["earlier"]),
             derived=data["derived"],
             seen=cast("State", data["seen"]),
@@ -86,3 +93,13 @@ class WaitState:
                 (each["to"], Sent(each["delivery"], each["case_id"], each["place"])) for each in data["sent"]
             ),
         )
+
+
+def _offer(data: Mapping[str, Any]) -> Offer:
+    """The offer of a stored wait; what it has lacked from the beginning has its usual value."""
+    since = {
+        name: data[name]
+        for name in ("about", "more", "foreign_page", "has_expiry", "has_odd_form", "shown", "is_redirected")
+        if name in data
+    }
+    return Offer(HitlObject.read(data["hitl"]), data["service"], data["message"], **since)

@@ -14,17 +14,19 @@ from assent.client.connections import Connections
 from assent.client.event_parser import ServerEvent
 from assent.client.events import EventStream
 from assent.client.pace import Allowance, Pace
-from assent.client.polling import Polled, PollFailed, poll
+from assent.client.polling import Polled, PollFailed, poll, read_facts
 from assent.client.reminders import Reminders, may_remind, times_of
 from assent.client.wait_state import WaitState
 from assent.clock import Clock
-from assent.errors import InvalidProtocolObject, ReviewContradiction, ReviewUnreachable
-from assent.protocol import EVENT_OF, PollResponse, State, is_final, may_follow
+from assent.errors import ReviewContradiction, ReviewUnreachable, ReviewUnreadable
+from assent.protocol import EVENT_OF, CaseFacts, PollAnswer, State, is_final, may_follow, read_leniently
 
 GRACE = 600.0
 """How long past its time a case is still asked for while its service is silent."""
 STUCK = 300.0
 """How long a poll may take by our clock, should the HTTP client not know when to give up."""
+UNREADABLE = 6
+"""So many answers in a row that cannot be read end the wait: the next one will be no better."""
 _HINT_GAP = 1.0
 _TRUSTED_TAGS = 5
 """After so many 304 in a row the next poll does without its tag: a tag may lie."""
@@ -34,7 +36,7 @@ _STATE_OF: Mapping[str, State] = {event: state for state, event in EVENT_OF.item
 class Hearer(Protocol):
     """Who hears how a case goes on, while it does. Nothing here may take time."""
 
-    def news(self, answer: PollResponse) -> None:
+    def news(self, answer: PollAnswer) -> None:
         """The page was opened, or somebody is at work on it."""
         ...
 
@@ -73,7 +75,7 @@ class Waiting:
         self._clock = clock
         self._pace = pace
         self._allowed = allowed
-        self._caller = caller
+        self._caller = caller.at(state.offer)
         hitl = state.offer.hitl
         now = clock.now()
         self._reminders = Reminders(times_of(hitl.reminder_at), state.reminded)
@@ -90,7 +92,7 @@ class Waiting:
                 self._wake.set,
                 clock,
                 last_event_id=state.last_event_id,
-                caller=caller,
+                caller=self._caller,
             )
         self._hinted = at_once
         self._poll_at = now + pace.interval
@@ -99,10 +101,11 @@ class Waiting:
         self._etag: str | None = None
         self._unchanged = 0
         self._failures = 0
+        self._unreadable = 0
         self._was_alive = False
         self._expires_at = hitl.expires_at.timestamp()
         self._contact = now
-        self._final: PollResponse | None = None
+        self._final: PollAnswer | None = None
 
     @property
     def state(self) -> WaitState:
@@ -119,10 +122,10 @@ class Waiting:
         self._state = self._state.but(**changes)
         self._hearer.changed(self._state)
 
-    async def ended(self) -> PollResponse:
+    async def ended(self) -> PollAnswer:
         """Wait until the service says how the case ended, and give what it says.
 
-        Raises `ReviewRefused`, `ReviewContradiction` and `ReviewUnreachable`.
+        Raises `ReviewRefused`, `ReviewContradiction`, `ReviewUnreadable` and `ReviewUnreachable`.
         """
         async with self._streaming():
             while self._final is None:
@@ -203,7 +206,7 @@ class Waiting:
         except PollFailed as failed:
             self._failed(failed)
             return
-        self._failures = 0
+        self._failures = self._unreadable = 0
         self._contact = self._clock.now()
         self._unchanged = self._unchanged + 1 if polled.answer is None else 0
         self._etag = polled.etag if polled.answer is not None else polled.etag or self._etag
@@ -232,6 +235,9 @@ class Waiting:
         now = self._clock.now()
         if failed.claimed is not None:
             self._claim(failed.claimed)
+        self._unreadable += failed.is_unreadable
+        if self._unreadable >= UNREADABLE:
+            raise ReviewUnreadable(self._state.case_id, str(failed))
         if now > self._expires_at + GRACE and now - self._contact > GRACE:
             raise ReviewUnreachable(self._state.case_id, str(failed))
         self._failures += 1
@@ -253,7 +259,7 @@ class Waiting:
         if event.name != "review.reminder" and event.name not in _STATE_OF:
             return
         said = _object(event.data)
-        if said is None or said.get("case_id") != self._state.case_id:
+        if said is None or said.get("case_id", self._state.case_id) != self._state.case_id:
             self.hint()
             return
         self._state = self._state.but(last_event_id=event.id or self._state.last_event_id)
@@ -264,10 +270,9 @@ class Waiting:
         if said.get("status") not in (None, status):
             self.hint()
             return
-        known = {name: value for name, value in said.items() if name in PollResponse.model_fields}
         try:
-            answer = PollResponse.read({**known, "status": status})
-        except InvalidProtocolObject:
+            answer = read_facts({**said, "status": status}, self._state.case_id)
+        except PollFailed:
             if is_final(status):
                 self._claim(status)
             self.hint()
@@ -275,17 +280,13 @@ class Waiting:
         if is_final(self._state.seen) and is_final(status) and status != self._state.seen:
             self.hint()
             return
-        self._contact = self._clock.now()
+        self._contact, self._unreadable = self._clock.now(), 0
         self._take(answer, asked_when="pending")  # a stream may repeat what is over; only polls contradict
         self._wake.set()
 
     def _hear_reminder(self, said: Mapping[str, Any], event_id: str | None) -> None:
-        try:
-            at = PollResponse.read({"status": "pending", "case_id": "-", **_only(said, "reminder_sent_at")})
-        except InvalidProtocolObject:
-            self.hint()
-            return
-        when = self._clock.now() if at.reminder_sent_at is None else at.reminder_sent_at.timestamp()
+        at = read_leniently(CaseFacts, said).value.reminder_sent_at
+        when = self._clock.now() if at is None else at.timestamp()
         if self._reminders.told(when, event_id):
             self.note(reminded=self._reminders.done)
             if may_remind(self._state.seen) and self._final is None:
@@ -298,7 +299,7 @@ class Waiting:
         if may_follow(self._state.seen, status):
             self.note(seen=status)
 
-    def _take(self, answer: PollResponse, *, asked_when: State) -> None:
+    def _take(self, answer: PollAnswer, *, asked_when: State) -> None:
         """Believe an answer if it can be true after what was seen before; ``asked_when`` is what was seen then."""
         seen = self._state.seen
         if not may_follow(seen, answer.status):
@@ -323,7 +324,3 @@ def _object(data: str) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else None
-
-
-def _only(said: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {name: said[name]} if name in said else {}

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from assent.checkpointer.base import CheckpointKeeper, CheckpointState, StoredCheckpoint
 from assent.client.claims import CLAIMS, STATES, Claim, TakenOver, claim_id, state_id
+from assent.client.wait_secrets import WaitSecrets
 from assent.clock import Clock, SystemClock
 from assent.errors import CheckpointNotFound, CheckpointNotPendingError, RequestInDoubt, StoreError
 from assent.messages import JsonObject
@@ -53,7 +54,12 @@ class Wait:
     """
 
     def __init__(
-        self, key: str, body: JsonObject | None, claim: Claim | None = None, thread_id: str | None = None
+        self,
+        key: str,
+        body: JsonObject | None,
+        secrets: WaitSecrets,
+        claim: Claim | None = None,
+        thread_id: str | None = None,
     ) -> None:
         stored: dict[str, Any] = {"status": "new"} if body is None else body
         self.key = key
@@ -62,6 +68,7 @@ class Wait:
         self.digest: str | None = stored.get("digest")
         self.state: JsonObject | None = stored.get("state")
         self.is_read: bool = stored.get("is_read", False)
+        self._secrets = secrets
         self._claim = claim
 
     async def sending(self, digest: str) -> None:
@@ -113,7 +120,7 @@ class Wait:
 
     async def _write(self, status: WaitStatus, state: JsonObject | None) -> None:
         body: JsonObject = {"status": status, "digest": self.digest, "state": state, "is_read": self.is_read}
-        await self._held.write(body)
+        await self._held.write(await self._secrets.closed(body))
         self.status, self.state = status, state
 
 
@@ -127,6 +134,7 @@ class Waits:
         self, keeper: CheckpointKeeper, *, claim_seconds: float | None = None, clock: Clock | None = None
     ) -> None:
         self._keeper = keeper
+        self._secrets = WaitSecrets(keeper)
         self._seconds = claim_seconds or CLAIM_SECONDS
         self._clock = clock or SystemClock()
 
@@ -170,7 +178,7 @@ class Waits:
     async def find(self, key: str) -> Wait | None:
         """A wait as it stands now, to be looked at only; None if there is none."""
         body = await self._body(key)
-        return None if body is None else Wait(key, body)
+        return None if body is None else Wait(key, body, self._secrets)
 
     async def is_held(self, key: str) -> bool:
         """Whether somebody works on the wait just now, or did until they died a moment ago."""
@@ -200,10 +208,10 @@ class Waits:
                 stored = await claim.take(thread_id)
                 body = await self._body(key)
                 claim.is_blank = body is None
-                return Wait(key, body, claim, stored.thread_id), claim
+                return Wait(key, body, self._secrets, claim, stored.thread_id), claim
             except CheckpointNotPendingError as refused:
                 if refused.state == "resolved":
-                    return Wait(key, await self._body(key) or {"status": "ended"}), None
+                    return Wait(key, await self._body(key) or {"status": "ended"}, self._secrets), None
             except CheckpointNotFound:
                 continue  # somebody dropped it just now
             await asyncio.sleep(pause)
@@ -211,7 +219,7 @@ class Waits:
 
     async def _body(self, key: str) -> JsonObject | None:
         stored = await self._keeper.get_checkpoint(state_id(key), STATES)
-        return None if stored is None else stored.body
+        return None if stored is None else await self._secrets.opened(stored.body)
 
     def _is_held(self, stored: StoredCheckpoint) -> bool:
         return stored.state == "resolving" and (stored.claimed_until or 0) > self._clock.now() * 1000

@@ -25,6 +25,11 @@ class Button:
     action: str
     label: str
 
+    @property
+    def approves(self) -> bool:
+        """Whether something may happen because of it. ``reject``, ``cancel`` and ``abort`` only stop something."""
+        return self.action not in ("reject", "cancel", "abort")
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -41,12 +46,18 @@ class Notice:
     review_url: str | None = field(default=None, repr=False)
     """Where to decide; None when there is nothing left to decide. Whoever has it may answer: never log it."""
     buttons: tuple[Button, ...] = ()
-    """For deliveries that show them; empty unless each may be pressed without going to the page."""
+    """For deliveries that show them; empty unless each may be pressed without going to the page.
+
+    One that approves (`Button.approves`) is shown only in a message that is `whole` and has not been cut.
+    """
     round: int = 1
     expires_at: float | None = None
     """Seconds since 1970 (UTC)."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For deliveries that lay things out: ``type``, ``prompt``, ``message``, ``service`` (its host)."""
+    """For deliveries that lay things out: ``type``, ``prompt``, ``message``, ``service`` (its host), and
+    ``context``, where it is short."""
+    whole: bool = field(default=False, kw_only=True)
+    """Whether ``body`` and the ``context`` among the facts are all that is decided on."""
 
     @property
     def text(self) -> str:
@@ -131,5 +142,5 @@ class PressDelivery(Protocol):
         ...
 
 
-Deliver = Delivery | Callable[[Notice], Awaitable[object]]
-"""What a client takes: a delivery, or a plain async function of the notice."""
+Deliver = Delivery | Callable[[Notice], object] | str
+"""What a client takes: a delivery, a plain function of the notice, async or not, or a name: ``"telegram"``."""

@@ -22,7 +22,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "apprise": ("ASSENT_APPRISE_URL",),
     "email": ("ASSENT_MAIL_TO", "ASSENT_SMTP_URL"),
 }
-"""What has to be set for a messenger to count as configured."""
+"""What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users."""
 
 
 def auto(environ: Mapping[str, str] | None = None, *, console: Console | None = None) -> Delivery:
@@ -86,7 +86,12 @@ def _desktop(environ: Mapping[str, str], console: Console | None) -> Delivery:
 def _telegram(environ: Mapping[str, str], console: Console | None) -> Delivery:
     from assent.delivery.telegram import TelegramDelivery
 
-    return TelegramDelivery(environ["TELEGRAM_BOT_TOKEN"], environ["TELEGRAM_CHAT_ID"])
+    named = environ.get("TELEGRAM_REVIEWERS", "").replace(",", " ").split()
+    if not all(each.isascii() and each.isdigit() for each in named):
+        problem = "TELEGRAM_REVIEWERS are the numbers of users, such as 1001,1002"
+        raise DeliveryError("telegram", problem, permanent=True)
+    reviewers = {int(each) for each in named} if "TELEGRAM_REVIEWERS" in environ else None
+    return TelegramDelivery(environ["TELEGRAM_BOT_TOKEN"], environ["TELEGRAM_CHAT_ID"], reviewers=reviewers)
 
 
 def _apprise(environ: Mapping[str, str], console: Console | None) -> Delivery:

@@ -9,13 +9,12 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from assent.visible import visible
+from assent.visible import NOTE, visible
 
 _LABEL_WIDTH = 7
 _NARROWEST = 8
 _HOLD = 200
 _TOKENS = re.compile(r"\r?\n|[ \t]+|(?:(?!\r?\n)[^ \t\n])+")
-_CODE_POINT = r"<U\+[0-9A-F]{4,6}>"
 
 
 class Column:
@@ -126,5 +125,5 @@ class Column:
             out.append("".join(text for text, _ in pieces), style)
         self._out = []
         if out:
-            out.highlight_regex(_CODE_POINT, "reverse")
+            out.highlight_regex(NOTE, "reverse")
             self._console.print(out, end="", soft_wrap=True)

@@ -21,7 +21,7 @@ from assent.requests import (
     HitlRequest,
     Question,
 )
-from assent.visible import shows
+from assent.visible import escaped, pieces
 
 _ASKS = "bold yellow"
 
@@ -211,12 +211,10 @@ def _listed(answer: str | list[str]) -> str:
 
 
 def _editable(args: JsonObject) -> str:
-    """Arguments as JSON on one line, with every character that would act or hide escaped."""
-    text = json.dumps(args, ensure_ascii=False)
-    before = [" ", *text]
+    """Arguments as JSON on one line, with every character escaped that would act, hide or pass for another."""
     return "".join(
-        char if shows(char, last) else json.dumps(char)[1:-1]
-        for last, char in zip(before, text, strict=False)
+        part.text if part.note is None else escaped(part.text)
+        for part in pieces(json.dumps(args, ensure_ascii=False))
     )
 
 

@@ -6,15 +6,14 @@ import hashlib
 import logging
 import ssl
 from collections.abc import Sequence
-from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import make_msgid
 from html import escape
 
 from assent.delivery.base import Ended, Notice, Sent
 from assent.delivery.headings import heading
 from assent.delivery.text import cut, shown
 from assent.errors import DeliveryError
-from assent.protocol.scalars import is_email
+from assent.mail import Mail, NotComposed, compose, is_mailable
 from assent.smtp import NotSent, SmtpServer
 from assent.visible import visible
 
@@ -55,8 +54,11 @@ class EmailDelivery:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._to = [to] if isinstance(to, str) else list(to)
-        if not self._to or not all(is_email(each) for each in self._to):
-            raise DeliveryError(NAME, "to is an e-mail address, or several of them", permanent=True)
+        if not self._to or not all(is_mailable(each) for each in self._to):
+            problem = (
+                "to is an e-mail address such as ann@a.example, or several of them, without =? or blanks"
+            )
+            raise DeliveryError(NAME, problem, permanent=True)
         try:
             self._server = SmtpServer(smtp_url, sender=from_, in_clear=in_clear, tls=tls)
         except ValueError as error:
@@ -68,9 +70,11 @@ class EmailDelivery:
         """Send a mail. The first of a case begins a thread; if it comes twice, mail programs see that it is one."""
         thread, subject = self._thread_of(notice), _subject(notice)
         if notice.kind != "progress":
-            mail = self._mail(thread, subject, is_first=notice.kind == "review")
-            _write(mail, [heading(notice), cut(shown(notice.body).strip(), _BODY_LIMIT)], notice.review_url)
-            await self._hand_over(mail)
+            paragraphs = [heading(notice), cut(shown(notice.body).strip(), _BODY_LIMIT)]
+            is_first = notice.kind == "review"
+            await self._hand_over(
+                self._mail(thread, subject, paragraphs, notice.review_url, is_first=is_first)
+            )
         return Sent(NAME, notice.case_id, {"thread": thread, "subject": subject})
 
     async def update(self, sent: Sent, ended: Ended) -> None:
@@ -79,10 +83,9 @@ class EmailDelivery:
         if ended.kind == "completed" or thread in self._ended:
             return
         self._ended.add(thread)
-        mail = self._mail(thread, subject, is_first=False)
-        _write(mail, [cut(shown(ended.text).strip(), _BODY_LIMIT)], None)
+        paragraphs = [cut(shown(ended.text).strip(), _BODY_LIMIT)]
         try:
-            await self._hand_over(mail)
+            await self._hand_over(self._mail(thread, subject, paragraphs, None, is_first=False))
         except BaseException:
             self._ended.discard(thread)
             raise
@@ -92,19 +95,27 @@ class EmailDelivery:
         about = "\n".join((notice.case_id, notice.review_url or "", *self._to))
         return f"<assent.{hashlib.sha256(about.encode()).hexdigest()[:40]}@{self._domain}>"
 
-    def _mail(self, thread: str, subject: str, *, is_first: bool) -> EmailMessage:
-        mail = EmailMessage()
-        mail["From"], mail["To"] = self._server.sender, ", ".join(self._to)
-        mail["Subject"] = subject if is_first else f"Re: {subject}"
-        mail["Date"], mail["Auto-Submitted"] = formatdate(), "auto-generated"
-        if is_first:
-            mail["Message-ID"] = thread
-        else:
-            mail["Message-ID"] = make_msgid(domain=self._domain)
-            mail["In-Reply-To"] = mail["References"] = thread
-        return mail
+    def _mail(
+        self, thread: str, subject: str, paragraphs: list[str], link: str | None, *, is_first: bool
+    ) -> Mail:
+        """The mail as text, and the same as HTML, where nothing but our own link can be pressed or loaded."""
+        parts = [_PARAGRAPH.format(escape(each)) for each in paragraphs]
+        if link:
+            parts.append(_LINK.format(escape(link)))
+        try:
+            return compose(
+                self._server.sender,
+                self._to,
+                subject if is_first else f"Re: {subject}",
+                "\n\n".join([*paragraphs, *([link] if link else [])]) + "\n",
+                message_id=thread if is_first else make_msgid(domain=self._domain),
+                headers={} if is_first else {"In-Reply-To": thread, "References": thread},
+                html=_PAGE.format("\n".join(parts)),
+            )
+        except NotComposed as error:
+            raise DeliveryError(NAME, f"the mail could not be written: {error}", permanent=True) from None
 
-    async def _hand_over(self, mail: EmailMessage) -> None:
+    async def _hand_over(self, mail: Mail) -> None:
         try:
             refused = await self._server.hand_over(mail, domain=self._domain)
         except NotSent as error:
@@ -120,12 +131,3 @@ def _subject(notice: Notice) -> str:
     line = visible(" ".join(asked.split()))
     who = heading(Notice("review", notice.case_id, "", facts=notice.facts))
     return cut(f"{who}: {line}" if line else who, _SUBJECT_LIMIT)
-
-
-def _write(mail: EmailMessage, paragraphs: list[str], link: str | None) -> None:
-    """The text, and the same as HTML, where nothing but our own link can be pressed or loaded."""
-    mail.set_content("\n\n".join([*paragraphs, *([link] if link else [])]) + "\n")
-    parts = [_PARAGRAPH.format(escape(each)) for each in paragraphs]
-    if link:
-        parts.append(_LINK.format(escape(link)))
-    mail.add_alternative(_PAGE.format("\n".join(parts)), subtype="html")

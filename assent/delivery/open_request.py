@@ -63,7 +63,8 @@ class OnChannel:
         """Answer it through the channel, which also checks edited arguments."""
         if not await self.is_open():
             raise HitlStaleAnswer(self._request.question_id)
-        await self._channel.answer(self._request.question_id, answer, by=self._by, via=VIA)
+        request = self._request
+        await self._channel.answer(request.question_id, answer, by=self._by, via=VIA, digest=_shown(request))
 
     async def closed(self) -> str:
         """Wait until the channel waits for something else, or nothing."""
@@ -94,18 +95,17 @@ class InStore:
         return now is not None and now.status == "pending" and now.request == self.request
 
     async def answer(self, answer: Any) -> None:
-        """Settle it, bound to the arguments that were shown."""
-        thread_id, question_id, payload = (
-            self._stored.thread_id,
-            self._stored.question_id,
-            self.request.payload,
+        """Settle it, bound in the same transaction to the round and to the very words that were shown."""
+        stored = self._stored
+        await self._checkpointer.settle(
+            stored.thread_id,
+            stored.question_id,
+            answer,
+            by=self._by,
+            via=VIA,
+            digest=_shown(stored.request),
+            round=stored.round,
         )
-        if not await self.is_open():
-            raise HitlStaleAnswer(question_id)
-        shown: str | None = None
-        if isinstance(payload, ApproveRequest) and payload.digest is not None:
-            shown = call_digest(payload.tool_name, payload.args)
-        await self._checkpointer.settle(thread_id, question_id, answer, by=self._by, via=VIA, digest=shown)
 
     async def closed(self) -> str:
         """Wait until it is settled, or its deadline passes."""
@@ -132,6 +132,14 @@ class InStore:
             return await self._checkpointer.expire(self._stored.thread_id, self._stored.question_id)
         except HitlNoPendingRequest:
             return None
+
+
+def _shown(request: HitlRequest) -> str | None:
+    """The digest of what was drawn, not the one that the request says it has."""
+    payload = request.payload
+    if isinstance(payload, ApproveRequest) and payload.digest is not None:
+        return call_digest(payload.tool_name, payload.args)
+    return request.digest
 
 
 def _how(stored: StoredRequest) -> str:

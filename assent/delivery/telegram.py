@@ -15,12 +15,15 @@ from assent.delivery.telegram_api import NAME, Refused, TelegramApi
 from assent.delivery.telegram_posts import Post, Posts
 from assent.delivery.telegram_presses import PressReader
 from assent.delivery.telegram_text import (
+    APPROVE_LABEL,
+    OPEN_LABEL,
     asking_text,
     can_be_button,
     data_of,
     ending_text,
     keyboard,
     message,
+    pressable,
 )
 from assent.errors import DeliveryError
 from assent.visible import visible
@@ -35,9 +38,9 @@ class TelegramDelivery:
     """Sends to one chat as a bot, and hears its buttons being pressed there.
 
     ``token`` is the bot's, from @BotFather; ``chat_id`` the number of a chat, group or channel that the bot may
-    write to. Only presses in that chat count, and only those of ``reviewers`` (user ids), where given. What a
-    message's buttons mean is kept in ``store`` (any checkpointer, open), else in memory, where it ends with
-    the process.
+    write to. Only presses in that chat count, and only those of ``reviewers`` (user ids), where given. A button
+    that approves is there only if all that is approved stands in the message. What a message's buttons mean is
+    kept in ``store`` (any checkpointer, open), else in memory, where it ends with the process.
     """
 
     name = NAME
@@ -69,8 +72,8 @@ class TelegramDelivery:
         if notice.review_url and len(notice.review_url) > _LINK_LIMIT:
             raise DeliveryError(NAME, "the link is longer than a message may be", permanent=True)
         key = secrets.token_urlsafe(9)
-        actions = data_of(key, notice.buttons)
         text = asking_text(notice)
+        actions = data_of(key, pressable(notice, text))
         post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, self._clock.now())
         if notice.review_url or actions:  # else there is nothing to come back to
             await self._posts.keep(key, post)
@@ -114,7 +117,9 @@ class TelegramDelivery:
         link = notice.review_url
         quiet = {"disable_notification": True} if notice.kind == "progress" else {}
         if link and can_be_button(link):
-            buttons = keyboard(post.actions, notice.buttons, link)
+            is_all = len(post.actions) == len(notice.buttons)
+            label = OPEN_LABEL if is_all else APPROVE_LABEL
+            buttons = keyboard(post.actions, notice.buttons, link, label)
             try:
                 return await self._send(
                     {**message(post.heading, post.text), "reply_markup": buttons, **quiet}
@@ -124,7 +129,7 @@ class TelegramDelivery:
                     raise
         shown = {**message(post.heading, post.text, link=link), **quiet}
         buttons = keyboard(post.actions, notice.buttons, None)
-        return await self._send({**shown, "reply_markup": buttons} if notice.buttons else shown)
+        return await self._send({**shown, "reply_markup": buttons} if post.actions else shown)
 
     async def _send(self, parameters: dict[str, Any]) -> Any:
         try:

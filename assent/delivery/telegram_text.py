@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from assent.delivery.base import Button, Ended, Notice
+from assent.delivery.headings import heading
 from assent.delivery.text import cut, shown
 from assent.visible import visible
 
@@ -14,6 +15,7 @@ TEXT_LIMIT = 4096
 ALERT_LIMIT = 200
 DATA_LIMIT = 64
 OPEN_LABEL = "Open the page"
+APPROVE_LABEL = "Approve on the page"
 _LABEL_LIMIT = 64
 _ENDING_LIMIT = 1024
 _IN_A_ROW = 3
@@ -26,26 +28,41 @@ def units(text: str) -> int:
 
 
 def asking_text(notice: Notice) -> str:
-    """What a notice says, nothing of it hidden."""
-    return shown(notice.body).strip() or f"Case {visible(notice.case_id)}"
+    """What a notice says, nothing of it hidden; with its context, if that all fits into a message."""
+    text = shown(notice.body).strip() or f"Case {visible(notice.case_id)}"
+    more = shown(notice.facts.get("context", "")).strip()
+    whole = f"{text}{_GAP}{more}" if more else text
+    return whole if _fits(notice, whole) else text
 
 
-def message(heading: str, *blocks: str, link: str | None = None) -> dict[str, Any]:
+def pressable(notice: Notice, text: str) -> tuple[Button, ...]:
+    """The buttons that may stand below this text: one that approves only if all that is approved stands there."""
+    more = shown(notice.facts.get("context", "")).strip()
+    is_whole = notice.whole and text.endswith(more) and _fits(notice, text)
+    return notice.buttons if is_whole else tuple(each for each in notice.buttons if not each.approves)
+
+
+def _fits(notice: Notice, text: str) -> bool:
+    """Whether a text needs no cut, wherever the link stands."""
+    return units(_GAP.join([heading(notice), text, notice.review_url or ""])) <= TEXT_LIMIT
+
+
+def message(title: str, *blocks: str, link: str | None = None) -> dict[str, Any]:
     """The text of a message: a heading of ours, blocks that are shown as they are, and the link on the last line.
 
     A block is marked as preformatted: within it Telegram makes no link, mention or command of what an agent
     wrote. If it is all too long, the first block gives way.
     """
     others = [*blocks[1:], link] if link else list(blocks[1:])
-    room = TEXT_LIMIT - units(_GAP.join([heading, "", *others]))
+    room = TEXT_LIMIT - units(_GAP.join([title, "", *others]))
     shown_blocks = [cut(blocks[0], room, measure=units), *blocks[1:]]
-    entities: list[dict[str, Any]] = [{"type": "bold", "offset": 0, "length": units(heading)}]
-    at = units(heading + _GAP)
+    entities: list[dict[str, Any]] = [{"type": "bold", "offset": 0, "length": units(title)}]
+    at = units(title + _GAP)
     for block in shown_blocks:
         entities.append({"type": "pre", "offset": at, "length": units(block)})
         at += units(block + _GAP)
     return {
-        "text": _GAP.join([heading, *shown_blocks, *([link] if link else [])]),
+        "text": _GAP.join([title, *shown_blocks, *([link] if link else [])]),
         "entities": entities,
         "link_preview_options": {"is_disabled": True},
     }
@@ -78,11 +95,13 @@ def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
     return found
 
 
-def keyboard(actions: Mapping[str, str], buttons: Sequence[Button], link: str | None) -> dict[str, Any]:
+def keyboard(
+    actions: Mapping[str, str], buttons: Sequence[Button], link: str | None, label: str = OPEN_LABEL
+) -> dict[str, Any]:
     """The buttons below a message: decisions first, then the page; without either, none."""
     labels = {button.action: cut(visible(button.label) or button.action, _LABEL_LIMIT) for button in buttons}
     row = [{"text": labels[action], "callback_data": data} for data, action in actions.items()]
     rows: list[list[dict[str, str]]] = [row[at : at + _IN_A_ROW] for at in range(0, len(row), _IN_A_ROW)]
     if link:
-        rows.append([{"text": OPEN_LABEL, "url": link}])
+        rows.append([{"text": label, "url": link}])
     return {"inline_keyboard": rows}

@@ -6,10 +6,10 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from assent.visible import visible
+from assent.visible import LONGEST_NOTE, NOTE, visible
 
 _LINE_ENDS = re.compile(r"\r\n|\n")
-_CODE_POINT = re.compile(r"<U\+[0-9A-F]{4,6}>")
+_NOTE = re.compile(NOTE)
 _JOINER = "\u200d"
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
@@ -24,7 +24,7 @@ def shown(text: str) -> str:
     """Text of several lines with nothing in it that acts or hides.
 
     Line ends stay, a tab becomes four blanks, and every other character that would move the cursor, change the
-    direction or not be seen is written as its code point, such as ``<U+001B>``.
+    direction, not be seen or pass for another one is written as what it is: ``<U+001B>``, ``<Cyrillic x>``.
     """
     return "\n".join(visible(line.replace("\t", "    ")) for line in _LINE_ENDS.split(text))
 
@@ -33,7 +33,7 @@ def cut(text: str, limit: int, *, measure: Callable[[str], int] = len) -> str:
     """The text, or as much of it as fits together with a note of how many characters are on the page only.
 
     ``measure`` counts as the platform does; a longer text must not count less. No letter is parted from its
-    accents, no emoji or code point (``<U+202E>``) is taken apart. Where not even the note fits, an ellipsis
+    accents, no emoji or note (``<U+202E>``) is taken apart. Where not even the note fits, an ellipsis
     stands for the rest.
     """
     if measure(text) <= limit:
@@ -60,8 +60,8 @@ def _with_note(text: str, end: int) -> str:
 
 def _boundary(text: str, end: int) -> int:
     """The last place at or before ``end`` where the text can be parted."""
-    for start in range(max(0, end - len("<U+10FFFF>")), end):
-        if (point := _CODE_POINT.match(text, start)) and point.end() > end:
+    for start in range(max(0, end - LONGEST_NOTE), end):
+        if (note := _NOTE.match(text, start)) and note.end() > end:
             end = start
             break
     for place in range(end, max(0, end - _LONGEST_STEP_BACK), -1):

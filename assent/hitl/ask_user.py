@@ -31,7 +31,8 @@ def ask_user_tool(channel: HitlChannel) -> Tool:
     """A tool ``ask_user`` that puts the model's questions to a person through the channel.
 
     The result's ``details["hitl"]`` has the ``outcome`` (``answered``, ``cancelled``, ``timed_out``), the
-    ``answers`` and the ``reason``.
+    ``answers`` and the ``reason``; if there are no answers, the outcome is also the ``decision``, as for a call that
+    nobody approved.
     """
 
     async def ask_user(args: BaseModel) -> ToolResult:
@@ -64,5 +65,5 @@ def _question(question: Question) -> Question:
 
 
 def _unanswered(outcome: str, said: str, reason: str) -> ToolResult:
-    details: dict[str, Any] = {"hitl": {"outcome": outcome, "reason": reason}}
+    details: dict[str, Any] = {"hitl": {"outcome": outcome, "decision": outcome, "reason": reason}}
     return ToolResult(said, details, is_error=True)

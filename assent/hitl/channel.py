@@ -160,15 +160,24 @@ class Channel(ABC):
         return subscription
 
     async def answer(
-        self, question_id: str, answer: Any, *, by: str | None = None, via: str | None = None
+        self,
+        question_id: str,
+        answer: Any,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        digest: str | None = None,
     ) -> None:
         """Answer a request, with the answer's model or with plain JSON.
+
+        ``digest`` is that of what was shown (`HitlRequest.digest`): if something else is asked by now under the same
+        id, the answer is stale. Without it, it counts only for what was asked first under the id.
 
         Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
         fit; the request is then still pending.
         """
         with settling(self._slot):
-            self._deliver(await self._settle(question_id, answer, by, via))
+            self._deliver(await self._settle(question_id, answer, by, via, digest))
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
         """End a request without an answer; the asker gets `HitlCancelled`."""
@@ -242,7 +251,7 @@ class Channel(ABC):
 
     @abstractmethod
     async def _settle(
-        self, question_id: str, answer: Any, by: str | None, via: str | None
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest: ...
 
     @abstractmethod

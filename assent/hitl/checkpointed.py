@@ -20,12 +20,11 @@ from assent.errors import (
     HitlStaleAnswer,
     InvalidAgent,
 )
-from assent.fitting import check_names, check_reason
+from assent.fitting import check_names, check_reason, check_seen
 from assent.hitl.beneath import open_beneath
 from assent.hitl.memory import InMemoryChannel
 from assent.loop_lock import LoopLock
 from assent.requests import (
-    ApproveRequest,
     HitlRequest,
     RequestStatus,
     StoredRequest,
@@ -189,11 +188,14 @@ class CheckpointedChannel(InMemoryChannel):
         """The thread that a request belongs to."""
         return request.thread_id or self.thread_id
 
-    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
+    async def _settle(
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest:
         if self.checkpointer is not None:
-            return await self._settle_shown(await self._stored(question_id), answer, by, via)
+            return await self._settle_shown(await self._stored(question_id, digest), answer, by, via, digest)
         async with self._keeping:
             kept = await self._kept_pending(question_id)
+            check_seen(kept.request, digest, kept.round)
             fitted = self.fit(kept.request, answer)
             check_names(question_id, by, via)
             return await self._clear(kept, "answered", answer=fitted, answered_by=by, via=via)
@@ -201,8 +203,13 @@ class CheckpointedChannel(InMemoryChannel):
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
             shown = await self._stored(question_id)
-            await self._check_round(shown)
-            return await self.checkpointer.cancel(self._home(shown), question_id, reason)
+            try:
+                return await self.checkpointer.cancel(
+                    self._home(shown), question_id, reason, digest=shown.digest
+                )
+            except HitlStaleAnswer:
+                await self._check_round(shown)
+                raise
         async with self._keeping:
             kept = await self._kept_pending(question_id, is_answer=False)
             check_reason(reason)
@@ -222,8 +229,11 @@ class CheckpointedChannel(InMemoryChannel):
             return await super()._settled_elsewhere(question_id)
         return self._as_asked(await self.checkpointer.settled(self._waited_on(question_id), question_id))
 
-    async def _stored(self, question_id: str) -> HitlRequest:
-        """The request that is pending under this id; raises `HitlStaleAnswer` if none is."""
+    async def _stored(self, question_id: str, digest: str | None = None) -> HitlRequest:
+        """The request that is pending under this id; raises `HitlStaleAnswer` if none is.
+
+        If several agents have something pending under it, ``digest`` has to tell which of these is meant.
+        """
         if self._slot is not None and self._slot.request.question_id == question_id:
             return self._slot.request
         store = cast(Checkpointer, self.checkpointer)
@@ -231,7 +241,9 @@ class CheckpointedChannel(InMemoryChannel):
         found = [own] if own is not None and own.status == "pending" else []
         found += [it for it in await open_beneath(store, self.thread_id) if it.question_id == question_id]
         if len(found) > 1:
-            raise ambiguous(question_id)
+            found = [it for it in found if digest is not None and it.request.digest == digest]
+            if len(found) != 1:
+                raise ambiguous(question_id)
         known = found[0] if found else None
         shown = self._replaced.get(question_id)
         if shown is not None and (known is None or not _answers(known, shown)):
@@ -243,20 +255,29 @@ class CheckpointedChannel(InMemoryChannel):
     # One id may be asked about again: by another process, or by a thread of the same name made anew.
 
     async def _settle_shown(
-        self, shown: HitlRequest, answer: Any, by: str | None, via: str | None
+        self, shown: HitlRequest, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        """Answer what is shown here, not what was asked since under its id."""
-        question_id, payload = shown.question_id, shown.payload
+        """Answer what is shown here, not what was asked since under its id.
+
+        An answer that does not name its ``digest`` may be for what was asked before: it counts for the first round.
+        """
+        question_id = shown.question_id
+        check_seen(shown, digest)
         fitted = self.fit(shown, answer)
-        digest = payload.digest if isinstance(payload, ApproveRequest) else None
-        if digest is None:
-            await self._check_round(shown)  # the store tells only calls apart
         try:
             return await cast(Checkpointer, self.checkpointer).settle(
-                self._home(shown), question_id, fitted, by=by, via=via, digest=digest
+                self._home(shown),
+                question_id,
+                fitted,
+                by=by,
+                via=via,
+                digest=shown.digest,
+                round=1 if digest is None else None,
             )
-        except HitlStaleAnswer:
+        except HitlStaleAnswer as stale:
             await self._check_round(shown)
+            if digest is None and stale.status == "superseded":
+                raise HitlStaleAnswer(question_id, stale.status, is_unnamed=True) from stale
             raise
 
     async def _check_round(self, shown: HitlRequest) -> None:

@@ -10,12 +10,16 @@ from assent.agent.host import Host
 from assent.channels import ChannelHost
 from assent.clock import Clock
 from assent.errors import HitlConcurrencyError, HitlStaleAnswer
-from assent.fitting import check_names, check_reason
+from assent.fitting import check_names, check_reason, check_seen
 from assent.hitl.channel import Channel
 from assent.requests import HitlRequest, RequestStatus, StoredRequest, same_question, seal_in
 
 _KEPT = 1000
 """How many requests are remembered, for those that ask again and those that answer late; open ones always are."""
+
+
+_COUNTED = 100_000
+"""Of how many ids it is known how often something was asked under them."""
 
 
 class InMemoryChannel(Channel):
@@ -28,6 +32,8 @@ class InMemoryChannel(Channel):
         super().__init__(default_timeout=default_timeout, clock=clock)
         self._kept: dict[tuple[str | None, str], StoredRequest] = {}
         """By the thread too: call ids are a thread's own."""
+        self._rounds: dict[tuple[str | None, str], int] = {}
+        """How often something was asked under an id."""
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it.
@@ -56,9 +62,20 @@ class InMemoryChannel(Channel):
             over = self._kept.get((request.thread_id, earlier))
             if over is not None and over.status == "pending":
                 self._set(over, "superseded")
-        opened = StoredRequest(request, request.thread_id or "", None, "pending")
+        opened = StoredRequest(
+            request, request.thread_id or "", None, "pending", round=self._next_round(request)
+        )
         self._kept[request.thread_id, request.question_id] = opened
         return opened
+
+    def _next_round(self, request: HitlRequest) -> int:
+        """Which time this is that something new is asked under an id."""
+        key = request.thread_id, request.question_id
+        number = self._rounds.pop(key, 0) + 1
+        self._rounds[key] = number
+        if len(self._rounds) > _COUNTED:
+            del self._rounds[next(iter(self._rounds))]
+        return number
 
     def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
         """Refuse to ask under the id of what another agent has open, unless both work for one and take turns."""
@@ -72,8 +89,11 @@ class InMemoryChannel(Channel):
         kept = self._kept.get((thread_id, question_id))
         return None if kept is None else seal_in(kept.request)
 
-    async def _settle(self, question_id: str, answer: Any, by: str | None, via: str | None) -> StoredRequest:
-        kept = self._pending(question_id)
+    async def _settle(
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest:
+        kept = self._pending(question_id, digest=digest)
+        check_seen(kept.request, digest, kept.round)
         fitted = self.fit(kept.request, answer)
         if by is not None or via is not None:
             check_names(question_id, by, via)
@@ -102,17 +122,24 @@ class InMemoryChannel(Channel):
         if kept is not None:
             del self._kept[kept.request.thread_id, question_id]
 
-    def _pending(self, question_id: str, *, is_answer: bool = True) -> StoredRequest:
+    def _pending(
+        self, question_id: str, *, is_answer: bool = True, digest: str | None = None
+    ) -> StoredRequest:
         """What is pending under an id; an answer must not be taken for one to what another agent asks under it."""
-        kept = self._found(question_id, is_answer=is_answer)
+        kept = self._found(question_id, is_answer=is_answer, digest=digest)
         if kept is None or kept.status != "pending":
             raise HitlStaleAnswer(question_id, kept.status if kept else None)
         if kept.request.timeout_seconds is not None and self._is_due(kept):
             raise HitlStaleAnswer(question_id, "timed_out")
         return kept
 
-    def _found(self, question_id: str, *, is_answer: bool = False) -> StoredRequest | None:
-        """What is kept under an id: the request that is waited for, else the oldest that is pending."""
+    def _found(
+        self, question_id: str, *, is_answer: bool = False, digest: str | None = None
+    ) -> StoredRequest | None:
+        """What is kept under an id: the request that is waited for, else the oldest that is pending.
+
+        If several agents have something pending under it, ``digest`` has to tell which of these an answer is for.
+        """
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:
             waited_for = self._kept.get((slot.request.thread_id, question_id))
@@ -121,7 +148,9 @@ class InMemoryChannel(Channel):
         kept = [it for it in self._kept.values() if it.request.question_id == question_id]
         pending = [it for it in kept if it.status == "pending"]
         if is_answer and len(pending) > 1:
-            raise ambiguous(question_id)
+            pending = [it for it in pending if digest is not None and it.request.digest == digest]
+            if len(pending) != 1:
+                raise ambiguous(question_id)
         return next(iter([*pending, *reversed(kept)]), None)
 
     def _is_due(self, kept: StoredRequest) -> bool:

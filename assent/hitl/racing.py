@@ -214,6 +214,9 @@ class _AbortingAt(Session):
         self._settling = store
         self._question_id = question_id
 
+    async def check_owner(self) -> None:
+        """Anybody's: it stands for whichever agent aborts, and has no tools of its own."""
+
     async def load(self, *, fresh: bool = False) -> None:
         """Know the thread; raises what `Checkpointer.cancel` would if the request is not open.
 

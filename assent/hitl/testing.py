@@ -62,7 +62,7 @@ class _InstantChannel(InMemoryChannel):
                 if host is not None and (ended := _ended(stored, reply)) is not None:
                     await host.announce_settled(ended)
                 raise reply
-            return await self._settle(request.question_id, reply, None, None)
+            return await self._settle(request.question_id, reply, None, None, request.digest)
         except BaseException:
             self.drop(request.question_id)
             raise

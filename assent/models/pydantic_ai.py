@@ -8,6 +8,7 @@ siblings, ``pydantic_ai_request``, ``pydantic_ai_response`` and ``pydantic_ai_er
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from importlib import import_module
@@ -136,7 +137,15 @@ def _open(model: str | PydanticModel) -> PydanticModel:
     try:
         return infer_model(model)
     except UserError as error:
-        raise ModelError(str(error)) from error
+        raise ModelError(_unusable(model, str(error))) from error
+
+
+def _unusable(model: str | PydanticModel, why: str) -> str:
+    """Why a model cannot be used; where it lacks an API key, which variable is to be set."""
+    variable = re.search(r"[Ss]et the `(\w+_(?:API_)?(?:KEY|TOKEN))` environment variable", why)
+    if variable is None or not isinstance(model, str):
+        return why
+    return f"the model {model!r} needs an API key: set the environment variable {variable[1]}"
 
 
 def _wait(error: Exception) -> bool | float:

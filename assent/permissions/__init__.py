@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from assent.permissions.policy_file import load_rules
     from assent.permissions.rules import Rule, Scope
     from assent.permissions.static import StaticPermissionPolicy
+    from assent.permissions.unreachable import PolicyWarning
 
 _HOMES = {
     "ActionGuardrail": "guardrails",
@@ -43,6 +44,7 @@ _HOMES = {
     "PassedRule": "explain",
     "PendingAction": "decision",
     "PermissionPolicy": "decision",
+    "PolicyWarning": "unreachable",
     "Rule": "rules",
     "Scope": "rules",
     "SessionPermissionCache": "cache",
@@ -70,6 +72,7 @@ __all__ = [
     "PassedRule",
     "PendingAction",
     "PermissionPolicy",
+    "PolicyWarning",
     "Rule",
     "Scope",
     "SessionPermissionCache",

@@ -13,8 +13,6 @@ from assent.permissions.evaluate import attempt
 from assent.permissions.grants import Grant, GrantScope, GrantStore, grant_key
 from assent.permissions.session_grants import SessionGrants
 
-GRANT_SECONDS = 86_400.0
-"""How long a grant holds if nothing else is said."""
 MOST_DECISIONS = 10_000
 """How many decisions a cache keeps in memory; the oldest make room."""
 
@@ -73,15 +71,16 @@ class SessionPermissionCache:
         decision: Decision | Mapping[str, Any],
         *,
         scope: GrantScope = "call",
-        ttl_seconds: float | None = GRANT_SECONDS,
+        ttl_seconds: float | None = None,
         by: str | None = None,
         inherit: bool = False,
     ) -> Awaitable[Grant]:
         """Allow this call from now on; with ``scope="tool"``, its tool with any arguments.
 
-        It ends after ``ttl_seconds``, a day if nothing is said; with None, only when it is forgotten. ``by`` says
-        who allowed it, ``inherit`` that it counts for subagents too. It counts at once; await what is returned
-        to know that it is stored. Raises `InvalidPolicy` for a decision that is no plain allow.
+        It lasts for the rest of the session, until it is forgotten; with ``ttl_seconds``, for that long at most. It
+        counts for every agent of the session, unless the action has an ``agent_path``: then for the agent there
+        alone, and with ``inherit`` for its subagents. ``by`` says who allowed it. It counts at once; await what is
+        returned to know that it is stored. Raises `InvalidPolicy` for a decision that is no plain allow.
         """
         return self._grants.give(
             action, Decision.of(decision), scope=scope, ttl_seconds=ttl_seconds, by=by, inherit=inherit

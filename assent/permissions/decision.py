@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from assent.errors import InvalidPolicy
+from assent.requests import approval_seconds
 
 Verdict = Literal["allow", "ask", "deny"]
 """The three things a decision can come to, from the loosest to the strictest."""
 
-_FIELDS = ("allowed", "requires_approval", "matched_rule_id", "reason")
+_FIELDS = ("allowed", "requires_approval", "matched_rule_id", "reason", "approval_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,16 @@ class Decision:
 
     ``requires_approval`` comes first: if it is true a person is asked, whatever ``allowed`` says. Otherwise
     ``allowed`` decides. ``matched_rule_id`` names the rule it came from, ``reason`` says why in words.
+    ``approval_timeout`` is how long the person has, in seconds or as a text such as ``"24h"``; None leaves that to
+    the tool and the agent. ``grant`` is the digest of the grant by which nobody is asked, if there is one.
     """
 
     allowed: bool
     requires_approval: bool
     matched_rule_id: str | None = None
     reason: str | None = None
+    approval_timeout: float | str | None = None
+    grant: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         problems = [
@@ -38,6 +43,11 @@ class Decision:
             for name, value in (("matched_rule_id", self.matched_rule_id), ("reason", self.reason))
             if not (value is None or isinstance(value, str))
         ]
+        if self.approval_timeout is not None:
+            try:
+                object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
+            except ValueError as error:
+                problems.append(f"a decision's {error}")
         if problems:
             raise InvalidPolicy(problems)
 

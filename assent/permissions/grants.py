@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, Literal, Protocol, get_args
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import TypeAdapter
 
 from assent.digests import canonical_json
 from assent.json_types import JsonObject
@@ -25,7 +25,8 @@ class Grant:
     """An allow that a person has given, for one call or for one tool, in one session.
 
     ``given_by`` is who gave it; ``created_at`` and ``expires_at`` are epoch milliseconds, None for no end.
-    It counts for the agent at ``agent_path``, and for the subagents below it if ``inherited``.
+    Where ``agent_path`` is given it counts for the agent there alone, and for the subagents below it if
+    ``inherited``; else for every agent of the session.
     """
 
     session: str
@@ -41,10 +42,15 @@ class Grant:
     created_at: int
     expires_at: int | None
 
+    @property
+    def digest(self) -> str:
+        """What the ledger of effects names it by, of calls that ran because of it: SHA-256 of session and key."""
+        return hashlib.sha256(f"{self.session}\0{self.key}".encode()).hexdigest()
+
     def to_json(self) -> JsonObject:
         """Its body as a store keeps it: everything but session and key."""
-        body: dict[str, JsonValue] = asdict(self)
-        del body["session"], body["key"]
+        body: dict[str, Any] = asdict(self)
+        del body["session"], body["key"], body["decision"]["grant"]
         return {**body, "agent_path": list(self.agent_path)}
 
     @classmethod
@@ -57,9 +63,12 @@ class Grant:
         if self.expires_at is not None and self.expires_at <= now:
             return False
         path, below = self.agent_path, action.agent_path
-        if path != (below[: len(path)] if self.inherited else below):
+        if path and path != (below[: len(path)] if self.inherited else below):
             return False
-        return self.decision.verdict == "allow" and self.key == grant_key(action, self.scope, path)
+        keys = [grant_key(action, self.scope, path)]
+        if len(path) == 1:  # as it was written before an agent without a caller was named in the key
+            keys.append(grant_key(action, self.scope, ()))
+        return self.decision.verdict == "allow" and self.key in keys
 
 
 @cache
@@ -72,15 +81,15 @@ def grant_key(
 ) -> str:
     """``principal:toolset:tool:hash(args)``, or ``principal:toolset:tool:*`` for the tool as a whole.
 
-    The hash is SHA-256 (hex) over the canonical JSON of the arguments. For a subagent the path of agents
-    follows, as in ``@support>refunds``. Characters of names that stand for something here are escaped.
-    Raises ``InvalidMessage`` for arguments that are no JSON.
+    The hash is SHA-256 (hex) over the canonical JSON of the arguments. Where the action names an agent, its
+    path follows, as in ``@support>refunds``: a grant under that key is narrowed to it. Characters of names that
+    stand for something here are escaped. Raises ``InvalidMessage`` for arguments that are no JSON.
     """
     path = action.agent_path if agent_path is None else agent_path
     names = (action.principal, action.toolset or "", action.tool)
     last = "*" if scope == "tool" else hashlib.sha256(canonical_json(dict(action.args))).hexdigest()
     key = ":".join([*map(_escaped, names), last])
-    return f"{key}@{'>'.join(map(_escaped, path))}" if len(path) > 1 else key
+    return f"{key}@{'>'.join(map(_escaped, path))}" if path else key
 
 
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%:@>"})

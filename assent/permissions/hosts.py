@@ -10,10 +10,11 @@ from typing import Any, cast
 from assent.permissions.names import is_glob, name_matcher
 
 # What could be read in two ways is no URL here: user names, backslashes, spaces, percent signs in hosts,
-# letters beyond ASCII. Programs disagree on where such a URL leads.
-_URL = re.compile(r"(?:https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE)
+# letters beyond ASCII. Programs disagree on where such a URL leads. Without re.ASCII a long s would be an "s" here,
+# and the Kelvin sign a "k".
+_URL = re.compile(r"(?:https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
 _ODD = re.compile(r"[\x00-\x20\x7f\\]")
-_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 _ENDS_IN_NUMBER = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 _PATTERN = re.compile(r"[a-z0-9_.*?\[\]!-]+")

@@ -14,6 +14,7 @@ from assent.permissions.located import Fault, Located, Unreadable
 from assent.permissions.reading import Mistake, RuleReader
 from assent.permissions.rules import Rule
 from assent.permissions.toml_lines import read_toml
+from assent.permissions.unreachable import FileRules
 from assent.permissions.yaml_lines import read_yaml
 
 _READERS: Mapping[str, Callable[[str], Located]] = {
@@ -58,7 +59,9 @@ def read_policy_file(path: str | os.PathLike[str]) -> tuple[tuple[Rule, ...], De
     faults = [*located.faults, *(Fault(located.line_of(each.path), str(each)) for each in mistakes)]
     if faults:
         raise _invalid(file, faults)
-    return rules, default
+    found = FileRules(rules)
+    found.where = tuple(f"{file}:{located.line_of((*reader.base, place))}" for place in range(len(rules)))
+    return found, default
 
 
 def _located(file: Path) -> Located:

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from assent.errors import InvalidPolicy
 from assent.permissions.constraints import TESTS, ArgConstraint, path_problems
-from assent.permissions.rules import EFFECTS, Rule, Scope, effect_problems, name_problems
+from assent.permissions.rules import EFFECTS, Rule, Scope, effect_problems, name_problems, timeout_problems
 
 Path = tuple[str | int, ...]
 
-_RULE_KEYS = ("id", "principal", "scope", "effect")
+_RULE_KEYS = ("id", "principal", "scope", "effect", "approval_timeout")
 _SCOPE_KEYS = ("toolset", "tool", "arg_constraints")
 
 
@@ -93,6 +93,8 @@ class _OneRule:
             constrained = scope is None or bool(scope.arg_constraints)
             for problem in effect_problems(fields["effect"], constrained):
                 self.wrong(problem, "effect")
+        for problem in timeout_problems(fields.get("approval_timeout"), fields.get("effect")):
+            self.wrong(problem, "approval_timeout")
         if scope is None or self.mistakes:
             return None
         fields["scope"] = scope

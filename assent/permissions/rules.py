@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from assent.errors import InvalidPolicy
 from assent.permissions.constraints import ArgConstraint
 from assent.permissions.decision import Verdict
+from assent.requests import approval_seconds
 
 Effect = Literal["allow", "deny", "require_approval", "allow_unless_matches", "deny_unless_matches"]
 """What a rule does. The page on permissions has a table of what each makes of its constraints."""
@@ -43,21 +44,39 @@ class Scope:
 class Rule:
     """One rule of a policy: ``Rule(id="small", scope=Scope(tool="refund"), effect="require_approval")``.
 
-    The first rule of a policy that matches a call decides. Raises `InvalidPolicy` if it makes no sense.
+    The first rule of a policy that matches a call decides. ``approval_timeout`` goes with ``require_approval``: how
+    long people have, in seconds or as a text such as ``"24h"``; after that the call is denied. Raises `InvalidPolicy`
+    if it makes no sense.
     """
 
     id: str
     principal: str = "*"
     scope: Scope = field(default_factory=Scope)
     effect: Effect
+    approval_timeout: float | str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
             raise InvalidPolicy(["scope is a Scope"])
         problems = [*name_problems("id", self.id), *name_problems("principal", self.principal)]
         problems += effect_problems(self.effect, bool(self.scope.arg_constraints))
+        problems += timeout_problems(self.approval_timeout, self.effect)
         if problems:
             raise InvalidPolicy(problems)
+        object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
+
+
+def timeout_problems(timeout: Any, effect: Any) -> list[str]:
+    """What is wrong with how long people have, in sentences."""
+    if timeout is None:
+        return []
+    if effect != "require_approval":
+        return ["approval_timeout goes with the effect require_approval: nobody is asked by another one"]
+    try:
+        approval_seconds(timeout)
+    except ValueError as error:
+        return [str(error)]
+    return []
 
 
 def name_problems(what: str, value: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from assent.clock import Clock
@@ -169,4 +170,4 @@ def _keys(action: PendingAction) -> list[str]:
 
 def _allowed_by(grant: Grant) -> Decision:
     by = "" if grant.given_by is None else f" by {grant.given_by}"
-    return Decision.allow(f"granted{by} for this {grant.scope} ({grant.key})")
+    return replace(Decision.allow(f"granted{by} for this {grant.scope} ({grant.key})"), grant=grant.digest)

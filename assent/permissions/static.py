@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from assent.permissions.constraints import all_hold
@@ -14,6 +15,7 @@ from assent.permissions.index import Placed, RuleIndex
 from assent.permissions.policy_file import read_policy_file
 from assent.permissions.reading import as_rules
 from assent.permissions.rules import Rule, verdict_of
+from assent.permissions.unreachable import FileRules, PolicyWarning, unreachable
 
 _NO_RULE = "no rule matched"
 
@@ -22,7 +24,8 @@ class StaticPermissionPolicy:
     """Rules in order, the first match wins, and a default for calls that none matches.
 
     A rule is a `Rule` or a dict. ``default`` is a `Decision` or a dict; without one such calls are denied.
-    Raises `InvalidPolicy`, naming every mistake, for rules that make no sense.
+    Raises `InvalidPolicy`, naming every mistake, for rules that make no sense. A rule that can never be reached is
+    a `PolicyWarning`; ``unreachable`` has a sentence for each.
     """
 
     def __init__(
@@ -31,6 +34,9 @@ class StaticPermissionPolicy:
         default: Decision | Mapping[str, Any] | None = None,
     ) -> None:
         self.rules = as_rules(rules)
+        self.unreachable = tuple(_told(rules, self.rules))
+        for problem in self.unreachable:
+            warnings.warn(problem, PolicyWarning, stacklevel=2)
         self.default = Decision.deny(_NO_RULE) if default is None else Decision.of(default)
         self._index = RuleIndex(self.rules)
         self._touches_files = any(
@@ -85,7 +91,9 @@ class StaticPermissionPolicy:
             if verdict is None:
                 continue
             why = because(rule, verdict, action.args, holds)
-            said = Decision(verdict == "allow", verdict == "ask", matched_rule_id=rule.id, reason=why)
+            said = Decision(
+                verdict == "allow", verdict == "ask", rule.id, why, approval_timeout=rule.approval_timeout
+            )
             if verdict == "ask" and holds is None:
                 asking = asking or (said, placed)
             else:
@@ -95,3 +103,10 @@ class StaticPermissionPolicy:
 
     def _evaluate_all(self, actions: Sequence[PendingAction]) -> list[Decision]:
         return [self.evaluate(action) for action in actions]
+
+
+def _told(given: Sequence[Any], rules: Sequence[Rule]) -> Iterator[str]:
+    """A sentence for each rule that is never reached, with the place where it stands if it is of a file."""
+    where = given.where if isinstance(given, FileRules) else ()
+    for found in unreachable(rules):
+        yield f"{where[found.place]}: {found}" if where else str(found)

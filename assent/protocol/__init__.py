@@ -49,8 +49,13 @@ from assent.protocol.hitl import (
     HumanInputRequired,
     Surface,
 )
+from assent.protocol.leniency import (
+    Lenient,
+    read_leniently,
+)
 from assent.protocol.poll import (
     CaseFacts,
+    PollAnswer,
     PollResponse,
     Progress,
     RespondedBy,
@@ -58,9 +63,13 @@ from assent.protocol.poll import (
     ResultSignature,
 )
 from assent.protocol.result_signatures import (
+    SignedFacts,
     SigningKey,
     jwks_document,
+    respondent_digest,
+    shown_digest,
     sign_result,
+    verify_answer,
     verify_result,
 )
 from assent.protocol.review_types import (
@@ -73,6 +82,7 @@ from assent.protocol.signatures import (
     new_callback_secret,
     sign_callback,
     verify_callback,
+    verify_hitl_signature,
     verify_webhook,
     webhook_headers,
 )
@@ -149,9 +159,11 @@ __all__ = [
     "HitlObject",
     "HumanInputRequired",
     "InlineSubmitRejected",
+    "Lenient",
     "Policies",
     "PolicyBinding",
     "PolicyFallback",
+    "PollAnswer",
     "PollResponse",
     "Progress",
     "READABLE_VERSIONS",
@@ -169,6 +181,7 @@ __all__ = [
     "SPEC_VERSION",
     "ServiceDescription",
     "ServiceInfo",
+    "SignedFacts",
     "SigningKey",
     "State",
     "SubmissionAccepted",
@@ -197,13 +210,18 @@ __all__ = [
     "parse_duration",
     "read_202",
     "read_discovery",
+    "read_leniently",
     "redacted",
+    "respondent_digest",
     "sensitive_keys",
     "short_duration",
+    "shown_digest",
     "sign_callback",
     "sign_result",
     "token_matches",
+    "verify_answer",
     "verify_callback",
+    "verify_hitl_signature",
     "verify_result",
     "verify_webhook",
     "visible_fields",

@@ -5,6 +5,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from assent.limits import FAULTS
+
 _SENTENCES = {
     "missing": "is required",
     "extra_forbidden": "is no field of the protocol here",
@@ -28,9 +30,14 @@ _SENTENCES = {
 
 
 def faults_of(error: ValidationError, data: Any) -> dict[str, str]:
-    """Pydantic's complaints about some data: a sentence for each path, such as ``hitl.reminder_at[0]``."""
+    """Pydantic's complaints about some data: a sentence for each path, such as ``hitl.reminder_at[0]``.
+
+    There is one more than are reported (`assent.limits.FAULTS`) if there are many.
+    """
     faults: dict[str, str] = {}
     for each in error.errors(include_url=False, include_input=False):
+        if len(faults) > FAULTS:
+            break
         path = _path(each["loc"], data)
         sentence = _sentence(each["type"], each["msg"], each.get("ctx", {}))
         if path not in faults:

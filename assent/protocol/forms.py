@@ -6,7 +6,9 @@ from typing import Any
 from assent.errors import InvalidFormData, InvalidProtocolObject
 from assent.protocol.conditions import ABSENT, holds
 from assent.protocol.form import Form, FormField
-from assent.protocol.values import fault_of, is_empty, pattern_fault
+from assent.protocol.form_limits import limit_faults
+from assent.protocol.patterns import pattern_fault
+from assent.protocol.values import fault_of, is_empty
 
 REDACTED = "[redacted]"
 
@@ -14,9 +16,17 @@ REDACTED = "[redacted]"
 def check_form(form: Form) -> None:
     """Whether a form makes sense beyond its shape; raises `InvalidProtocolObject` with every fault by field.
 
-    Keys are distinct, a condition looks at an earlier field, a choice has options, a pattern can be used, and
-    bounds leave room. A date has no ``min`` or ``max``: the protocol has only numbers there, without meaning.
+    It keeps within `assent.limits`. Keys are distinct, a condition looks at an earlier field, a choice has options,
+    a pattern can be used, and bounds leave room. A date has no ``min`` or ``max``: the protocol has only numbers
+    there, without meaning.
     """
+    too_much = limit_faults(form)
+    if too_much:
+        raise InvalidProtocolObject("Form", too_much)
+    _check_sense(form)
+
+
+def _check_sense(form: Form) -> None:
     faults: dict[str, str] = {}
     seen: set[str] = set()
     for field in form.all_fields:
@@ -76,7 +86,7 @@ def clean_form_data(
     does not fit, a value for a field that is hidden or unknown. With ``through_step`` (from 1) only the fields
     of the steps up to it are looked at, and only theirs are given back, as for a person half-way.
     """
-    check_form(form)
+    _check_sense(form)
     fields = form.all_fields
     later: set[str] = set()
     if through_step is not None and form.steps is not None:

@@ -1,12 +1,15 @@
 """What a service tells about a case when it is asked."""
 
+from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
+from assent.errors import InvalidProtocolObject
+from assent.protocol.leniency import read_leniently
 from assent.protocol.scalars import CaseId, Count, Email, JsonObject, Positive, Text, Time, Uri
 from assent.protocol.states import State
-from assent.protocol.verification import SubmissionContext
+from assent.protocol.verification import SubmissionContext, SubmissionOrigin
 from assent.protocol.wire import Opt, Wire
 
 _NEEDED = {
@@ -38,7 +41,7 @@ class Result(Wire):
 
 
 class RespondedBy(Wire):
-    """Who answered, where the service knows."""
+    """Who answered, where the service has verified that."""
 
     name: Opt[Text] = None
     email: Opt[Email] = None
@@ -71,14 +74,47 @@ class CaseFacts(Wire):
     default_action: Opt[Text] = None
     reason: Opt[Text] = None
 
+    @property
+    def claimed_by(self) -> SubmissionOrigin | None:
+        """Who is said to have answered, as a messenger or an agent put it: nobody has verified that.
 
-class PollResponse(CaseFacts):
-    """The answer of ``poll_url``. A final state brings its own facts, such as the ``result``."""
+        `responded_by` is whom the service verified. The protocol's place for the other is in the context.
+        """
+        return None if self.submission_context is None else self.submission_context.submitted_by
 
-    model_config = ConfigDict(json_schema_extra={"allOf": _RULES})
+
+class PollAnswer(CaseFacts):
+    """The answer of another's ``poll_url``, as far as it was understood; see `assent.protocol.leniency`."""
 
     status: State
     case_id: Text
+    _aside: dict[str, Any] = PrivateAttr(default_factory=dict[str, Any])
+
+    @property
+    def aside(self) -> dict[str, Any]:
+        """What else it held: fields that the protocol does not know, and values that cannot be used."""
+        return self._aside
+
+    @classmethod
+    def read_leniently(cls, data: Mapping[str, Any]) -> Self:
+        """Read an answer whose ``status`` and ``case_id`` are right, and that has a ``result`` if it is completed.
+
+        Whatever else is in it may be missing or odd. Raises `InvalidProtocolObject`.
+        """
+        read = read_leniently(cls, data)
+        if read.value.status == "completed" and read.value.result is None:
+            raise InvalidProtocolObject(cls.__name__, {"result": "is required, with its action"})
+        value = read.value
+        if value.responded_by == RespondedBy():  # somebody, named in a way that says nothing to us
+            value = value.model_copy(update={"responded_by": None})
+        value._aside.update(read.aside)
+        return value
+
+
+class PollResponse(PollAnswer):
+    """The answer of ``poll_url``. A final state brings its own facts, such as the ``result``."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": _RULES})
 
     @model_validator(mode="after")
     def _final_facts(self) -> Self:

@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema, from_json, to_json
 
+from assent.limits import URL_CHARACTERS
+
 Text = Annotated[str, StringConstraints(strict=True, min_length=0)]
 """Any text that is valid Unicode; a constraint, however idle, makes pydantic refuse lone surrogates."""
 
@@ -73,11 +75,13 @@ _IS_SERVICE = re.compile(_SERVICE)
 
 
 def is_uri(text: str) -> bool:
-    """Whether a text is a complete address (RFC 3986), of whatever scheme."""
-    return _URI.fullmatch(text) is not None
+    """Whether a text is a complete address (RFC 3986), of whatever scheme, and not longer than any need be."""
+    return len(text) <= URL_CHARACTERS and _URI.fullmatch(text) is not None
 
 
 def _uri(value: str) -> str:
+    if len(value) > URL_CHARACTERS:
+        raise ValueError(f"must have at most {URL_CHARACTERS} characters")
     if not is_uri(value):
         raise ValueError("must be a complete address such as https://example.com/a")
     return value

@@ -33,6 +33,18 @@ def verify_callback(body: bytes, signature: str | None, secret: str) -> None:
         raise InvalidSignature("the callback's signature does not fit its body")
 
 
+def verify_hitl_signature(body: bytes, header: str | None, secret: str) -> bool:
+    """Whether a callback's ``X-HITL-Signature`` fits its raw body, compared in constant time.
+
+    False for a header that is missing or no signature at all. Raises `InvalidSecret` for an empty secret.
+    """
+    try:
+        verify_callback(body, header, secret)
+    except InvalidSignature:
+        return False
+    return True
+
+
 def webhook_headers(body: bytes, secret: str, *, message_id: str, timestamp: int) -> dict[str, str]:
     """The headers of Standard Webhooks for a body. ``timestamp`` is in seconds since 1970.
 

@@ -17,7 +17,12 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 def issue_token(scope: TokenScope) -> str:
     """A new token with 256 random bits, safe in an address."""
-    return _PREFIXES[scope] + secrets.token_urlsafe(32)
+    return token_prefix(scope) + secrets.token_urlsafe(32)
+
+
+def token_prefix(scope: TokenScope) -> str:
+    """What a token of this scope begins with, before its 43 characters."""
+    return _PREFIXES[scope]
 
 
 def hash_token(token: str) -> str:

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, cast
 
-from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
-
+from assent import limits
 from assent.protocol.form import FieldValidation, FormField
+from assent.protocol.patterns import matches
 from assent.protocol.scalars import is_email, is_uri
-
-LONGEST_TEXT = 1_000_000
-"""How many characters a text may have where the form sets no bound of its own."""
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _WEB = re.compile(r"https?://[^/?#]", re.IGNORECASE)
@@ -28,25 +25,6 @@ def fault_of(field: FormField, value: Any) -> str | None:
     return _CHECKS.get(field.type, _text)(field, value)
 
 
-def pattern_fault(pattern: str) -> str | None:
-    """Why a pattern cannot be used; None if it can."""
-    try:
-        _regex(pattern)
-    except SchemaError as error:
-        why = str(error).splitlines()[-1].strip().removeprefix("error: ").removeprefix("SchemaError: ")
-        return f"is no regular expression that can be used: {why.rstrip('.')}"
-    return None
-
-
-def _regex(pattern: str) -> SchemaValidator:
-    """A test of the whole text in linear time: this engine never backtracks."""
-    for each in (pattern, rf"\A(?:{pattern})\z"):  # by itself first, so that no bracket of it can close ours
-        validator = SchemaValidator(
-            core_schema.str_schema(pattern=each, strict=True, regex_engine="rust-regex")
-        )
-    return validator  # pyright: ignore[reportPossiblyUnbound]
-
-
 def _text(field: FormField, value: Any) -> str | None:
     if not isinstance(value, str):
         return "must be text"
@@ -55,22 +33,17 @@ def _text(field: FormField, value: Any) -> str | None:
     except UnicodeEncodeError:
         return "must be valid Unicode"
     bounds = field.validation or FieldValidation()
-    longest = LONGEST_TEXT if bounds.max_length is None else bounds.max_length
+    pattern = None if field.type == "textarea" else bounds.pattern
+    longest = limits.TEXT_CHARACTERS if pattern is None else limits.PATTERN_TEXT_CHARACTERS
+    if bounds.max_length is not None:
+        longest = bounds.max_length if pattern is None else min(bounds.max_length, longest)
     if len(value) > longest:
         return f"must have at most {longest} characters"
     if bounds.min_length is not None and len(value) < bounds.min_length:
         return f"must have at least {bounds.min_length} characters"
-    if bounds.pattern is not None and field.type != "textarea" and not _matches(bounds.pattern, value):
+    if pattern is not None and not matches(pattern, value):
         return "does not have the expected form"
     return None
-
-
-def _matches(pattern: str, value: str) -> bool:
-    try:
-        _regex(pattern).validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 def _email(field: FormField, value: Any) -> str | None:
@@ -117,8 +90,8 @@ def _select(field: FormField, value: Any) -> str | None:
 def _multiselect(field: FormField, value: Any) -> str | None:
     if not isinstance(value, list):
         return "must be a list of options"
-    chosen = cast("list[Any]", value)
-    if not all(isinstance(each, str) and each in _choices(field) for each in chosen):
+    chosen, choices = cast("list[Any]", value), _choices(field)
+    if not all(isinstance(each, str) and each in choices for each in chosen):
         return "must be options only"
     return None if len(set(chosen)) == len(chosen) else "must not name an option twice"
 

@@ -7,8 +7,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple
 
 from assent.errors import InvalidCallbackUrl, ServiceError
+from assent.limits import CALLBACK_URL_CHARACTERS
 
-URL_LENGTH = 2048
+URL_LENGTH = CALLBACK_URL_CHARACTERS
 _REACHED = re.compile(r"(https://[^/?#\s]+|http://(localhost|127\.0\.0\.1)(:[0-9]+)?)(/[^?#\s]*)?")
 _URL = re.compile(
     r"(?P<scheme>https?)://"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import from_json
@@ -13,7 +13,7 @@ from assent.protocol import iso_duration
 from assent.requests import ApproveRequest, HitlRequest
 from assent.service.case import Case
 from assent.service.from_request import case_context, case_prompt, case_type
-from assent.store.case_rows import CaseRow
+from assent.store.case_store import CaseStore
 from assent.store.rows import RequestRow, decode_request
 
 NO_LIMIT_SECONDS = 3650 * 86_400
@@ -23,7 +23,7 @@ People are not told of it: see `Case.never_expires`.
 """
 
 
-def adopted(row: RequestRow, rounds: Sequence[tuple[CaseRow, RequestRow]] = ()) -> Case:
+def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
     """The case that a request becomes; ``rounds`` are the cases of its thread's calls before it."""
     request = decode_request(row)
     most = row.created_at + NO_LIMIT_SECONDS * 1000
@@ -41,7 +41,7 @@ def adopted(row: RequestRow, rounds: Sequence[tuple[CaseRow, RequestRow]] = ()) 
         context=case_context(request),
         request=request,
         thread_id=row.thread_id,
-        previous_case_id=_previous(row, request, rounds),
+        previous_case_id=None if rounds is None else rounds.before(row, request),
     )
 
 
@@ -51,29 +51,56 @@ def case_id_of(thread_id: str, question_id: str, round: int) -> str:
     return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
 
 
-def _previous(
-    row: RequestRow, request: HitlRequest, rounds: Sequence[tuple[CaseRow, RequestRow]]
-) -> str | None:
-    """The case before: the same call's last round, or the same tool's that a person sent back to be done better."""
-    free = [each for each in rounds if "next_case_id" not in from_json(each[0].facts)]
-    same = [case for case, _ in free if case.question_id == row.question_id and (case.round or 0) < row.round]
-    if same:
-        return max(same, key=lambda case: case.round or 0).case_id
-    payload = request.payload
-    if not isinstance(payload, ApproveRequest):
-        return None
-    sent_back = [
-        case for case, known in free if _was_sent_back(case) and _tool_of(known) == payload.tool_name
-    ]
-    return max(sent_back, key=lambda case: (case.ended_at or 0, case.case_id)).case_id if sent_back else None
+class Rounds:
+    """The cases of one thread's calls that no other follows yet: read once for many requests of the thread."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, str]] = {}
+        """The last round of each question, and its case."""
+        self._sent_back: dict[str, dict[str, int]] = {}
+        """By tool, the cases that a person sent back to be done better, and when."""
+
+    @classmethod
+    async def of(cls, store: CaseStore, thread_id: str) -> Rounds:
+        """What is in the store just now."""
+        known = cls()
+        for each in await store.rounds(thread_id):
+            facts = from_json(each.facts)
+            if "next_case_id" in facts or each.question_id is None or each.round is None:
+                continue
+            known.add(each.question_id, each.round, each.case_id)
+            if _was_sent_back(facts):
+                request = await store.request(thread_id, each.question_id, each.round)
+                tool = None if request is None else _tool_of(decode_request(request))
+                if tool is not None:
+                    known._sent_back.setdefault(tool, {})[each.case_id] = each.ended_at or 0
+        return known
+
+    def add(self, question_id: str, round: int, case_id: str) -> None:
+        """A case that no other follows."""
+        self._last[question_id] = max(self._last.get(question_id, (-1, "")), (round, case_id))
+
+    def before(self, row: RequestRow, request: HitlRequest) -> str | None:
+        """The case before a request: the same call's last round, or the same tool's that a person sent back."""
+        last = self._last.get(row.question_id)
+        if last is not None and last[0] < row.round:
+            return last[1]
+        sent_back = self._sent_back.get(_tool_of(request) or "", {})
+        return max(sent_back, key=lambda each: (sent_back[each], each), default=None)
+
+    def followed(self, case_id: str) -> None:
+        """Another case follows this one now."""
+        self._last = {question: last for question, last in self._last.items() if last[1] != case_id}
+        for cases in self._sent_back.values():
+            cases.pop(case_id, None)
 
 
-def _was_sent_back(case: CaseRow) -> bool:
+def _was_sent_back(facts: Mapping[str, Any]) -> bool:
     """Whether a person asked for changes in words: an edit without edits."""
-    result: dict[str, Any] = from_json(case.facts).get("result") or {}
+    result: Mapping[str, Any] = facts.get("result") or {}
     return result.get("action") == "edit" and "edits" not in (result.get("data") or {})
 
 
-def _tool_of(row: RequestRow) -> str | None:
-    payload = decode_request(row).payload
+def _tool_of(request: HitlRequest) -> str | None:
+    payload = request.payload
     return payload.tool_name if isinstance(payload, ApproveRequest) else None

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
+from pydantic_core import to_json
+
+from assent import limits
 from assent.errors import InvalidFormData, InvalidReview
 from assent.protocol import Form, actions_of, clean_form_data
 from assent.requests import ApproveRequest, EscalateRequest, asked_call
 from assent.schemas import schema_faults
 from assent.service.case import Case
 from assent.service.items import item_id
+from assent.service.json_size import count_values, depth_fault
 
-_TEXT = 100_000
+_TEXT = limits.NOTE_CHARACTERS
+
+
+def check_size(data: Mapping[str, Any]) -> None:
+    """Whether an answer, or a draft of one, is no more than a case can hold; raises `InvalidReview`."""
+    if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
+        raise InvalidReview({"data": f"has at most {limits.ANSWER_VALUES} values"})
+    deep = depth_fault(data)
+    if deep:
+        raise InvalidReview({"data": deep})
+    try:
+        size = len(to_json(data))
+    except ValueError:
+        raise InvalidReview({"data": "must be valid Unicode"}) from None
+    if size > limits.ANSWER_BYTES:
+        raise InvalidReview({"data": f"is at most {limits.ANSWER_BYTES} bytes of JSON"})
 
 
 def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The answer's data, checked against the case; raises `InvalidReview` with a sentence for each fault."""
+    """The answer's data, checked against the case; raises `InvalidReview` with a sentence for each fault.
+
+    The protocol lets an answer hold more than its type defines. What is `beyond` is kept and handed on as it came,
+    within the limits of every answer. An agent of ours gets what it asked for and nothing else.
+    """
+    check_size(data or {})
     payload = None if case.request is None else case.request.payload
     # An agent may escalate with choices of its own.
     allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
@@ -27,20 +51,33 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
     return clean(case, action, given)
 
 
+def beyond(case: Case, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an answer's data its type, or its form, does not define."""
+    if case.form is not None:
+        defined: Collection[str] = {field.key for field in case.form.all_fields}
+    elif case.type in _DEFINED:
+        defined = _DEFINED[case.type]
+    else:
+        return {}
+    return {name: value for name, value in data.items() if name not in defined}
+
+
 def check_step(case: Case, data: Mapping[str, Any], step: int) -> None:
     """Whether a form is filled in up to a step, from 1; raises `InvalidReview`, as at its end."""
     if case.form is not None:
-        _clean_form(case.form, data, through_step=step)
+        more = beyond(case, data)
+        known = {name: value for name, value in data.items() if name not in more}
+        _clean_form(case.form, known, through_step=step)
 
 
 def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _unknown(data, ("feedback", "edits")) | _texts(data, ("feedback",))
+    faults = _texts(data, ("feedback",))
     edits = data.get("edits")
     if edits is not None and not isinstance(edits, Mapping):
         faults["data.edits"] = "is an object with the changed values"
     elif edits is not None and action != "edit":
         faults["data.edits"] = f"goes with edit, not with {action}"
-    elif action == "edit" and edits is None and not data.get("feedback"):
+    elif action == "edit" and edits is None and not data.get("feedback") and not _says_more(case, data):
         faults["data"] = "an edit says what is to change: edits, or feedback"
     elif isinstance(edits, Mapping):
         faults |= edit_faults(case, cast("Mapping[str, Any]", edits))
@@ -89,9 +126,11 @@ def _kind(value: Any) -> str:
 
 
 def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _unknown(data, ("selected", "note")) | _texts(data, ("note",))
+    faults = _texts(data, ("note",))
     selected = data.get("selected")
     items: Any = case.context.get("items")
+    if selected is None and _says_more(case, data):
+        return _without_nones(data, faults)
     if not isinstance(selected, list):
         faults["data.selected"] = "is a list of ids"
         return _without_nones(data, faults)
@@ -115,7 +154,9 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
 def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     form = case.form
     if form is not None:
-        return _clean_form(form, data)
+        more = beyond(case, data)
+        known = {name: value for name, value in data.items() if name not in more}
+        return more | _clean_form(form, known)
     if all(_is_blank(value) for value in data.values()):
         raise InvalidReview({"data.response": "Write your answer."})
     return data
@@ -129,11 +170,12 @@ def _clean_form(form: Form, data: Mapping[str, Any], through_step: int | None = 
     try:
         return clean_form_data(form, data, through_step=through_step)
     except InvalidFormData as error:
-        raise InvalidReview({f"data.{key}": fault for key, fault in error.faults.items()}) from None
+        faults = {f"data.{key}": fault for key, fault in error.faults.items()}
+        raise InvalidReview(faults, omitted=error.omitted) from None
 
 
 def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _unknown(data, ("confirmed_items", "note")) | _texts(data, ("note",))
+    faults = _texts(data, ("note",))
     items = data.get("confirmed_items")
     if items is not None and not (
         isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
@@ -143,7 +185,7 @@ def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, An
 
 
 def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
-    faults = _unknown(data, ("reason", "modified_params")) | _texts(data, ("reason",))
+    faults = _texts(data, ("reason",))
     params = data.get("modified_params")
     if params is not None and not isinstance(params, Mapping):
         faults["data.modified_params"] = "is an object"
@@ -162,10 +204,18 @@ _CLEANERS: Mapping[str, Callable[[Case, str, dict[str, Any]], dict[str, Any]]] =
 }
 
 
-def _unknown(data: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, str]:
-    return {
-        f"data.{name}": f"is not known here; {', '.join(known)} are" for name in data if name not in known
-    }
+_DEFINED: Mapping[str, tuple[str, ...]] = {
+    "approval": ("feedback", "edits"),
+    "selection": ("selected", "note"),
+    "confirmation": ("confirmed_items", "note"),
+    "escalation": ("reason", "modified_params"),
+}
+"""What the protocol defines of an answer's data, for each type."""
+
+
+def _says_more(case: Case, data: Mapping[str, Any]) -> bool:
+    """Whether an answer says something beyond its type to somebody who may understand it; our agents do not."""
+    return case.request is None and not all(_is_blank(value) for value in beyond(case, data).values())
 
 
 def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:

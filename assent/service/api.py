@@ -6,25 +6,38 @@ import re
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Request
+from fastapi import APIRouter, Depends, Header, Path, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from assent.errors import CaseNotFound, InlineRefused, InvalidReview
-from assent.protocol import HumanInputRequired, PollResponse, SubmissionAccepted, SubmitRequest
+from assent import limits
+from assent.errors import CaseNotFound, InlineRefused, LinkExpired
+from assent.protocol import (
+    HumanInputRequired,
+    PollResponse,
+    SubmissionAccepted,
+    SubmitRequest,
+    VerificationEvidence,
+)
 from assent.protocol.submit import ErrorBody
+from assent.protocol.wire import Opt
+from assent.service.bodies import needed_json, read_json
 from assent.service.callers import ApiKey, ShownKey, own_case
-from assent.service.cases import Respondent
 from assent.service.context import Service, service_of
+from assent.service.described import body_of
+from assent.service.identity import messenger_user
 from assent.service.opening import POLL_SECONDS, accepted, open_review
 from assent.service.problems import problem
 from assent.service.review import ReviewRequest
+from assent.service.spending import address_of
+from assent.service.streaming import CountedStream
 from assent.service.streams import event_stream
 from assent.service.wire import iso, poll_answer
 
 CaseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+_NOT_INLINE = "This service takes no answers from messengers: the person answers on the review page."
 _SSE: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 
@@ -34,9 +47,10 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "No key, or one that is not known",
         403: "It can only be done on the review page",
         404: "No such case, or not yours",
-        409: "The case has ended",
+        409: "The case has ended, or too much is stored",
         410: "The case's time is up",
         413: "Too long",
+        415: "The body is said to be something else than JSON",
         422: "It does not fit",
         429: "Too often",
         503: "The store cannot be reached",
@@ -59,16 +73,18 @@ router = APIRouter(prefix="/v1")
     "/reviews",
     status_code=202,
     response_model=HumanInputRequired,
-    responses=_refusals(401, 404, 422),
+    responses=_refusals(401, 404, 409, 415, 422, 429),
+    openapi_extra=body_of(ReviewRequest),
     summary="Open a case",
 )
 async def open_case(
-    review: ReviewRequest,
+    request: Request,
     service: The,
     key_id: Caller,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
     """Open a case, and get the answer to give: 202 with the hitl object."""
+    review = await needed_json(request, ReviewRequest)
     return accepted(await open_review(service, key_id, review, idempotency_key))
 
 
@@ -94,60 +110,74 @@ async def status(
         return problem(429, "rate_limited", "This case is asked about too often.", headers)
     etag = f'"{case.version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Retry-After": str(POLL_SECONDS)}
-    known = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
+    known = _etags(if_none_match or "")
     if etag in known or "*" in known:
         return Response(status_code=304, headers=headers)
     return Response(to_json(poll_answer(case)), 200, headers, "application/json")
 
 
+def _etags(header: str) -> list[str]:
+    """The tags of ``If-None-Match``; none if it is longer than anybody needs."""
+    if len(header) > limits.ETAGS_CHARACTERS:
+        return []
+    return [part.strip().removeprefix("W/") for part in header.split(",")]
+
+
 @router.get(
     "/reviews/{case_id}/events",
     response_class=StreamingResponse,
-    responses={200: _SSE, **_refusals(401, 404, 422)},
+    responses={200: _SSE, **_refusals(401, 404, 422, 429)},
     summary="Follow a case",
 )
 async def follow(
     case_id: CaseId,
     service: The,
     key_id: Caller,
+    request: Request,
     last_event_id: Annotated[str, Header()] = "",
 ) -> StreamingResponse:
     """What happens to a case, as server-sent events, from the first or from the one last seen."""
     await service.cases.get(case_id, key_id)
     after = int(last_event_id) if re.fullmatch("[0-9]{1,18}", last_event_id or "") else 0
+    stream_id = await service.streams.begin(key_id, address_of(request))
     stream = event_stream(service.cases, case_id, after, key_id=key_id)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, 200, headers, "text/event-stream")
+    return CountedStream(stream, service.streams, stream_id, headers)
 
 
 class Submission(SubmitRequest):
     """An answer that an agent carries from a messenger's button."""
 
-    model_config = ConfigDict(defer_build=False)  # FastAPI does not wait for types that are built later
+    action: Annotated[str, Field(strict=True, max_length=255)]
+    verification_evidence: Opt[Annotated[list[VerificationEvidence], Field(max_length=limits.PROOFS)]] = None
 
 
 @router.post(
     "/reviews/{case_id}/respond",
     response_model=SubmissionAccepted,
-    responses=_refusals(401, 403, 409, 410, 422, 429),
+    responses=_refusals(401, 403, 409, 410, 415, 422, 429),
+    openapi_extra=body_of(Submission),
     summary="Carry a person's answer from a messenger",
 )
-async def respond(case_id: CaseId, submission: Submission, service: The, token: Token) -> Response:
-    """Answer a case with its submit token, after a person pressed a button."""
+async def respond(case_id: CaseId, request: Request, service: The, token: Token) -> Response:
+    """Answer a case with its submit token, after a person pressed a button. Refused unless the operator allows it."""
+    if not service.terms.inline:  # also for tokens from a time when it was allowed
+        return problem(403, "action_not_inline", _NOT_INLINE, case_id=case_id)
     try:
         case = await service.cases.with_token(case_id, "" if token is None else token.credentials, "submit")
-    except CaseNotFound:
+    except (CaseNotFound, LinkExpired):
         headers = {"WWW-Authenticate": "Bearer"}
         return problem(401, "invalid_token", "This token opens no such case.", headers)
     wait = await service.rate.submission(case_id)
     if wait is not None:
         return problem(429, "rate_limited", "This case is answered too often.", {"Retry-After": str(wait)})
+    submission = await needed_json(request, Submission)
     action, data = submission.action, submission.data
     try:
-        who = _messenger_user(submission)
-        service.cases.check(case, action, data, inline=True)
+        await service.cases.check(case, action, data, inline=True)
+        who = await messenger_user(case, request, service.identify, submission)
         proofs = submission.verification_evidence or []
-        verified = await service.verifier.check(case, "inline_submit", action, proofs)
+        verified = await service.verifier.check(case, "inline_submit", action, proofs, address_of(request))
         if verified is not None:
             who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
         done = await service.cases.answer(case, action, data, who)
@@ -158,42 +188,26 @@ async def respond(case_id: CaseId, submission: Submission, service: The, token: 
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
 
 
-def _messenger_user(submission: SubmitRequest) -> Respondent:
-    """Who pressed the button, as the messenger knows them."""
-    user = submission.submitted_by
-    by, via = f"{user.platform}:{user.platform_user_id}", submission.submitted_via
-    for name, text in (("submitted_by", by), ("submitted_via", via)):
-        if len(text) > 255 or not text.isprintable() or text.endswith(" "):
-            raise InvalidReview({name: "is printable and has at most 255 characters"})
-    return Respondent(
-        by=by,
-        via=via,
-        responded_by={"name": user.display_name} if user.display_name else None,
-        context={"mode": "inline_submit", "submitted_via": via, "submitted_by": user.wire()},
-    )
-
-
 class Cancellation(BaseModel):
     """Why nobody is to decide any more."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Annotated[str, Field(min_length=1, max_length=2000)] = "cancelled by the caller"
+    reason: Annotated[str, Field(min_length=1, max_length=limits.REASON_CHARACTERS)] = (
+        "cancelled by the caller"
+    )
 
 
 @router.post(
     "/reviews/{case_id}/cancel",
     response_model=PollResponse,
-    responses=_refusals(401, 404, 409, 410, 422),
+    responses=_refusals(401, 404, 409, 410, 415, 422),
+    openapi_extra=body_of(Cancellation, required=False),
     summary="Cancel a case",
 )
-async def cancel(
-    case_id: CaseId,
-    service: The,
-    key_id: Caller,
-    cancellation: Annotated[Cancellation | None, Body()] = None,
-) -> Response:
+async def cancel(case_id: CaseId, request: Request, service: The, key_id: Caller) -> Response:
     """End a case without an answer."""
     case = await service.cases.get(case_id, key_id)
+    cancellation = await read_json(request, Cancellation, most=limits.SMALL_BODY_BYTES)
     done = await service.cases.cancel(case, (cancellation or Cancellation()).reason, key_id)
     return Response(to_json(poll_answer(done)), 200, {"Cache-Control": "no-store"}, "application/json")

@@ -7,17 +7,22 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 
-from assent.errors import StoreError
+from assent.errors import ServiceError, StoreError
 from assent.service.callbacks import CallbackWorker
 from assent.service.case import Case
-from assent.service.cases import Cases
+from assent.service.cases import Cases, Untold
+from assent.service.heads import EVERY_SECONDS, HeadPusher
 from assent.service.metrics import COUNTING_SECONDS, Metrics
 from assent.service.rate import CaseRate
+from assent.service.spending import Spending
+from assent.service.streaming import RENEW_SECONDS, OpenStreams
 
 logger = logging.getLogger("assent.service")
 SWEEP_SECONDS = 0.5
 HINT_SECONDS = 0.2
+FORGET_SECONDS = 60.0
 HINT_OVERLAP = 5_000
 """Milliseconds that are looked at again: clocks differ, and commits come late."""
 LONGEST_PAUSE = 5.0
@@ -37,13 +42,19 @@ class Background:
         callbacks: CallbackWorker,
         rate: CaseRate,
         metrics: Metrics,
+        spending: Spending,
+        streams: OpenStreams,
         on_case: OnCase | None = None,
+        heads: HeadPusher | None = None,
     ) -> None:
         self._cases = cases
         self._callbacks = callbacks
         self._rate = rate
         self._metrics = metrics
+        self._spending = spending
+        self._streams = streams
         self._on_case = on_case
+        self._heads = heads
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -51,13 +62,18 @@ class Background:
         works = [
             (self._sweep, SWEEP_SECONDS),
             (self._adopt, SWEEP_SECONDS),
+            (self._link, SWEEP_SECONDS),
             (self._call_back, SWEEP_SECONDS),
             (self._rate.catch_up, SWEEP_SECONDS),
             (self._hear, HINT_SECONDS),
             (self._count, COUNTING_SECONDS),
+            (self._streams.renew, RENEW_SECONDS),
+            (self._spending.forget, FORGET_SECONDS),
         ]
         if self._on_case is not None:
             works.append((partial(self._tell, self._on_case), HINT_SECONDS))
+        if self._heads is not None:
+            works.append((partial(self._push, self._heads), EVERY_SECONDS))
         outage = Outage(asyncio.get_running_loop().time)
         self._tasks = [asyncio.create_task(_forever(work, pause, outage)) for work, pause in works]
 
@@ -72,20 +88,42 @@ class Background:
     async def _sweep(self) -> bool:
         return await self._cases.sweep()
 
+    async def _link(self) -> bool:
+        """Link acts into the audit trail, whosever they are."""
+        await self._cases.link()
+        return False
+
+    async def _push(self, heads: HeadPusher) -> bool:
+        """Push the head of the audit trail; what fails is tried again the next time."""
+        try:
+            await heads.push()
+        except ServiceError as error:
+            logger.warning("%s: will try again", error)
+        return False
+
     async def _adopt(self) -> bool:
         return bool(await self._cases.adopt())
 
     async def _tell(self, on_case: OnCase) -> bool:
-        """Let the host hear of a case; where it fails, the other cases are told all the same."""
+        """Let the host hear of a case; where it fails, the others are told all the same, and this one again."""
         taken = await self._cases.take_untold()
         if taken is None:
             return False
         try:
             await on_case(taken.case)
-        except Exception:
-            logger.exception("on_case failed for %s", taken.case.case_id)
-        await self._cases.told(taken)
+        except Exception as error:
+            await self._not_told(taken, error)
+        else:
+            await self._cases.told(taken)
         return True
+
+    async def _not_told(self, taken: Untold, error: Exception) -> None:
+        """Note a notice that failed, and say so once. What the error says may hold a secret of the host's."""
+        self._metrics.notice_failed()
+        tries = await self._cases.not_told(taken, type(error).__name__)
+        level = logging.ERROR if tries <= 1 else logging.DEBUG
+        said = "on_case failed for %s: %s at %s; it will be told again, and assent doctor shows it"
+        logger.log(level, said, taken.case.case_id, type(error).__name__, _place(error))
 
     async def _call_back(self) -> bool:
         return await self._callbacks.work()
@@ -101,6 +139,14 @@ class Background:
             for case_id, _ in await self._cases.store.recent(self._cases.now() - HINT_OVERLAP):
                 followers.wake(case_id)
         return False
+
+
+def _place(error: Exception) -> str:
+    """Where an error was raised: a file's name and a line."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "an unknown place" if at is None else f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
 
 
 class Outage:

@@ -46,12 +46,23 @@ class Case:
     result: JsonObject | None = None
     """``{"action": ..., "data": {...}}``, once it is completed."""
     responded_by: JsonObject | None = None
+    """Who answered, where the service has verified that: ``name``, ``email``."""
+    claimed_by: JsonObject | None = None
+    """Who is said to have answered, which nobody verified: ``name``, ``account``."""
     submission_context: JsonObject | None = None
     reason: str | None = None
     progress: JsonObject | None = None
     next_case_id: str | None = None
     draft: JsonObject | None = None
     """What a person has filled in and not sent yet, by field key."""
+    drafted_by: str | None = None
+    """The mark of the browser that the draft came from; see `draft_owner`."""
+    viewer: str | None = field(default=None, compare=False, repr=False)
+    """The mark of the browser that looks at it now; not stored."""
+    is_others_draft: bool = field(default=False, compare=False)
+    """Whether the draft came from another browser than that; not stored."""
+    size: int = field(default=0, compare=False, repr=False)
+    """How many characters it has in the store, and so how much work it is to show."""
 
     @property
     def is_final(self) -> bool:

@@ -20,6 +20,7 @@ from assent.errors import (
     InlineRefused,
     InvalidProtocolObject,
     InvalidReview,
+    NotAuthorized,
 )
 from assent.ids import fresh_write_id, new_id
 from assent.messages import JsonObject
@@ -27,25 +28,31 @@ from assent.protocol import (
     Result,
     SigningKey,
     TokenScope,
-    hash_token,
     iso_duration,
-    issue_token,
+    respondent_digest,
+    shown_digest,
     sign_result,
-    token_matches,
 )
 from assent.service import transitions
-from assent.service.adoption import adopted, case_id_of
-from assent.service.answers import clean_answer
+from assent.service.adoption import Rounds, adopted, case_id_of
+from assent.service.answers import check_size, clean_answer
+from assent.service.budgets import Budgets
 from assent.service.case import Case
 from assent.service.executed import Executed
 from assent.service.followers import Followers
+from assent.service.heavy import apart
+from assent.service.links import CaseLinks
+from assent.service.person import Authorize, Respondent, check_authorized
 from assent.service.review import ReviewRequest
 from assent.service.rows import case_of, row_of
+from assent.service.terms import Terms
 from assent.service.transitions import entry
 from assent.store.case_rows import CaseRow, Change, NewCase
 from assent.store.case_store import CaseStore, Shown
 from assent.store.cases import Decide
 from assent.store.finish import finish
+from assent.store.linking import link_all
+from assent.store.recorded import case_content_sha256
 from assent.store.rows import RequestRow
 
 if TYPE_CHECKING:
@@ -55,6 +62,8 @@ logger = logging.getLogger("assent.service")
 _PAGE = 100
 TELL_MILLISECONDS = 60_000
 """How long a process has to tell of a case; if it dies, another does after that."""
+TELL_AGAIN = (5_000, 3_600_000)
+"""After how many milliseconds it is tried again where it failed: at first, and at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +75,6 @@ class Issued:
 
     def __repr__(self) -> str:
         return f"Issued({self.case.case_id!r})"
-
-
-@dataclass(frozen=True, slots=True)
-class Respondent:
-    """Who answers, and how that is known: ``by`` for the record, the rest as the protocol tells it."""
-
-    by: str | None = None
-    via: str = "web"
-    responded_by: JsonObject | None = None
-    context: JsonObject | None = None
-    known_by: str | None = None
-    """How their name was found out, for the audit trail: ``"login"`` or ``"email_code"``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +96,21 @@ class Cases:
         signing_key: SigningKey | None = None,
         base_url: str = "",
         on_end: Callable[[Case], None] | None = None,
+        budgets: Budgets | None = None,
+        terms: Terms | None = None,
+        authorize: Authorize | None = None,
+        secret: str | None = None,
     ) -> None:
-        self.store = CaseStore(checkpointer.engine)
+        self._engine = checkpointer.engine
+        self.store = CaseStore(self._engine)
+        self.links = CaseLinks(self.store, self.now, terms, secret)
+        self._authorize = authorize
         self.followers = Followers()
         self._signing_key = signing_key
         self._signer = f"{base_url.rstrip('/')}/.well-known/jwks.json"
         self._clock = clock or SystemClock()
         self._on_end = on_end
+        self._allowed = (budgets or Budgets()).allowance
         self._executed = Executed(self.store)
         self._left: set[tuple[str, str, int]] = set()
 
@@ -140,34 +145,49 @@ class Cases:
             previous_case_id=review.previous_case_id,
             reminder_at=review.reminders,
         )
-        tokens, hashed = _issued(("review", "submit"))
+        tokens, terms = self.links.fresh(case), self.links.terms
         once = None
         if idempotency_key is not None:
             once = hashlib.sha256(f"{key_id}\0{idempotency_key}".encode()).hexdigest()
-        row = row_of(case, fresh_write_id(), idempotency=once, fingerprint=review.fingerprint)
+        row = row_of(
+            case,
+            fresh_write_id(),
+            idempotency=once,
+            fingerprint=review.fingerprint,
+            tell_at=now if terms.links == "service" else None,  # the host sends the link
+        )
         previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
-        delivered = entry(now, key_id, "delivered", case, {"via": "link"})
-        new = NewCase(row, hashed, (entry(now, key_id, "created", case),), previous, delivered)
-        made = await finish(self.store.create(new))
+        acts = [entry(now, key_id, "created", case, {"content_sha256": case_content_sha256(row)})]
+        if terms.links == "caller":
+            acts.append(entry(now, key_id, "delivered", case, {"via": "link"}))
+        made = case_of(await finish(self.store.create(NewCase(row, tokens, acts, previous, self._allowed))))
         if case.previous_case_id is not None:
             self.followers.wake(case.previous_case_id)
-        return Issued(case_of(made), tokens)
+        if made.case_id != case.case_id:
+            return Issued(made, await self.links.handed_again(made, key_id))
+        return Issued(made, self.links.handed(tokens))
 
     async def adopt(self, limit: int = _PAGE) -> list[Case]:
         """Make cases of agents' open requests that are none yet; those that this call has made come back."""
         made: list[Case] = []
+        threads: dict[str, Rounds] = {}
         for row in await self.store.unadopted(limit):
             try:
-                case = await self._adopt(row)
+                case = await self._adopt(row, threads)
             except Exception as error:  # it is tried again; meanwhile the others go on
+                threads.pop(row.thread_id, None)  # another process may have been at it
                 self._leave(row, error)
                 continue
             if case is not None:
                 made.append(case)
         return made
 
-    async def _adopt(self, row: RequestRow) -> Case | None:
-        rounds = await self.store.rounds(row.thread_id) if row.kind == "approve" else []
+    async def _adopt(self, row: RequestRow, threads: dict[str, Rounds]) -> Case | None:
+        """Make a case of a request; ``threads`` has what is known of earlier rounds, so that it is read once."""
+        rounds = None
+        if row.kind == "approve":
+            rounds = threads.get(row.thread_id) or await Rounds.of(self.store, row.thread_id)
+            threads[row.thread_id] = rounds
         case = adopted(row, rounds)
         new = row_of(
             case,
@@ -178,12 +198,17 @@ class Cases:
             tell_at=self.now(),
         )
         previous = None if case.previous_case_id is None else (case.previous_case_id, None)
-        audit = (entry(row.created_at, "agent", "created", case),)
+        content = {"content_sha256": case_content_sha256(new)}
+        audit = (entry(row.created_at, transitions.AGENT, "created", case, content),)
         try:
             made = await finish(self.store.create(NewCase(new, (), audit, previous)))
         except HitlNoPendingRequest:
             return None  # it has gone with its thread
+        if rounds is not None:
+            rounds.add(row.question_id, row.round, case.case_id)
         if case.previous_case_id is not None:
+            if rounds is not None:
+                rounds.followed(case.previous_case_id)
             self.followers.wake(case.previous_case_id)
         return case if made.write_id == new.write_id else None
 
@@ -191,7 +216,7 @@ class Cases:
         """The case of an agent's open request, which becomes one now if it is none yet. Raises `CaseNotFound`."""
         case_id = case_id_of(row.thread_id, row.question_id, row.round)
         if await self.store.get(case_id) is None:
-            await self._adopt(row)
+            await self._adopt(row, {})
         return await self.get(case_id)
 
     def _leave(self, row: RequestRow, error: Exception) -> None:
@@ -211,33 +236,39 @@ class Cases:
         """Somebody has been told."""
         await finish(self.store.told(untold.row))
 
-    async def issue(self, case_id: str, scope: TokenScope = "review", *, by: str = "service") -> str:
+    async def not_told(self, untold: Untold, error: str) -> int:
+        """Nobody could be told, for an error of this type: it is tried again. Returns how often it was by now."""
+        noted = await finish(self.store.not_told(untold.row, error[:255], self.now(), *TELL_AGAIN))
+        return 0 if noted is None else noted.tries
+
+    async def issue(
+        self, case_id: str, scope: TokenScope = "review", *, by: str = "service", days: float | None = None
+    ) -> str:
         """A new token that opens a case, besides those that do already; ``by`` is for the audit trail.
 
-        Raises `CaseNotFound`.
+        It is good for ``days``, by default as long as the operator lets links live. Raises `CaseNotFound`.
         """
-        case = await self.get(case_id)
-        tokens, hashed = _issued((scope,))
-        delivered = (entry(self.now(), by, "delivered", case, {"via": "link"}),)
-        await finish(self.store.add_tokens(case_id, hashed, delivered if scope == "review" else ()))
-        return tokens[scope]
+        return await self.links.issue(await self.get(case_id), scope, by, days)
+
+    async def revoke_links(self, case_id: str, *, by: str) -> int:
+        """End every link and submit token of a case, whoever has them; returns how many. Raises `CaseNotFound`."""
+        return await self.links.revoke(await self.get(case_id), by)
 
     # Finding.
 
     async def get(self, case_id: str, key_id: str | None = None) -> Case:
         """A case as it stands; with ``key_id``, only one that this key opened. Raises `CaseNotFound`."""
-        shown = await self.store.get(case_id)
-        if shown is None or (key_id is not None and shown[0].key_id != key_id):
+        shown = await self.store.get(case_id, key_id)
+        if shown is None:
             raise CaseNotFound(case_id)
         return case_of(*shown)
 
     async def with_token(self, case_id: str, token: str, scope: TokenScope) -> Case:
-        """The case that a token opens; one that is wrong looks like a case that does not exist."""
-        shown, hashes = await self.store.with_tokens(case_id, scope)
-        matches = [token_matches(token, scope, each) for each in hashes or [None]]
-        if shown is None or not any(matches):
-            raise CaseNotFound(case_id)
-        return case_of(*shown)
+        """The case that a token opens; one that is wrong looks like a case that does not exist.
+
+        Raises `CaseNotFound` and `LinkExpired`.
+        """
+        return await self.links.case_of(case_id, token, scope)
 
     async def events(self, case_id: str, after: int) -> list[tuple[int, str, str]]:
         """What happened to a case after one of its events: seq, event, data."""
@@ -258,36 +289,55 @@ class Cases:
         return case if case.status != "pending" else await self._change(case, transitions.opened(self.now()))
 
     async def draft(self, case: Case, draft: JsonObject, progress: JsonObject | None = None) -> Case:
-        """A person has filled in some of the form."""
-        return await self._change(case, transitions.drafted(self.now(), draft, progress))
+        """A person has filled in some of the form. Raises `InvalidReview` if it is more than a case can hold."""
+        check_size(draft)
+        done = await self._change(case, transitions.drafted(self.now(), draft, progress, case.viewer))
+        return replace(done, viewer=case.viewer)
 
     async def answer(self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent) -> Case:
-        """A person decides. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts."""
-        clean, now = clean_answer(case, action, data), self.now()
+        """A person decides. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts.
+
+        This is the one place where it is asked whether they may, for every surface. Raises `NotAuthorized`.
+        """
+        clean = await apart(case.size, clean_answer, case, action, data)
+        await self._check_authorized(case, action, who)
+        now = self.now()
         result: JsonObject = {"action": action, "data": clean}
         if self._signing_key is not None:
-            result = self._signed(result, case.case_id, self._signing_key, now)
-        decide = transitions.answered(
-            now,
-            result,
-            by=who.by,
-            via=who.via,
-            responded_by=who.responded_by,
-            context=who.context,
-            known_by=who.known_by,
-            write_id=fresh_write_id(),
-        )
-        return await self._change(case, decide)
+            result = self._signed(result, case, who, self._signing_key, now)
+        return await self._change(case, transitions.answered(now, result, who, fresh_write_id()))
 
-    def _signed(self, result: JsonObject, case_id: str, key: SigningKey, now: int) -> JsonObject:
-        at = datetime.fromtimestamp(now / 1000, UTC)
-        given = Result.model_validate(result)
+    async def _check_authorized(self, case: Case, action: str, who: Respondent) -> None:
+        """Raise `NotAuthorized` for whoever may not answer so, with a row in the audit trail."""
         try:
-            return sign_result(given, case_id=case_id, key=key, signed_at=at, signer=self._signer).wire()
+            await check_authorized(self._authorize, who, case, action)
+        except NotAuthorized:
+            refused = entry(self.now(), who.actor, "refused", case, {"action": action, **who.told})
+            await finish(self.store.note([refused]))
+            raise
+
+    def _signed(
+        self, result: JsonObject, case: Case, who: Respondent, key: SigningKey, now: int
+    ) -> JsonObject:
+        """The result with a signature over it, over who answered, and over what they were shown."""
+        try:
+            asked = case.digest or shown_digest(type=case.type, prompt=case.prompt, context=case.context)
+            signed = sign_result(
+                Result.model_validate(result),
+                case_id=case.case_id,
+                key=key,
+                signed_at=datetime.fromtimestamp(now / 1000, UTC),
+                signer=self._signer,
+                who=respondent_digest(who.responded_by, who.context),
+                shown=asked,
+            )
         except InvalidProtocolObject as error:
             raise InvalidReview(error.faults) from None
+        return signed.wire()
 
-    def check(self, case: Case, action: str, data: Mapping[str, Any] | None, *, inline: bool = False) -> None:
+    async def check(
+        self, case: Case, action: str, data: Mapping[str, Any] | None, *, inline: bool = False
+    ) -> None:
         """Raise what can be told of an answer beforehand, so that no proof is used up for one that cannot be.
 
         ``inline`` is for a button in a messenger; `InlineRefused` says where that is not enough.
@@ -302,11 +352,28 @@ class Cases:
         if inline and case.inline_actions is not None and action not in case.inline_actions:
             why = "This is to be done on the review page."
             raise InlineRefused(case.case_id, "action_not_inline", why)
-        clean_answer(case, action, data)
+        await apart(case.size, clean_answer, case, action, data)
 
-    async def cancel(self, case: Case, reason: str, by: str) -> Case:
-        """Nobody is to decide any more."""
-        return await self._change(case, transitions.cancelled(self.now(), reason, by, fresh_write_id()))
+    async def cancel(self, case: Case, reason: str, by: str, *, claims: str | None = None) -> Case:
+        """Nobody is to decide any more. ``by`` is who is known to say so, ``claims`` the name that they give."""
+        decide = transitions.cancelled(self.now(), reason, by, fresh_write_id(), claims)
+        return await self._change(case, decide)
+
+    async def cancel_opened_by(self, key_id: str, *, by: str, reason: str) -> int:
+        """Cancel every open case that a key has opened; returns how many."""
+        count = 0
+        while found := await self.store.open_of_key(key_id, _PAGE):
+            for case_id in found:
+                try:
+                    await self._decide(
+                        case_id, transitions.cancelled(self.now(), reason, by, fresh_write_id())
+                    )
+                    count += 1
+                except CaseExpired:  # nobody has swept as yet
+                    await self._decide(case_id, transitions.expired(self.now(), fresh_write_id()))
+                except (CaseClosed, CaseNotFound):
+                    pass  # somebody ended or deleted it at this moment
+        return count
 
     async def _change(self, case: Case, decide: Decide) -> Case:
         try:
@@ -345,6 +412,10 @@ class Cases:
         executed = await self._executed.note(now)
         return _PAGE in (expired, reminded, followed, executed)
 
+    async def link(self) -> None:
+        """Link the acts that are written into the audit trail."""
+        await link_all(self._engine)
+
     async def _each(self, found: Awaitable[list[str]], decide: Decide) -> int:
         """Change cases one by one, and return how many could be; one that cannot be keeps none from it."""
         done = 0
@@ -361,7 +432,7 @@ class Cases:
     async def purge(self, older_than_days: float = 30) -> int:
         """Delete cases that ended longer ago, with all that belongs to them; returns how many."""
         before, count = self.now() - round(older_than_days * 86_400_000), 0
-        while purged := await finish(self.store.purge(before, _PAGE)):
+        while purged := await finish(self.store.purge(before, _PAGE, self.now())):
             count += purged
         return count
 
@@ -369,11 +440,6 @@ class Cases:
 async def purge(checkpointer: SqlCheckpointer, older_than_days: float = 30) -> int:
     """Delete cases that ended longer ago; returns how many."""
     return await Cases(checkpointer).purge(older_than_days)
-
-
-def _issued(scopes: tuple[TokenScope, ...]) -> tuple[dict[TokenScope, str], list[tuple[str, str]]]:
-    tokens: dict[TokenScope, str] = {scope: issue_token(scope) for scope in scopes}
-    return tokens, [(scope, hash_token(token)) for scope, token in tokens.items()]
 
 
 __all__ = ["CaseRow", "Cases", "Issued", "Respondent", "Shown", "purge"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -15,6 +15,9 @@ from assent.service.identity import Identify
 from assent.service.keys import Keys, hashed_key
 from assent.service.prefills import Prefills
 from assent.service.rate import CaseRate
+from assent.service.spending import Spending
+from assent.service.streaming import OpenStreams
+from assent.service.terms import Terms
 from assent.service.verification import Verifier
 
 Authenticate = Callable[[Request], Awaitable[str | None]]
@@ -30,16 +33,20 @@ class Service:
     rate: CaseRate
     verifier: Verifier
     prefills: Prefills
+    spending: Spending
+    streams: OpenStreams
     base_url: str
     name: str = "Assent"
     takes_callbacks: bool = False
     signing_key: SigningKey | None = None
     retention_days: int = 30
     development: bool = False
+    terms: Terms = field(default_factory=Terms)
+    """What the operator allows whoever opens cases."""
     authenticate: Authenticate | None = None
     """Tells who calls, in place of API keys."""
     identify: Identify | None = None
-    """Tells who answers on the page."""
+    """Tells who answers, on the page or by a messenger's button."""
     email_codes: EmailCodes | None = None
     """None where no mail can be sent."""
 

@@ -7,32 +7,37 @@ import hashlib
 import hmac
 import secrets
 from typing import Literal
+from urllib.parse import urlsplit
 
 from assent.errors import EmailCodeRefused
 from assent.service.case import Case
 from assent.service.cases import Cases
 from assent.service.mail import Mailer
 from assent.service.mailboxes import masked_address
+from assent.service.spending import Spending
 from assent.service.transitions import entry
 from assent.store.email_codes import CodeRow
 from assent.store.finish import finish
+from assent.visible import visible
 
 CODE_DIGITS = 6
 CODE_MINUTES = 10
 MOST_TRIES = 5
 """For each code."""
-MOST_CODES = 5
-"""For each case, in an hour."""
+LONGEST_PROMPT = 300
+"""How much of what is decided stands in the mail."""
 _HOUR = 3_600_000
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
 Your code is {code}
 
-It is for case {case_id}
-at {domain}, and can be used once within {minutes} minutes.
+It can be used once within {minutes} minutes, for one decision at {domain}
+(case {case_id}):
 
-Somebody who has the link to that case asked for it. If that was not you,
-give the code to nobody; without it nothing is decided.
+    {prompt}
+
+Somebody who has the link to that case asked for the code. If that was not you,
+or you do not want this decided, give the code to nobody; without it nothing is.
 """
 
 Sending = Literal["sent", "too_many", "not_sent"]
@@ -41,19 +46,35 @@ Sending = Literal["sent", "too_many", "not_sent"]
 class EmailCodes:
     """Sends codes to the addresses that a case names, and tells whose a code is. ``domain`` is where we are."""
 
-    def __init__(self, cases: Cases, mailer: Mailer, domain: str) -> None:
+    def __init__(self, cases: Cases, mailer: Mailer, domain: str, spending: Spending) -> None:
         self._cases = cases
         self._mailer = mailer
         self._domain = domain
+        self._spending = spending
 
-    async def send(self, case: Case, place: int) -> Sending:
-        """Send a new code to one of the case's addresses; those sent before stay good."""
+    async def send(self, case: Case, place: int, wished_from: str | None = None) -> Sending:
+        """Send a new code to one of the case's addresses; those sent before stay good.
+
+        ``wished_from`` is the network address of whoever asks for it. Raises `OverBudget`, before anything is hashed.
+        """
         address = (case.verify_email or ())[place]
         code, salt, now = (
             f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}",
             secrets.token_hex(16),
             self._now(),
         )
+        text = _TEXT.format(
+            code=code,
+            case_id=case.case_id,
+            domain=self._domain,
+            minutes=CODE_MINUTES,
+            prompt=_shown(case.prompt),
+        )
+        host = urlsplit(f"//{self._domain}").hostname or "localhost"
+        mail = self._mailer.written(address, f"Your code for {self._domain}", text, domain=host)
+        if mail is None:  # nothing is counted or recorded that was never sent
+            return "not_sent"
+        await self._spending.code(case, address, wished_from)
         row = CodeRow(
             case_id=case.case_id,
             code_hash=await asyncio.to_thread(_hashed, case.case_id, salt, code),
@@ -64,17 +85,20 @@ class EmailCodes:
             expires_at=now + CODE_MINUTES * 60_000,
             used_at=None,
         )
+        most = self._spending.budgets.codes_per_case
         audit = (entry(now, "reviewer", "code_sent", case, {"to": masked_address(address)}),)
-        if not await finish(self._cases.store.keep_code(row, now - _HOUR, MOST_CODES, audit)):
+        if not await finish(self._cases.store.keep_code(row, now - _HOUR, most, audit)):
             return "too_many"
-        text = _TEXT.format(code=code, case_id=case.case_id, domain=self._domain, minutes=CODE_MINUTES)
-        host = self._domain.partition(":")[0]
-        sent = await self._mailer.send(address, f"Your code for {self._domain}", text, domain=host)
+        sent = await self._mailer.send(mail, domain=host)
         return "sent" if sent else "not_sent"
 
-    async def check(self, case: Case, entered: str) -> str:
-        """The address that a code was sent to, which is used up by that; raises `EmailCodeRefused`."""
+    async def check(self, case: Case, entered: str, tried_from: str | None = None) -> str:
+        """The address that a code was sent to, which is used up by that; raises `EmailCodeRefused`.
+
+        Raises `OverBudget`, before anything is hashed, if too many were tried.
+        """
         code = read_code(case, entered)
+        await self._spending.code_try(case, tried_from)
         known = await finish(self._cases.store.try_codes(case.case_id, self._now(), MOST_TRIES))
         if not known:
             why = "There is no code that can be used now. Have a new one sent."
@@ -99,6 +123,12 @@ def read_code(case: Case, entered: str) -> str:
     if len(code) != CODE_DIGITS or not (code.isascii() and code.isdigit()):
         raise EmailCodeRefused(case.case_id, "verification_failed", _WRONG)
     return code
+
+
+def _shown(prompt: str) -> str:
+    """What is decided, in one line in which nothing hides."""
+    shown = visible(prompt)
+    return shown if len(shown) <= LONGEST_PROMPT else f"{shown[:LONGEST_PROMPT]}… (more on the page)"
 
 
 def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:

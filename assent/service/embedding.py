@@ -33,6 +33,7 @@ with needs_service():
     from assent.service.context import Service
 
 from assent.errors import InvalidReview, ServiceError
+from assent.protocol.faults import faults_of
 from assent.service.opening import accepted, open_review
 from assent.service.problems import of_error, unauthorized
 from assent.service.review import ReviewRequest
@@ -73,8 +74,7 @@ async def human_input_required(
     try:
         asked = ReviewRequest(**review)
     except ValidationError as error:
-        faults = {".".join(map(str, fault["loc"])): fault["msg"] for fault in error.errors()}
-        raise InvalidReview(faults) from None
+        raise InvalidReview(faults_of(error, review)) from None
     try:
         body = await open_review(opened, owner, asked, idempotency_key)
     except ServiceError as error:
@@ -82,15 +82,24 @@ async def human_input_required(
     return accepted(body if data is None else {**body, "data": data})
 
 
-async def review_link(service: FastAPI, case_id: str) -> str:
+async def review_link(service: FastAPI, case_id: str, *, days: float | None = None) -> str:
     """A new link to the page of a case, for the person who is to decide: whoever has it may answer.
 
-    For the requests of agents, which become cases by themselves and are told to ``on_case``. Raises
+    For the requests of agents, which become cases by themselves and are told to ``on_case``; with
+    ``links="service"`` for all cases. It is good for ``days``, by default for `create_app`'s ``link_days``. Raises
     `CaseNotFound`.
     """
     opened = service_in(service)
-    token = await opened.cases.issue(case_id, "review")
+    token = await opened.cases.issue(case_id, "review", days=days)
     return review_url(opened.base_url, case_id, token)
+
+
+async def revoke_links(service: FastAPI, case_id: str, *, by: str = "service") -> int:
+    """End all links and submit tokens of a case, whoever has them; returns how many. Raises `CaseNotFound`.
+
+    The case stays open: make a new link with `review_link`, or cancel it. ``by`` is for the audit trail.
+    """
+    return await service_in(service).cases.revoke_links(case_id, by=by)
 
 
 def service_in(app: FastAPI) -> Service:

@@ -7,11 +7,12 @@ import secrets
 from functools import partial
 from typing import NamedTuple
 
+from assent.account import os_account
 from assent.clock import Clock, SystemClock
 from assent.errors import StoreError
 from assent.protocol import hash_token
 from assent.store import keys
-from assent.store.audit import Entry
+from assent.store.audit import Entry, claimed
 from assent.store.engine import Engine
 from assent.store.finish import finish
 from assent.store.keys import KeyRow
@@ -47,22 +48,26 @@ class Keys:
         self._engine = engine
         self._clock = clock or SystemClock()
 
-    async def issue(self, name: str, *, by: str) -> IssuedKey:
-        """Make a key for an agent; ``by`` is whoever does it, for the audit trail."""
+    async def issue(self, name: str, *, by: str | None = None) -> IssuedKey:
+        """Make a key for an agent.
+
+        The audit trail names the account that runs this process; ``by``, whoever says that they do it, stands beside.
+        """
         if not name.strip() or len(name) > NAME_LENGTH:
             raise StoreError(f"a key's name has 1 to {NAME_LENGTH} characters, and not only spaces")
         new = IssuedKey(f"key_{secrets.token_hex(8)}", f"assent_{secrets.token_urlsafe(32)}")
         now = self._now()
         encoded = _encoded(name)
         row = KeyRow(new.key_id, encoded, hash_token(new.text), now, None, fresh_write_id())
-        entry = Entry("key.created", new.key_id, by, now, {"name": name})
+        actor = os_account()
+        entry = Entry("key.created", new.key_id, actor, now, {"name": name, **claimed(by, actor)})
         await finish(self._engine.write(partial(keys.issue, row, [entry]), partial(keys.issued, row)))
         return new
 
-    async def revoke(self, key_id: str, *, by: str) -> bool:
-        """End a key for good; False if there is none, or it is revoked already."""
-        now, write_id = self._now(), fresh_write_id()
-        entry = Entry("key.revoked", key_id, by, now)
+    async def revoke(self, key_id: str, *, by: str | None = None) -> bool:
+        """End a key for good; False if there is none, or it is revoked already. ``by`` as in `issue`."""
+        now, write_id, actor = self._now(), fresh_write_id(), os_account()
+        entry = Entry("key.revoked", key_id, actor, now, claimed(by, actor))
         return await finish(
             self._engine.write(
                 partial(keys.revoke, key_id, now, write_id, [entry]), partial(keys.revoked, key_id, write_id)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import make_msgid
 
 from assent.errors import ServiceError
+from assent.mail import Mail, NotComposed, compose
 from assent.smtp import NotSent, SmtpServer
 
 logger = logging.getLogger("assent.service")
@@ -27,13 +27,17 @@ class Mailer(SmtpServer):
         except ValueError as error:
             raise ServiceError(f"smtp_url {error}") from None
 
-    async def send(self, to: str, subject: str, text: str, *, domain: str) -> bool:
+    def written(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
+        """The mail, ready to be sent; None, with a line in the log, if it cannot be. ``domain`` is who we are."""
+        try:
+            message_id = make_msgid(domain=domain.encode("idna").decode())
+            return compose(self.sender, [to], subject, text, message_id=message_id)
+        except (NotComposed, UnicodeError) as error:
+            logger.warning("a mail could not be written: %s", type(error).__name__)
+            return None
+
+    async def send(self, mail: Mail, *, domain: str) -> bool:
         """Send a mail; False, with a line in the log, if it could not be. ``domain`` is who we are."""
-        mail = EmailMessage()
-        mail["From"], mail["To"], mail["Subject"] = self.sender, to, subject
-        mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain=domain)
-        mail["Auto-Submitted"] = "auto-generated"
-        mail.set_content(text)
         try:
             await self.hand_over(mail, domain=domain)
         except NotSent as error:

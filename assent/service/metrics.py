@@ -5,6 +5,10 @@
 - ``assent.service.open_cases``: cases that are open, as counted a few seconds ago
 - ``assent.service.time_to_answer``: seconds from opening a case to its end, by ``hitl.type`` and ``hitl.outcome``
 
+- ``assent.service.callbacks``: attempts to call somebody back, by ``outcome``: ``sent``, ``retry``, ``refused``, or
+  ``gave_up`` after days
+- ``assent.service.failed_notices``: times that ``on_case`` has failed
+
 A Prometheus exporter shows them as ``assent_service_requests_total``, ``assent_service_open_cases`` and
 ``assent_service_time_to_answer_seconds``. No id, name, token or content is in any of them.
 """
@@ -35,12 +39,20 @@ class Metrics:
         """As last counted."""
         self._requests: Any = None
         self._answers: Any = None
+        self._callbacks: Any = None
+        self._notices: Any = None
         try:
             otel: Any = importlib.import_module("opentelemetry.metrics")
         except ImportError:
             return
         meter = otel.get_meter("assent")
         self._requests = meter.create_counter("assent.service.requests", description="HTTP requests")
+        self._callbacks = meter.create_counter(
+            "assent.service.callbacks", description="Attempts to call back"
+        )
+        self._notices = meter.create_counter(
+            "assent.service.failed_notices", description="on_case has failed"
+        )
         self._answers = meter.create_histogram(
             "assent.service.time_to_answer",
             unit="s",
@@ -60,6 +72,16 @@ class Metrics:
         if self._requests is not None:
             told = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
             self._requests.add(1, told)
+
+    def called_back(self, outcome: str) -> None:
+        """An attempt to call somebody back was made."""
+        if self._callbacks is not None:
+            self._callbacks.add(1, {"outcome": outcome})
+
+    def notice_failed(self) -> None:
+        """The host could not be told of a case."""
+        if self._notices is not None:
+            self._notices.add(1)
 
     def ended(self, case: Case) -> None:
         """A case has come to its end in this process."""

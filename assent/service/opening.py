@@ -30,6 +30,7 @@ async def open_review(
             check_callback_url(review.hitl_callback_url, development=service.development)
         except InvalidCallbackUrl as error:
             raise InvalidReview({"hitl_callback_url": error.problem}) from None
+    service.terms.check(review)
     if review.addresses is not None and service.email_codes is None:
         said = "this service sends no e-mail, so it cannot ask for a code; set ASSENT_SMTP_URL"
         raise InvalidReview({"verify_email": said})

@@ -1,4 +1,4 @@
-"""Callbacks on their way out: signed, to checked addresses only, and tried again a few times."""
+"""Callbacks on their way out: signed, to checked addresses only, and tried again for days."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from assent.errors import InvalidCallbackUrl
 from assent.protocol import SIGNATURE_HEADER, sign_callback, webhook_headers
 from assent.service.addresses import check_callback_url
 from assent.service.guarded import Guard, Resolve
+from assent.store.case_rows import CallbackRow
 
-ATTEMPTS = 3
 BACKOFF_SECONDS = 10
 BACKOFF_FACTOR = 6
+LONGEST_BACKOFF_SECONDS = 6 * 3600
+PATIENCE_SECONDS = 3 * 86_400
+"""How long a callback is tried, from when it was due first."""
 SECONDS = 15.0
 """For all of an attempt, the look-up of the name included."""
 _WORTH_ANOTHER_TRY = {408, 425, 429}
@@ -27,13 +30,22 @@ class Outcome(NamedTuple):
     kind: Literal["sent", "retry", "refused"]
     detail: str
     """A few words for the log; nothing of the URL but its host, nothing of what was answered."""
+    unreachable: bool = False
+    """Whether nobody took the connection, so that it has nothing to do with this callback."""
 
 
-def next_attempt(attempts: int, outcome: Outcome, now: int) -> int | None:
-    """When to try again (epoch ms, as ``now`` is), after so many attempts; None if this was the last."""
-    if outcome.kind != "retry" or attempts >= ATTEMPTS:
+def next_attempt(row: CallbackRow, outcome: Outcome, now: int) -> int | None:
+    """When to try again (epoch ms, as ``now`` is) after an attempt; None if this was the last."""
+    if outcome.kind != "retry":
         return None
-    return now + 1000 * BACKOFF_SECONDS * BACKOFF_FACTOR ** max(attempts - 1, 0)
+    grown = BACKOFF_FACTOR ** min(max(row.attempts - 1, 0), 10)
+    due_at = now + 1000 * min(BACKOFF_SECONDS * grown, LONGEST_BACKOFF_SECONDS)
+    return due_at if due_at <= patience_ends(row, now) else None
+
+
+def patience_ends(row: CallbackRow, now: int = 0) -> int:
+    """When a callback is given up (epoch ms)."""
+    return (now if row.since is None else row.since) + 1000 * PATIENCE_SECONDS
 
 
 class CallbackSender:
@@ -81,13 +93,14 @@ class CallbackSender:
         except InvalidCallbackUrl as error:
             return Outcome("refused", error.problem)
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return Outcome("retry", f"{where.host} could not be reached")
+            return Outcome("retry", f"{where.host} could not be reached", unreachable=True)
         except httpx2.TransportError as error:
             return Outcome("retry", f"the connection broke ({type(error).__name__})")
         except TimeoutError:
             return Outcome("retry", f"no answer within {SECONDS:g} seconds")
         except OSError as error:  # of the look-up
-            return Outcome("retry", f"the host could not be found ({type(error).__name__})")
+            why = f"the host could not be found ({type(error).__name__})"
+            return Outcome("retry", why, unreachable=True)
 
 
 def _judged(status: int) -> Outcome:

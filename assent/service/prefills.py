@@ -17,6 +17,7 @@ from assent.service.addresses import check_callback_url
 from assent.service.case import Case
 from assent.service.guarded import Guard, Reply
 from assent.service.pages import read_field
+from assent.service.spending import Spending
 
 logger = logging.getLogger("assent.service")
 SECONDS = 5.0
@@ -33,14 +34,18 @@ class Prefills:
     token already. Nobody else is sent it, for redirects are not followed.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, spending: Spending | None = None) -> None:
         self._guard = guard
+        self._spending = spending
 
     async def fetch(self, case: Case, token: str, fields: Sequence[FormField]) -> dict[str, Any]:
         """The values by key, None for those that could not be had."""
         asked = [field for field in fields if field.default_ref is not None]
-        found = await asyncio.gather(*(self._value(case, token, each) for each in asked[:MOST_AT_ONCE]))
-        return dict(found) | {field.key: None for field in asked[MOST_AT_ONCE:]}
+        now = asked[:MOST_AT_ONCE]
+        if now and self._spending is not None and not await self._spending.prefills(case, len(now)):
+            now = []
+        found = await asyncio.gather(*(self._value(case, token, each) for each in now))
+        return {field.key: None for field in asked} | dict(found)
 
     async def _value(self, case: Case, token: str, field: FormField) -> tuple[str, Any]:
         headers = {

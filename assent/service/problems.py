@@ -16,13 +16,21 @@ from assent.errors import (
     IdempotencyConflict,
     InlineRefused,
     InvalidReview,
+    LinkExpired,
+    NotAuthorized,
     NotIdentified,
+    OverBudget,
     ServiceError,
     StoreError,
 )
 from assent.service.pages import PAGE_HEADERS, render_unavailable, render_unknown
 
 _AWAY = {"Retry-After": "5"}
+_LINK_HOLDERS: Mapping[type[ServiceError], tuple[int, str]] = {
+    NotIdentified: (403, "not_identified"),
+    NotAuthorized: (403, "not_authorized"),
+    LinkExpired: (410, "link_expired"),
+}
 
 
 def problem(
@@ -42,6 +50,8 @@ def unauthorized() -> Response:
 def of_error(error: ServiceError | StoreError) -> Response:
     """The refusal that an error stands for."""
     said = str(error)
+    if isinstance(error, OverBudget):
+        return _over_budget(error)
     match error:
         case CaseNotFound():
             return problem(404, "not_found", "There is no such case.")
@@ -53,14 +63,21 @@ def of_error(error: ServiceError | StoreError) -> Response:
             return problem(422, "idempotency_conflict", said)
         case InvalidReview():
             return problem(422, "invalid_request", said, faults=error.faults)
-        case NotIdentified():
-            return problem(403, "not_identified", said)
+        case NotIdentified() | NotAuthorized() | LinkExpired():
+            return problem(*_LINK_HOLDERS[type(error)], said)
         case InlineRefused() | EmailCodeRefused():
             return problem(403, error.code, said, case_id=error.case_id)
         case StoreError():
             return problem(503, "unavailable", "The store cannot be reached just now.", _AWAY)
         case _:
             return problem(400, "refused", said)
+
+
+def _over_budget(error: OverBudget) -> Response:
+    """The refusal of too much; where waiting does not help, something is to be changed."""
+    status = 409 if error.retry_after is None else 429
+    wait = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return problem(status, "over_budget", str(error), wait, budget=error.budget)
 
 
 def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:

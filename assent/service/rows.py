@@ -8,8 +8,10 @@ from pydantic_core import from_json, to_json
 
 from assent.protocol import State, is_final
 from assent.service.case import Case
+from assent.service.heavy import work_in
 from assent.store.case_rows import CaseRow
 from assent.store.rows import RequestRow, decode_request
+from assent.store.usage import size_of
 
 _BODY = (
     "prompt",
@@ -24,7 +26,16 @@ _BODY = (
     "previous_case_id",
     "reminder_at",
 )
-_FACTS = ("result", "responded_by", "submission_context", "reason", "progress", "next_case_id")
+_FACTS = (
+    "result",
+    "responded_by",
+    "claimed_by",
+    "submission_context",
+    "reason",
+    "progress",
+    "next_case_id",
+    "drafted_by",
+)
 _TUPLES = ("inline_actions", "verify_email", "reminder_at")
 
 
@@ -48,12 +59,20 @@ def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
         reminder_sent_at=row.reminder_sent_at,
         draft=None if row.draft is None else from_json(row.draft),
         request=None if request is None else decode_request(request),
+        size=_size(row, request),
         **{name: value for name, value in said.items() if name in _BODY or name in _FACTS},
     )
 
 
+def _size(row: CaseRow, request: RequestRow | None) -> int:
+    asked = 0 if request is None else len(request.payload)
+    return work_in(row.body) + len(row.facts) + len(row.draft or "") + asked
+
+
 def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
     """A new case's row; ``columns`` are those that a case does not know."""
+    body, facts = _json(case, _BODY), _json(case, _FACTS)
+    draft = None if case.draft is None else to_json(case.draft).decode()
     return CaseRow(
         case_id=case.case_id,
         key_id=case.key_id,
@@ -64,9 +83,9 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         status=case.status,
         is_open=int(not is_final(case.status)),
         version=case.version,
-        body=_json(case, _BODY),
-        facts=_json(case, _FACTS),
-        draft=None if case.draft is None else to_json(case.draft).decode(),
+        body=body,
+        facts=facts,
+        draft=draft,
         created_at=case.created_at,
         opened_at=case.opened_at,
         ended_at=case.ended_at,
@@ -78,6 +97,7 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         awaits_effect=0,
         write_id=write_id,
         tell_at=columns.get("tell_at"),
+        size=size_of(body, facts, draft),
     )
 
 

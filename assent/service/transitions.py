@@ -14,12 +14,19 @@ from assent.messages import JsonObject
 from assent.protocol import EVENT_OF, EventName, State, next_state
 from assent.service.case import Case
 from assent.service.from_request import answer_of, result_of
+from assent.service.person import REVIEWER, Respondent
 from assent.service.rows import case_of, changed_row
-from assent.service.wire import callback_body, event_data
-from assent.store.audit import Entry
+from assent.service.wire import callback_body, event_data, reminder_facts
+from assent.store.audit import CLOCK, Entry, claimed
 from assent.store.case_rows import CallbackRow, CaseRow, Change, Event
 from assent.store.cases import Decide
+from assent.store.recorded import case_content_sha256, case_result_sha256, salted
 from assent.store.rows import RequestRow, Settled, decode_request, decode_text
+
+AGENT = "agent"
+"""The actor where a case follows what happened to its agent's request, of which the trail has a row of its own."""
+MOST_DRAFTS = 10
+"""So many events that somebody fills it in are kept of a case: how far it is now says what the older ones did."""
 
 
 def opened(now: int) -> Decide:
@@ -29,36 +36,31 @@ def opened(now: int) -> Decide:
         if row.status != "pending" or row.expires_at <= now:
             return None
         case = replace(case_of(row, request), status="opened", opened_at=now)
-        return _told(row, case, "review.opened", now, "opened", "reviewer")
+        return _told(row, case, "review.opened", now, "opened", REVIEWER)
 
     return decide
 
 
-def drafted(now: int, draft: JsonObject, progress: JsonObject | None) -> Decide:
-    """A person has filled in some of it."""
+def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: str | None = None) -> Decide:
+    """A person has filled in some of it, in the browser with this mark."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
         status = next_state(case.status, "review.in_progress")
-        begun = replace(case, status=status, opened_at=case.opened_at or now, draft=draft, progress=progress)
-        if begun.draft == case.draft and begun.progress == case.progress and begun.status == case.status:
+        changes = {"status": status, "draft": draft, "progress": progress}
+        is_news = any(getattr(case, name) != value for name, value in changes.items())
+        if not is_news and case.drafted_by == browser:
             return None
-        return _told(row, begun, "review.in_progress", now, None, "reviewer")
+        begun = replace(case, opened_at=case.opened_at or now, drafted_by=browser, **changes)
+        change = _told(row, begun, "review.in_progress", now, None, REVIEWER)
+        if not is_news:  # the same again, by a browser that may never have got the answer to the first
+            return change._replace(event=None)
+        return change._replace(forgets_before=row.version + 1 - MOST_DRAFTS)
 
     return decide
 
 
-def answered(
-    now: int,
-    result: JsonObject,
-    *,
-    by: str | None,
-    via: str,
-    responded_by: JsonObject | None,
-    context: JsonObject | None,
-    known_by: str | None,
-    write_id: int,
-) -> Decide:
+def answered(now: int, result: JsonObject, who: Respondent, write_id: int) -> Decide:
     """A person has decided; with an agent's request, the request is settled in the same transaction."""
     action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
 
@@ -69,34 +71,36 @@ def answered(
             status="completed",
             ended_at=now,
             result=result,
-            responded_by=responded_by,
-            submission_context=context,
+            responded_by=who.responded_by,
+            claimed_by=who.claimed_by,
+            submission_context=who.context,
             draft=None,
         )
-        said = {"action": action, "via": via} | ({"known_by": known_by} if known_by else {})
-        change = _ended(row, done, now, "answered", by or "reviewer", said)
+        change = _ended(row, done, now, "answered", who.actor, {"action": action, **who.told})
         settles = _settled(row, request, "answered", now, write_id)
         if case.request is None or settles is None:
             return change
         answer = answer_of(case.request, action, data)
         return change._replace(
-            settles=settles._replace(answer=answer, by=by, via=via, digest=case.digest),
+            settles=settles._replace(
+                answer=answer, by=who.by or who.claimed, via=who.via, digest=case.digest, actor=who.actor
+            ),
         )
 
     return decide
 
 
-def cancelled(now: int, reason: str, by: str, write_id: int) -> Decide:
-    """Nobody is to decide any more."""
+def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None = None) -> Decide:
+    """Nobody is to decide any more; ``claims`` is the name that whoever is known as ``by`` gives."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
         done = replace(case, status="cancelled", ended_at=now, reason=reason, draft=None)
-        change = _ended(row, done, now, "cancelled", by, {"reason": reason})
+        change = _ended(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
         settles = _settled(row, request, "cancelled", now, write_id)
         if settles is None:
             return change
-        return change._replace(settles=settles._replace(reason=reason, by=by))
+        return change._replace(settles=settles._replace(reason=reason, by=claims or by, actor=by))
 
     return decide
 
@@ -108,7 +112,7 @@ def expired(now: int, write_id: int) -> Decide:
         if not row.is_open or row.expires_at > now:
             return None
         case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
-        change = _ended(row, case, now, "expired", "clock", {"default_action": case.default_action})
+        change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
         if request is None:
             return change
         return change._replace(settles=_settled(row, request, "timed_out", now, write_id))
@@ -123,21 +127,22 @@ def reminded(now: int) -> Decide:
         if not row.is_open or row.remind_at is None or row.remind_at > now or row.expires_at <= now:
             return None
         case = replace(case_of(row, request), reminder_sent_at=now)
-        return _told(row, case, "review.reminder", now, "reminded", "clock")
+        told = reminder_facts(case, row.remind_at)
+        return _told(row, case, "review.reminder", now, "reminded", CLOCK, told)
 
     return decide
 
 
-def followed(now: int) -> Decide:
+def followed(now: int, actor: str = AGENT) -> Decide:
     """The agent's request was settled without the case: it ends as the request did."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
             return None
         ended = _outcome(case_of(row, request), request, now)
-        by = "agent" if request is None else request.answered_by or "agent"
-        via = None if request is None else request.via
-        return _ended(row, ended, now, ended.status, by, {"via": via} if via else {})
+        by, via = (None, None) if request is None else (request.answered_by, request.via)
+        said = {**claimed(by, actor), **({"via": via} if via else {})}
+        return _ended(row, ended, now, ended.status, actor, said)
 
     return decide
 
@@ -147,8 +152,9 @@ def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
     at = now if request is None or request.settled_at is None else request.settled_at
     if request is not None and request.status == "answered":
         result = result_of(decode_request(request), from_json(request.answer or "null"))
+        # The service has verified nobody here: whoever settled it has named themselves.
         by: JsonObject | None = {"name": request.answered_by} if request.answered_by else None
-        return replace(case, status="completed", ended_at=at, result=result, responded_by=by, draft=None)
+        return replace(case, status="completed", ended_at=at, result=result, claimed_by=by, draft=None)
     if request is not None and request.status == "timed_out":
         return replace(case, status="expired", ended_at=at, draft=None)
     why = "it was withdrawn" if request is None else decode_text(request.reason) or request.status
@@ -163,7 +169,7 @@ def _settled(
         return None
     if request is not None and request.status != "pending":  # a later round may be; it is another case's
         raise HitlStaleAnswer(row.question_id, request.status)
-    return Settled(row.thread_id, row.question_id, status, now, write_id)
+    return Settled(row.thread_id, row.question_id, status, now, write_id, round=row.round)
 
 
 def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
@@ -175,10 +181,18 @@ def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
     return case_of(row, request)
 
 
-def _told(row: CaseRow, case: Case, event: EventName, now: int, act: str | None, actor: str) -> Change:
+def _told(
+    row: CaseRow,
+    case: Case,
+    event: EventName,
+    now: int,
+    act: str | None,
+    actor: str,
+    more: Mapping[str, Any] | None = None,
+) -> Change:
     counted = replace(case, version=row.version + 1)
     audit = () if act is None else (entry(now, actor, act, case),)
-    return Change(changed_row(row, case), Event(event, event_data(counted)), audit=audit)
+    return Change(changed_row(row, case), Event(event, event_data(counted, more)), audit=audit)
 
 
 def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
@@ -196,8 +210,11 @@ def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Map
             due_at=now,
             outcome=None,
             write_id=0,
+            since=now,
         )
-    return change._replace(callback=callback, audit=(entry(now, actor, act, case, detail),))
+    after = salted(change.row)
+    said = {"shown_sha256": case_content_sha256(row), "result_sha256": case_result_sha256(after), **detail}
+    return change._replace(row=after, callback=callback, audit=(entry(now, actor, act, case, said),))
 
 
 def entry(now: int, actor: str, act: str, case: Case, detail: Mapping[str, Any] | None = None) -> Entry:

@@ -12,6 +12,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from pydantic_core import to_json
 
+from assent import limits
 from assent.clock import Clock, SystemClock
 from assent.errors import InlineRefused
 from assent.protocol import (
@@ -23,12 +24,12 @@ from assent.protocol import (
     VerifiedEvidence,
 )
 from assent.service.case import Case
+from assent.service.spending import Spending
 from assent.service.wire import iso
 
 logger = logging.getLogger("assent.service")
 PROVIDER_SECONDS = 10.0
-MOST_PROOFS = 10
-"""How many proofs may come with one answer."""
+MOST_PROOFS = limits.PROOFS
 _LEVELS = ("low", "medium", "high")
 
 
@@ -96,18 +97,28 @@ class Verifier:
         providers: Mapping[str, VerificationProvider],
         spend: Callable[[str, int], Awaitable[bool]],
         clock: Clock | None = None,
+        spending: Spending | None = None,
     ) -> None:
         self._providers = providers
         self._spend = spend
         self._clock = clock or SystemClock()
+        self._spending = spending
 
     async def check(
-        self, case: Case, mode: str, action: str, evidence: Sequence[VerificationEvidence]
+        self,
+        case: Case,
+        mode: str,
+        action: str,
+        evidence: Sequence[VerificationEvidence],
+        address: str | None = None,
     ) -> VerificationResult | None:
-        """What was verified; None if the case asks for nothing here. Raises `InlineRefused` if it is not enough."""
+        """What was verified; None if the case asks for nothing here. Raises `InlineRefused` if it is not enough,
+        and `OverBudget` before any is looked at if too many were tried."""
         policy = _policy(case, mode)
         if policy is None:
             return None
+        if evidence and self._spending is not None:
+            await self._spending.proof(case, address)
         accepted: list[Accepted] = []
         for each in evidence if len(evidence) <= MOST_PROOFS else ():
             verified = await self._verified(case, policy, action, each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from assent.errors import StoreError
@@ -21,8 +21,12 @@ from assent.protocol import (
     ServiceInfo,
     jwks_document,
 )
+from assent.service.callers import ApiKey
 from assent.service.context import Service, service_of
 from assent.service.problems import problem
+
+FRESH_SECONDS = 3_600
+"""For how long an agent need not ask again what the service can do."""
 
 router = APIRouter()
 The = Annotated[Service, Depends(service_of)]
@@ -43,7 +47,7 @@ async def discovery(service: The) -> Response:
             supports_reminders=True,
             supports_multi_round=True,
             supports_signatures=service.signing_key is not None,
-            supports_inline_submit=True,
+            supports_inline_submit=service.terms.inline,
         ),
         endpoints=Endpoints(
             reviews_base=f"{url}/v1/reviews",
@@ -54,13 +58,22 @@ async def discovery(service: The) -> Response:
         rate_limits=RateLimits(poll_recommended_interval_seconds=30, max_requests_per_minute=60),
         policies=Policies(data_retention_days=service.retention_days),
     )
-    return JSONResponse(Discovery(hitl_protocol=described).wire())
+    return JSONResponse(
+        Discovery(hitl_protocol=described).wire(),
+        headers={"Cache-Control": f"public, max-age={FRESH_SECONDS}"},
+    )
 
 
 @router.get("/.well-known/jwks.json", summary="The keys that sign results")
 async def jwks(service: The) -> dict[str, Any]:
     """The public keys; none, where results are not signed."""
     return {"keys": []} if service.signing_key is None else jwks_document([service.signing_key])
+
+
+@router.get("/openapi.json", include_in_schema=False, dependencies=[Depends(ApiKey())])
+async def openapi(request: Request) -> Response:
+    """The API described, for whoever may use it."""
+    return JSONResponse(request.app.openapi())
 
 
 @router.get("/healthz", summary="Whether the process lives")

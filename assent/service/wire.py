@@ -19,9 +19,10 @@ def iso(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def review_url(base_url: str, case_id: str, token: str) -> str:
-    """The link to the page of a case."""
-    return f"{base_url}/review/{case_id}?token={token}"
+def review_url(base_url: str, case_id: str, token: str | None) -> str:
+    """The link to the page of a case; without a token, an address that opens nothing."""
+    address = f"{base_url}/review/{case_id}"
+    return address if token is None else f"{address}?token={token}"
 
 
 def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> 
     said: dict[str, Any] = {
         "spec_version": SPEC_VERSION,
         "case_id": case.case_id,
-        "review_url": review_url(base_url, case.case_id, tokens["review"]),
+        "review_url": review_url(base_url, case.case_id, tokens.get("review")),
         "poll_url": f"{api}/status",
         "type": case.type,
         "prompt": case.prompt,
@@ -81,9 +82,14 @@ def poll_answer(case: Case) -> dict[str, Any]:
     return said
 
 
-def event_data(case: Case) -> str:
-    """The data of an event about a case as it stands."""
-    return to_json(poll_answer(case)).decode()
+def event_data(case: Case, more: Mapping[str, Any] | None = None) -> str:
+    """The data of an event about a case as it stands, and what this event alone tells."""
+    return to_json({**poll_answer(case), **(more or {})}).decode()
+
+
+def reminder_facts(case: Case, at: int) -> dict[str, Any]:
+    """What a reminder tells besides: the time that it was meant for, and what the person is reminded of."""
+    return {"reminder_at": iso(at), "message": case.message or case.prompt}
 
 
 def callback_body(case: Case, event: str, at: int) -> str:

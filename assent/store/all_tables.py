@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assent.store import case_tables, service_tables, tables
+from assent.store import budget_tables, case_tables, service_tables, tables
 
-MODULES = (tables, case_tables, service_tables)
+MODULES = (tables, case_tables, service_tables, budget_tables)
 metadata = tables.metadata

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assent.store.audit import Entry
 from assent.store.rows import Settled
+from assent.store.usage import Allowance
 
 
 class CaseRow(NamedTuple):
@@ -39,6 +40,18 @@ class CaseRow(NamedTuple):
     write_id: int
     tell_at: int | None = None
     """When somebody is to be told of it who has not been; None for one of which nobody is, or all are."""
+    size: int = 0
+    """How many bytes of it count among what is stored for its key."""
+
+
+class Round(NamedTuple):
+    """What has to be known of a case to tell whether another one follows it."""
+
+    case_id: str
+    question_id: str | None
+    round: int | None
+    ended_at: int | None
+    facts: str
 
 
 class Event(NamedTuple):
@@ -59,7 +72,10 @@ class CallbackRow(NamedTuple):
     attempts: int
     due_at: int | None
     outcome: str | None
+    """``sent``, ``retry``, ``refused``, or ``gave_up`` after days; None if it was not tried yet."""
     write_id: int
+    since: int | None = None
+    """When it was due first."""
 
 
 class Change(NamedTuple):
@@ -71,20 +87,30 @@ class Change(NamedTuple):
     settles: Settled | None = None
     """How the agent's request is settled along with it; if that cannot be, nothing happens."""
     audit: Sequence[Entry] = ()
+    forgets_before: int | None = None
+    """Up to which number events of the same name are forgotten: later ones say all that they did."""
+
+
+class TokenRow(NamedTuple):
+    """A token that opens a case, as it is stored."""
+
+    case_id: str
+    token_hash: str
+    scope: str
+    salt: str | None = None
+    """What it can be made of again, by whoever has the service's secret; None for one that nobody can."""
+    expires_at: int | None = None
+    """When it opens nothing any more; None for one from before tokens had an end."""
+    revoked_at: int | None = None
 
 
 class NewCase(NamedTuple):
-    """A case to be opened, with what its tokens hash to, by scope."""
+    """A case to be opened, with its tokens."""
 
     row: CaseRow
-    tokens: Sequence[tuple[str, str]]
+    tokens: Sequence[TokenRow]
     audit: Sequence[Entry] = ()
     previous: tuple[str, str | None] | None = None
     """The case it follows, and whose that must be."""
-    delivered: Entry | None = None
-    """What the audit trail says of its link, which a caller who asks again gets anew."""
-
-
-def token_params(case_id: str, tokens: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Tokens as rows: their scope, and what they hash to."""
-    return [{"case_id": case_id, "scope": scope, "token_hash": hashed} for scope, hashed in tokens]
+    allowed: Allowance | None = None
+    """What its key may use; None where nobody counts."""

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from assent.store import callbacks, cases, email_codes, executed, keys, polls, telling
+from assent.store import (
+    audit,
+    callbacks,
+    case_tokens,
+    cases,
+    counts,
+    email_codes,
+    executed,
+    keys,
+    polls,
+    streams,
+    telling,
+)
 from assent.store.audit import Entry
-from assent.store.case_rows import CallbackRow, CaseRow, NewCase
+from assent.store.case_rows import CallbackRow, CaseRow, NewCase, Round, TokenRow
+from assent.store.counts import Refused, Use
 from assent.store.email_codes import CodeRow
 from assent.store.engine import Engine
 from assent.store.rows import RequestRow, fresh_write_id
 from assent.store.statement import Transaction
 from assent.store.store import Job
+from assent.store.streams import StreamRow
+from assent.store.telling import FailedNotice
 
 Shown = tuple[CaseRow, RequestRow | None]
 """A case, and the request that it shows."""
@@ -36,19 +51,35 @@ class CaseStore:
             partial(cases.change, case_id, decide, now, write_id), partial(cases.changed, case_id, write_id)
         )
 
-    def get(self, case_id: str) -> Job[Shown | None]:
-        """A case as it stands."""
-        return self._engine.read(partial(_shown, case_id))
+    def get(self, case_id: str, key_id: str | None = None) -> Job[Shown | None]:
+        """A case as it stands; with ``key_id``, only one that this key opened."""
+        return self._engine.read(partial(_shown, case_id, key_id))
 
-    def with_tokens(self, case_id: str, scope: str) -> Job[tuple[Shown | None, list[str]]]:
-        """A case, and what the tokens of a scope hash to that open it."""
-        return self._engine.read(partial(_shown_with_tokens, case_id, scope))
+    def tokens(self, case_id: str, scope: str) -> Job[list[TokenRow]]:
+        """The tokens of a scope that open a case, or did until their time was over."""
+        return self._engine.read(partial(case_tokens.of_scope, case_id, scope))
 
-    def add_tokens(
-        self, case_id: str, tokens: Sequence[tuple[str, str]], entries: Sequence[Entry]
-    ) -> Job[None]:
+    def add_tokens(self, tokens: Sequence[TokenRow], entries: Sequence[Entry]) -> Job[None]:
         """Let more tokens open a case."""
-        return self._engine.write(partial(cases.add_tokens, case_id, tokens, entries))
+        return self._engine.write(partial(case_tokens.add, tokens, entries))
+
+    def tokens_again(
+        self, fresh: Sequence[TokenRow], hashed: case_tokens.Hashed, entries: Sequence[Entry]
+    ) -> Job[dict[str, str]]:
+        """The salts of the tokens that a caller was handed before."""
+        return self._engine.write(partial(case_tokens.again, fresh, hashed, entries))
+
+    def revoke_tokens(self, case_id: str, now: int, entry_of: Callable[[int], Entry]) -> Job[int]:
+        """End all tokens of a case."""
+        return self._engine.write(partial(case_tokens.revoke, case_id, now, entry_of))
+
+    def note(self, entries: Sequence[Entry]) -> Job[None]:
+        """Note in the audit trail what changed nothing."""
+        return self._engine.write(partial(audit.append, entries))
+
+    def open_of_key(self, key_id: str, limit: int) -> Job[list[str]]:
+        """Cases that are open and that a key has opened."""
+        return self._engine.read(partial(cases.open_of_key, key_id, limit))
 
     def asked_by_key(self, case_id: str, key_hash: str) -> Job[polls.Asked | None]:
         """What whoever shows a key finds under a case's id; None if the key is not good."""
@@ -84,9 +115,13 @@ class CaseStore:
         """Open requests that are no cases yet."""
         return self._engine.read(partial(cases.unadopted, limit))
 
-    def rounds(self, thread_id: str) -> Job[list[tuple[CaseRow, RequestRow]]]:
+    def rounds(self, thread_id: str) -> Job[list[Round]]:
         """The cases of a thread's calls."""
         return self._engine.read(partial(cases.rounds, thread_id))
+
+    def request(self, thread_id: str, question_id: str, round: int) -> Job[RequestRow | None]:
+        """One round of a request."""
+        return self._engine.read(partial(cases.request, thread_id, question_id, round))
 
     def open_count(self) -> Job[int]:
         """How many cases are open."""
@@ -116,9 +151,9 @@ class CaseStore:
         """Which cases had events since then."""
         return self._engine.read(partial(cases.recent, since))
 
-    def purge(self, before: int, limit: int) -> Job[int]:
+    def purge(self, before: int, limit: int, now: int) -> Job[int]:
         """Delete cases that ended before then."""
-        return self._engine.write(partial(cases.purge, before, limit))
+        return self._engine.write(partial(cases.purge, before, limit, now))
 
     def spend(self, digest: str, now: int) -> Job[bool]:
         """Use something up that counts once; False if it was used before."""
@@ -152,23 +187,52 @@ class CaseStore:
         """Note that somebody was told of a case."""
         return self._engine.write(partial(telling.told, row))
 
-    def take_callbacks(self, now: int, until: int, limit: int) -> Job[list[CallbackRow]]:
-        """Take callbacks that are due."""
-        return self._engine.write(partial(callbacks.take, now, until, limit, fresh_write_id()))
+    def not_told(
+        self, row: CaseRow, error: str, now: int, first: int, longest: int
+    ) -> Job[FailedNotice | None]:
+        """Note that nobody could be told of a case, and when to try again."""
+        return self._engine.write(partial(telling.failed, row, error, now, first, longest))
 
-    def callback_done(self, row: CallbackRow, due_at: int | None, outcome: str) -> Job[bool]:
+    def take_callbacks(
+        self, now: int, until: int, limit: int, busy: Mapping[str, int]
+    ) -> Job[list[CallbackRow]]:
+        """Take callbacks that are due, of each key its share."""
+        return self._engine.write(partial(callbacks.take, now, until, limit, busy, fresh_write_id()))
+
+    def callback_done(
+        self, row: CallbackRow, due_at: int | None, outcome: str | None, *, counts: bool = True
+    ) -> Job[bool]:
         """Note how an attempt went."""
-        return self._engine.write(partial(callbacks.done, row, due_at, outcome))
+        return self._engine.write(partial(callbacks.done, row, due_at, outcome, counts=counts))
+
+    def spend_all(self, uses: Sequence[Use], now: int) -> Job[Refused | None]:
+        """Use all of these allowances, or none of them."""
+        return self._engine.write(partial(counts.spend, uses, now))
+
+    def forget_counts(self, before: int) -> Job[int]:
+        """Forget what was not used since then."""
+        return self._engine.write(partial(counts.forget, before))
+
+    def begin_stream(self, row: StreamRow, now: int, of_key: int, of_address: int) -> Job[str | None]:
+        """Note an open stream; or the budget that has none left."""
+        return self._engine.write(partial(streams.begin, row, now, of_key, of_address))
+
+    def renew_streams(self, process: str, until: int) -> Job[int]:
+        """Say that a process's streams are open still."""
+        return self._engine.write(partial(streams.renew, process, until))
+
+    def end_stream(self, stream_id: str) -> Job[None]:
+        """Note that a stream has ended."""
+        return self._engine.write(partial(streams.end, stream_id))
+
+    def forget_streams(self, now: int) -> Job[int]:
+        """Forget the streams of processes that died."""
+        return self._engine.write(partial(streams.forget, now))
 
 
-def _shown(case_id: str) -> Transaction[Shown | None]:
-    row = yield from cases.get(case_id)
+def _shown(case_id: str, key_id: str | None = None) -> Transaction[Shown | None]:
+    row = yield from cases.get(case_id, key_id)
     return None if row is None else (row, (yield from cases.request_of(row)))
-
-
-def _shown_with_tokens(case_id: str, scope: str) -> Transaction[tuple[Shown | None, list[str]]]:
-    row, hashes = yield from cases.with_tokens(case_id, scope)
-    return (None if row is None else (row, (yield from cases.request_of(row)))), hashes
 
 
 def _events_for(case_id: str, after: int, key_id: str) -> Transaction[list[tuple[int, str, str]] | None]:

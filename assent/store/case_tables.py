@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, String, Table, text
 
-from assent.store.tables import BODY, ID, MYSQL, metadata
+from assent.store.tables import BODY, ID, MYSQL, SEALED, metadata
 
 cases = Table(
     "assent_cases",
@@ -23,9 +23,9 @@ cases = Table(
     Column("status", String(16), nullable=False),
     Column("is_open", Integer, nullable=False),
     Column("version", BigInteger, nullable=False),
-    Column("body", BODY, nullable=False),
-    Column("facts", BODY, nullable=False),
-    Column("draft", BODY),
+    Column("body", BODY, nullable=False, info=SEALED),
+    Column("facts", BODY, nullable=False, info=SEALED),
+    Column("draft", BODY, info=SEALED),
     Column("created_at", BigInteger, nullable=False),
     Column("opened_at", BigInteger),
     Column("ended_at", BigInteger),
@@ -40,6 +40,7 @@ cases = Table(
     Column(
         "withdrawn", Integer, nullable=False, server_default=text("0")
     ),  # its request went with its thread
+    Column("size", BigInteger, nullable=False, server_default=text("0")),  # bytes, as its key's usage has it
     **MYSQL,
 )
 _OPEN = text("is_open = 1")
@@ -91,6 +92,9 @@ case_tokens = Table(
     Column("case_id", ID, primary_key=True),
     Column("token_hash", String(64), primary_key=True),
     Column("scope", String(16), nullable=False),
+    Column("salt", String(32)),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
     **MYSQL,
 )
 
@@ -100,7 +104,7 @@ case_events = Table(
     Column("case_id", ID, primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("event", String(32), nullable=False),
-    Column("data", BODY, nullable=False),
+    Column("data", BODY, nullable=False, info=SEALED),
     Column("at", BigInteger, nullable=False),
     **MYSQL,
 )
@@ -113,14 +117,16 @@ callbacks = Table(
     Column("case_id", ID, nullable=False),
     Column("key_id", ID),
     Column("url", BODY, nullable=False),
-    Column("body", BODY, nullable=False),
+    Column("body", BODY, nullable=False, info=SEALED),
     Column("attempts", Integer, nullable=False),
     Column("due_at", BigInteger),
     Column("outcome", String(16)),
     Column("write_id", BigInteger, nullable=False),
+    Column("since", BigInteger),  # when it was due first
     **MYSQL,
 )
 Index("assent_callbacks_due", callbacks.c.due_at)
+Index("assent_callbacks_key", callbacks.c.key_id, callbacks.c.due_at)
 
 polls = Table(
     "assent_polls",

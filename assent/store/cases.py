@@ -1,4 +1,4 @@
-"""Cases: opened, changed by whoever is first, ended once.
+"""Cases: opened, changed by whoever is first, ended once. Their tokens are in `case_tokens`.
 
 What a change does to a case is decided by a function of the case as it stands, within the transaction that
 has locked it. Such a function does no I/O and may be called more than once.
@@ -6,14 +6,14 @@ has locked it. Such a function does no I/O and may be called more than once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Integer as IntegerType
 from sqlalchemy import and_, delete, func, insert, literal_column, select, update
 
+from assent.account import os_account
 from assent.errors import (
     CaseNotFound,
     HitlNoPendingRequest,
@@ -21,21 +21,24 @@ from assent.errors import (
     IdempotencyConflict,
     InvalidReview,
 )
-from assent.store import audit, requests
+from assent.store import audit, case_tokens, requests, usage
 from assent.store.audit import Entry
-from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, token_params
-from assent.store.case_tables import callbacks, case_events, case_tokens, cases, email_codes, polls, spent
+from assent.store.budget_tables import failed_notices
+from assent.store.case_rows import CallbackRow, CaseRow, Change, NewCase, Round
+from assent.store.case_tables import callbacks, case_events, cases, email_codes, polls, spent
+from assent.store.case_tables import case_tokens as token_table
 from assent.store.rows import RequestRow
 from assent.store.statement import Statement, Transaction, param
 from assent.store.tables import requests as request_table
 
-_C, _T, _E, _Q = cases.c, case_tokens.c, case_events.c, request_table.c
+_C, _E, _Q = cases.c, case_events.c, request_table.c
 _THIS = _C.case_id == param("case_id")
 _ONE, _ZERO = literal_column("1", IntegerType), literal_column("0", IntegerType)
 COLUMNS = tuple(_C[name] for name in CaseRow._fields)
 _BIG = _C.created_at.type
 
 CASE = Statement(select(*COLUMNS).where(_THIS))
+OWNED = Statement(select(*COLUMNS).where(_THIS, _C.key_id == param("key_id")))
 LOCKED = Statement(select(*COLUMNS).where(_THIS).with_for_update())
 BY_IDEMPOTENCY = Statement(select(*COLUMNS).where(_C.idempotency == param("idempotency")))
 OF_REQUEST = Statement(
@@ -58,20 +61,20 @@ _CHANGED = (
     "reminder_sent_at",
     "awaits_effect",
     "write_id",
+    "size",
 )
 UPDATE = Statement(
     update(cases).where(_THIS, _C.version == param("seen")).values({name: param(name) for name in _CHANGED})
 )
-TOKEN = Statement(
-    insert(case_tokens)
-    .values(case_id=param("case_id"), token_hash=param("token_hash"), scope=param("scope"))
-    .inline()
-)
-TOKENS = Statement(select(_T.token_hash).where(_T.case_id == param("case_id"), _T.scope == param("scope")))
 EVENT = Statement(
     insert(case_events)
     .values({name: param(name) for name in ("case_id", "seq", "event", "data", "at")})
     .inline()
+)
+FORGET = Statement(
+    delete(case_events).where(
+        _E.case_id == param("case_id"), _E.event == param("event"), _E.seq <= param("seq")
+    )
 )
 EVENTS = Statement(
     select(_E.seq, _E.event, _E.data)
@@ -118,24 +121,29 @@ SHOW = Statement(update(request_table).where(_SHOWN_HERE).values(shown=_ONE))
 HIDE = Statement(update(request_table).where(_SHOWN_HERE).values(shown=_ZERO))
 REQUEST = Statement(select(*requests.COLUMNS).where(_SHOWN_HERE))
 ROUNDS = Statement(
-    select(*COLUMNS, *requests.COLUMNS)
+    select(*(_C[name] for name in Round._fields))
     .select_from(cases.join(request_table, _LINK))
     .where(_C.thread_id == param("thread_id"), _Q.kind == literal_column("'approve'", _Q.kind.type))
 )
+OPEN_OF_KEY = Statement(
+    select(_C.case_id).where(_C.is_open == _ONE, _C.key_id == param("key_id")).limit(param("limit", _BIG))
+)
 OPEN_COUNT = Statement(select(func.count()).where(_C.is_open == _ONE))
 ENDED = Statement(
-    select(_C.case_id).where(_C.is_open == _ZERO, _C.ended_at < param("before")).limit(param("limit", _BIG))
+    select(_C.case_id, _C.key_id, _C.size)
+    .where(_C.is_open == _ZERO, _C.ended_at < param("before"))
+    .limit(param("limit", _BIG))
 )
 SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
 SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
-    for table in (case_tokens, case_events, callbacks, email_codes, polls, cases)
+    for table in (token_table, case_events, callbacks, email_codes, polls, failed_notices, cases)
 )
 
 
 def create(new: NewCase) -> Transaction[CaseRow]:
-    """Open a case, unless its idempotency key has opened it before; then that one gets the new tokens too."""
+    """Open a case, unless its idempotency key has opened it before; then that one comes back as it stands."""
     row = new.row
     if row.idempotency is not None:
         known = yield BY_IDEMPOTENCY, {"idempotency": row.idempotency}
@@ -144,15 +152,14 @@ def create(new: NewCase) -> Transaction[CaseRow]:
             if found.fingerprint != row.fingerprint:
                 raise IdempotencyConflict
             yield from _shown(found)
-            again = () if new.delivered is None else (replace(new.delivered, subject=found.case_id),)
-            yield from add_tokens(found.case_id, new.tokens, again)
             return found
     if new.previous is not None:
         yield from _follow(*new.previous, row.case_id, row.write_id)
     yield INSERT, row._asdict()  # a race for the id, or the key, ends in a unique violation, and is run again
     yield from _shown(row)
-    delivered = () if new.delivered is None else (new.delivered,)
-    yield from add_tokens(row.case_id, new.tokens, (*new.audit, *delivered))
+    if new.allowed is not None and row.key_id is not None:
+        yield from usage.opened(row.key_id, row.size, row.created_at, new.allowed)
+    yield from case_tokens.add(new.tokens, new.audit)
     return row
 
 
@@ -181,26 +188,18 @@ def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> 
     yield UPDATE, {**now, "seen": row.version}
 
 
-def add_tokens(
-    case_id: str, tokens: Sequence[tuple[str, str]], entries: Sequence[Entry]
-) -> Transaction[None]:
-    """Let these tokens open a case, besides those that do already; the last part of a transaction."""
-    for params in token_params(case_id, tokens):
-        yield TOKEN, params
-    yield from audit.append(entries)
-
-
-def get(case_id: str) -> Transaction[CaseRow | None]:
-    """A case as it stands now."""
-    rows = yield CASE, {"case_id": case_id}
+def get(case_id: str, key_id: str | None = None) -> Transaction[CaseRow | None]:
+    """A case as it stands now; with ``key_id``, only one that this key opened."""
+    if key_id is None:
+        rows = yield CASE, {"case_id": case_id}
+    else:
+        rows = yield OWNED, {"case_id": case_id, "key_id": key_id}
     return CaseRow(*rows[0]) if rows else None
 
 
-def with_tokens(case_id: str, scope: str) -> Transaction[tuple[CaseRow | None, list[str]]]:
-    """A case, and what the tokens of one scope hash to that open it."""
-    row = yield from get(case_id)
-    hashes = yield TOKENS, {"case_id": case_id, "scope": scope}
-    return row, [hashed for (hashed,) in hashes]
+def open_of_key(key_id: str, limit: int) -> Transaction[list[str]]:
+    """Cases that are open and that a key has opened."""
+    return [case_id for (case_id,) in (yield OPEN_OF_KEY, {"key_id": key_id, "limit": limit})]
 
 
 def locked(case_id: str) -> Transaction[CaseRow | None]:
@@ -227,14 +226,21 @@ def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction
         settled = yield from requests.settle(decided.settles)
         if settled.round != row.round or settled.status != decided.settles.status:
             raise HitlStaleAnswer(settled.question_id, "superseded")  # what the case shows is asked no longer
-    changed = decided.row._replace(version=row.version + 1, write_id=write_id)
+    after = decided.row
+    size = row.size if row.key_id is None else usage.size_of(after.body, after.facts, after.draft)
+    changed = after._replace(version=row.version + 1, write_id=write_id, size=size)
     yield UPDATE, {**changed._asdict(), "seen": row.version}
     if not changed.is_open:
         yield from _hidden(row)
     if decided.event is not None:
+        if decided.forgets_before is not None:
+            old = {"case_id": case_id, "event": decided.event.event, "seq": decided.forgets_before}
+            yield FORGET, old
         yield EVENT, {"case_id": case_id, "seq": changed.version, "at": now, **decided.event._asdict()}
     if decided.callback is not None:
         yield CALLBACK, decided.callback._asdict()
+        yield from usage.callback_due(row.key_id, now)
+    yield from usage.changed(row.key_id, closed=row.is_open - changed.is_open, more=size - row.size)
     yield from audit.append(decided.audit)
     return changed
 
@@ -274,11 +280,15 @@ def settled_elsewhere(limit: int) -> Transaction[list[str]]:
     return found
 
 
-def rounds(thread_id: str) -> Transaction[list[tuple[CaseRow, RequestRow]]]:
-    """The cases of a thread's calls, each with its request."""
-    size = len(COLUMNS)
-    rows = yield ROUNDS, {"thread_id": thread_id}
-    return [(CaseRow(*row[:size]), RequestRow(*row[size:])) for row in rows]
+def rounds(thread_id: str) -> Transaction[list[Round]]:
+    """The cases of a thread's calls, without what they ask."""
+    return [Round(*row) for row in (yield ROUNDS, {"thread_id": thread_id})]
+
+
+def request(thread_id: str, question_id: str, round: int) -> Transaction[RequestRow | None]:
+    """One round of a request."""
+    rows = yield REQUEST, {"thread_id": thread_id, "question_id": question_id, "round": round}
+    return RequestRow(*rows[0]) if rows else None
 
 
 def open_count() -> Transaction[int]:
@@ -314,10 +324,17 @@ def spend(digest: str, now: int) -> Transaction[bool]:
     return True
 
 
-def purge(before: int, limit: int) -> Transaction[int]:
+def purge(before: int, limit: int, now: int) -> Transaction[int]:
     """Delete cases that ended before then, with all that belongs to them; returns how many."""
     rows: list[Any] = yield ENDED, {"before": before, "limit": limit}
-    for (case_id,) in rows:
+    sizes: dict[str, int] = {}
+    for case_id, key_id, size in rows:
         for statement in PURGE:
             yield statement, {"case_id": case_id}
+        if key_id is not None:
+            sizes[key_id] = sizes.get(key_id, 0) + size
+    yield from usage.purged(sizes)
+    if rows:
+        detail = {"count": len(rows), "ended_before": before}
+        yield from audit.append([Entry("cases.purged", "cases", os_account(), now, detail)])
     return len(rows)

@@ -14,7 +14,10 @@ from assent.store.statement import Statement, Transaction, param, upsert
 _E = tables.effects.c
 _THREAD = _E.thread_id == param("thread_id")
 
-START = upsert(tables.effects, update=("tool_name", "digest", "effect", "attempt", "started_at", "ended_at"))
+START = upsert(
+    tables.effects,
+    update=("tool_name", "digest", "effect", "attempt", "started_at", "ended_at", "granted"),
+)
 END = Statement(
     update(tables.effects)
     .where(_THREAD, _E.tool_call_id == param("tool_call_id"))
@@ -47,7 +50,8 @@ def in_doubt(call: ToolCall) -> dict[str, Any]:
 
 def start(begun: Sequence[Mapping[str, Any]], key: Mapping[str, Any], now: int) -> Transaction[None]:
     """Note that bodies are about to begin, for the first time or again."""
-    rows = [{"thread_id": key["thread_id"], "started_at": now, "ended_at": None, **row} for row in begun]
+    fresh = {"thread_id": key["thread_id"], "started_at": now, "ended_at": None, "granted": None}
+    rows = [{**fresh, **row} for row in begun]
     if rows:
         yield START, rows if len(rows) > 1 else rows[0]
 

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Integer, and_, literal_column, select, tuple_
 
-from assent.errors import HitlStaleAnswer
 from assent.store import cases as case_store
 from assent.store import requests as request_store
 from assent.store import tables
 from assent.store.case_rows import CaseRow
 from assent.store.case_tables import cases
-from assent.store.rows import RequestRow, Settled
+from assent.store.rows import RequestRow
 from assent.store.service_tables import keys
 from assent.store.statement import Statement, Transaction, param
 
@@ -56,7 +55,7 @@ CASE = Statement(
     .select_from(cases.outerjoin(keys, _K.key_id == _C.key_id))
     .where(_C.case_id == param("case_id"))
 )
-REQUEST_KEYS = Statement(select(_Q.thread_id, _Q.question_id, _Q.round).where(_PENDING))
+REQUEST_KEYS = Statement(select(_Q.thread_id, _Q.question_id, _Q.round, _Q.nonce).where(_PENDING))
 CASE_IDS = Statement(select(_C.case_id).where(_SERVICES))
 
 
@@ -102,19 +101,20 @@ def case_by_id(case_id: str) -> Transaction[CaseAndKey | None]:
     return _opened(rows[0]) if rows else None
 
 
-def open_keys() -> Transaction[tuple[list[tuple[str, str, int]], list[str]]]:
-    """What identifies all that is open: thread, question and round of each request, and the ids of cases."""
+class RequestKey(NamedTuple):
+    """What identifies a round of a request."""
+
+    thread_id: str
+    question_id: str
+    round: int
+    nonce: int | None
+
+
+def open_keys() -> Transaction[tuple[list[RequestKey], list[str]]]:
+    """What identifies all that is open: requests, and the ids of cases."""
     requests = yield REQUEST_KEYS, {}
     services = yield CASE_IDS, {}
-    return [(row[0], row[1], row[2]) for row in requests], [case_id for (case_id,) in services]
-
-
-def settle_round(by: Settled, round: int) -> Transaction[RequestRow]:
-    """Settle this round of a request and no other: what was asked again since has been seen by nobody."""
-    settled = yield from request_store.settle(by)
-    if settled.round != round:
-        raise HitlStaleAnswer(by.question_id, "superseded")
-    return settled
+    return [RequestKey(*row) for row in requests], [case_id for (case_id,) in services]
 
 
 def _asked(row: tuple[object, ...]) -> AskedRow:

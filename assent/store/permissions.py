@@ -5,12 +5,15 @@ A key may be of any length, so a row is found by its digest.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, delete, func, or_, select
 
-from assent.store import tables
-from assent.store.rows import Row
+from assent.account import os_account
+from assent.store import audit, tables
+from assent.store.audit import Entry, claimed
+from assent.store.rows import Row, decode_text
 from assent.store.statement import Statement, Transaction, param, upsert
 
 FOUND_AT_ONCE = 50
@@ -30,6 +33,7 @@ FIND = Statement(
 )
 ALL = Statement(select(_P.key, _P.body).where(_SESSION, _VALID).order_by(_P.created_at, _P.digest))
 LOCKED = Statement(select(_P.digest).where(_THIS).with_for_update())
+USES = Statement(select(func.count()).where(tables.effects.c.granted == param("granted")))
 DELETE = Statement(delete(tables.permissions).where(_THIS))
 
 
@@ -37,6 +41,14 @@ def save(grant: Row) -> Transaction[None]:
     """Store a grant, in place of one of the same key; the session's that have expired by then are removed."""
     yield FORGET_EXPIRED, grant
     yield SAVE, grant
+    actor = os_account()
+    detail = {
+        "key": decode_text(grant["key"]),
+        "content_sha256": hashlib.sha256(grant["body"].encode()).hexdigest(),
+        "expires_at": grant["expires_at"],
+        **claimed(grant["given_by"], actor),
+    }
+    yield from audit.append([Entry("grant.given", grant["session"], actor, grant["created_at"], detail)])
 
 
 def find(session: str, digests: Sequence[str], now: int) -> Transaction[dict[str, str]]:
@@ -57,7 +69,7 @@ def listing(session: str, now: int) -> Transaction[list[tuple[str, str]]]:
 
 
 def removal(
-    session: str, digest: str
+    session: str, key: str, digest: str, now: int
 ) -> tuple[Callable[[], Transaction[bool]], Callable[[], Transaction[bool | None]]]:
     """The transaction that removes a grant, and whether there was one; and how to find out if it landed."""
     params = {"session": session, "digest": digest}
@@ -66,6 +78,12 @@ def removal(
     def remove() -> Transaction[bool]:
         nonlocal there
         there = bool((yield DELETE, params))
+        if there:
+            granted = hashlib.sha256(f"{session}\0{key}".encode()).hexdigest()
+            [(uses,)] = yield USES, {"granted": granted}
+            detail = {"key": key, "uses": uses}
+            revoked = Entry("grant.revoked", session, os_account(), now, detail)
+            yield from audit.append([revoked])
         return there
 
     def landed() -> Transaction[bool | None]:

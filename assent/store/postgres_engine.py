@@ -34,7 +34,7 @@ _BROKEN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClient
 _MIGRATING = 7286889413
 _OUTDATED = ("0A000", "26000")
 """The tables have changed under a prepared statement, or the server has forgotten it."""
-_AT_ONCE = 8
+_AT_ONCE = 12
 _LOCKED = "55P03"
 _AGAIN = ("40001", "40P01", "23505", _LOCKED, *_OUTDATED)
 

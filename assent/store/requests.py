@@ -32,8 +32,9 @@ from assent.errors import (
     StoreError,
 )
 from assent.fitting import UNWRITABLE, fit_answer
-from assent.requests import plain_answer
-from assent.store import tables
+from assent.requests import plain_answer, shown_digest
+from assent.store import audit, recorded, tables
+from assent.store.audit import Entry
 from assent.store.rows import Expired, RequestRow, Settled, decode_request
 from assent.store.statement import WAKE, Statement, Transaction, param
 
@@ -56,7 +57,10 @@ LISTED = 5000
 COLUMNS = tuple(_Q[name] for name in RequestRow._fields)
 _BIG = _Q.created_at.type
 
-_FRESH = ("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at")
+_FRESH = (
+    *("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at"),
+    "nonce",
+)
 OPEN = Statement(
     insert(tables.requests).from_select(
         [*_FRESH, "status", "round"],
@@ -124,17 +128,22 @@ LISTED_STILL_OPEN = Statement(
 
 def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
     """Open requests; one that is pending still under the same id gives way to its new round."""
+    entries: list[Entry] = []
     for request in opened:
         row = {**key, **request}
         if not (yield OPEN, row):
             ended = _ended(row["thread_id"], row["question_id"], "superseded", now, write_id)
-            yield END, ended
+            if (yield END, ended):
+                entries.append(recorded.settled(ended))
             yield WAKE, ended
             yield OPEN, row
+        entries.append(recorded.opened(row, now))
+    yield from audit.append(entries)
 
 
 def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
     """Settle requests as part of a step, answers as they are; raises if one of them was settled before."""
+    entries: list[Entry] = []
     for request in ended:
         row = {
             **_params(Settled(key["thread_id"], now=now, write_id=write_id, **request)),
@@ -143,30 +152,34 @@ def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[
         if not (yield END, row):
             raise _too_late(row, (yield LATEST, row))
         yield WAKE, row
+        entries.append(recorded.settled(row))
+    yield from audit.append(entries)
 
 
 def settle(by: Settled) -> Transaction[RequestRow]:
     """Answer, or end, the latest round of a request; what is past its deadline is timed out instead.
 
-    The caller looks at the status of what it gets.
+    Whoever settles names the digest, or the round, of what a person saw: if something else is asked by now, that is
+    stale. An answer that names neither counts for the first round alone. The caller looks at the status of what it
+    gets.
     """
     params = _params(by)
     row = yield from _meant(params)
     if row.status != "pending":
         raise HitlStaleAnswer(by.question_id, row.status)
-    if by.digest is not None and by.digest != row.digest:  # it was asked again, about something else
-        raise HitlStaleAnswer(by.question_id, "superseded")
+    _check_seen(by, row)
     if _overdue(row, by.now):
-        params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None}
+        params |= {"status": "timed_out", "reason": None, "answered_by": None, "via": None, "shown": None}
     elif by.status == "answered":
         params["answer"] = _encode_answer(row, by.answer)
-    return (yield from _settle_row(row, params))
+    return (yield from _settle_row(row, params, by.actor))
 
 
 def landed(by: Settled) -> Transaction[RequestRow | None]:
     """A request that was perhaps settled, nobody knows, by this very settlement; None if it was not."""
     rows = yield LOCKED, by.params()
-    return RequestRow(*rows[0]) if rows and rows[0][-1] == by.write_id else None
+    found = RequestRow(*rows[0]) if rows else None
+    return found if found is not None and found.write_id == by.write_id else None
 
 
 def expire(by: Settled) -> Transaction[RequestRow]:
@@ -174,6 +187,7 @@ def expire(by: Settled) -> Transaction[RequestRow]:
     params = by.params()
     row = yield from _latest(params)
     if row.status == "pending" and _overdue(row, by.now) and (yield SETTLE, {**params, "round": row.round}):
+        yield from audit.append([recorded.settled(params, row)])
         yield WAKE, params
     return (yield from _latest(params))
 
@@ -182,11 +196,14 @@ def expire_due(now: int, limit: int, write_id: int) -> Transaction[Expired]:
     """Time out what is past its deadline."""
     rows = yield DUE, {"now": now, "limit": limit}
     expired: list[RequestRow] = []
+    entries: list[Entry] = []
     for row in starmap(RequestRow, rows):
         params = _ended(row.thread_id, row.question_id, "timed_out", now, write_id)
         if (yield SETTLE, {**params, "round": row.round}):
             yield WAKE, params
             expired.append(_as_settled(row, params))
+            entries.append(recorded.settled(params, row))
+    yield from audit.append(entries)
     return Expired(len(rows), expired)
 
 
@@ -220,11 +237,14 @@ def check_alone(thread_id: str, question_id: str, now: int) -> Transaction[None]
 
 def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
     """Cancel whatever is pending on a thread."""
-    rows = yield OPEN_IDS, {"thread_id": thread_id}
-    for (question_id,) in rows:
-        ended = _ended(thread_id, question_id, "cancelled", now, write_id)
+    rows = yield OPEN_HERE, {"thread_id": thread_id}
+    entries: list[Entry] = []
+    for row in starmap(RequestRow, rows):
+        ended = _ended(thread_id, row.question_id, "cancelled", now, write_id)
         if (yield END, ended):
             yield WAKE, ended
+            entries.append(recorded.settled(ended, row))
+    yield from audit.append(entries)
 
 
 def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[dict[tuple[str, str], int]]:
@@ -286,15 +306,27 @@ def _meant(params: Row) -> Transaction[RequestRow]:
         raise
 
 
+def _check_seen(by: Settled, row: RequestRow) -> None:
+    """Raise `HitlStaleAnswer` if a request is not what a person saw; or is a later round, and nobody says what."""
+    if by.round not in (None, row.round):
+        raise HitlStaleAnswer(by.question_id, "superseded")
+    if by.digest is not None:
+        if by.digest != (row.digest or shown_digest(decode_request(row).payload)):
+            raise HitlStaleAnswer(by.question_id, "superseded")
+    elif by.round is None and by.status == "answered" and row.round > 1:
+        raise HitlStaleAnswer(by.question_id, "superseded", is_unnamed=True)
+
+
 def _overdue(row: RequestRow, now: int) -> bool:
     return row.expires_at is not None and row.expires_at <= now
 
 
-def _settle_row(row: RequestRow, params: Row) -> Transaction[RequestRow]:
+def _settle_row(row: RequestRow, params: Row, actor: str | None) -> Transaction[RequestRow]:
     """The compare-and-set: one wins, and everyone after it is told."""
     won = yield SETTLE, {**params, "round": row.round}
     if not won:
         raise _too_late(params, (yield LATEST, params))
+    yield from audit.append([recorded.settled(params, row, actor)])
     yield WAKE, params
     return _as_settled(row, params)
 
@@ -315,6 +347,7 @@ def expired(tried: Expired) -> Transaction[Expired | None]:
     found: list[RequestRow] = []
     for row in tried.rows:
         rows = yield LOCKED, {"thread_id": row.thread_id, "question_id": row.question_id}
-        if rows and rows[0][-1] == row.write_id:
-            found.append(RequestRow(*rows[0]))
+        now = RequestRow(*rows[0]) if rows else None
+        if now is not None and now.write_id == row.write_id:
+            found.append(now)
     return Expired(tried.found, found) if found else None

@@ -61,6 +61,8 @@ class RequestRow(NamedTuple):
     via: str | None
     settled_at: int | None
     write_id: int | None
+    nonce: int | None = None
+    """Random, and of this round alone; None for what an earlier version opened."""
 
 
 @dataclass(slots=True)
@@ -105,6 +107,10 @@ class Settled(NamedTuple):
     via: str | None = None
     digest: str | None = None
     """What the person saw; None if whoever settles does not say."""
+    actor: str | None = None
+    """Who is known to settle it, for the audit trail; None for the account that runs this process."""
+    round: int | None = None
+    """Which round of the question they saw; None if whoever settles does not say."""
 
     def params(self) -> dict[str, Any]:
         """The statement's parameters, all but the answer."""
@@ -118,6 +124,7 @@ class Settled(NamedTuple):
             "reason": encode_text(self.reason),
             "answered_by": self.by,
             "via": self.via,
+            "shown": self.digest,
         }
 
 

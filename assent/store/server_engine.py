@@ -9,6 +9,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Protocol, TypeVar, cast
 
+from assent.account import os_account
 from assent.errors import AssentError, StoreError
 from assent.store.engine import Home
 from assent.store.finish import Decided
@@ -158,6 +159,7 @@ class ServerEngine:
     async def open(self) -> None:
         """Connect, and bring the schema up to date."""
         server, self._home = self._server, Home()
+        await asyncio.to_thread(os_account)  # looked up now: the system may ask a directory for it
         try:
             session = await self._first_session()
             self._idle.append(session)

@@ -1,7 +1,8 @@
 """The tables of API keys and of the audit trail, and the part of the migration that makes them.
 
-Conventions as in `tables`. A key is kept as a hash. The trail's head says how long the chain is and where it
-ends; whoever appends holds its lock.
+Conventions as in `tables`. A key is kept as a hash. An act is written to ``acts``, and moved from there to ``audit``,
+the chain, by whoever links: they hold the lock of the trail's head, which says how long the chain is and where it
+ends. ``about`` is a hash of the subject, by which an index finds its rows.
 """
 
 from __future__ import annotations
@@ -36,6 +37,24 @@ audit = Table(
     Column("detail", BODY, nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
+    Column("act_id", String(32)),  # this and what follows are missing in rows from before revision 0005
+    Column("about", String(32)),
+    Column("content", String(64)),
+    **MYSQL,
+)
+Index("assent_audit_about", audit.c.about)
+
+acts = Table(
+    "assent_acts",
+    metadata,
+    Column("act_id", String(32), primary_key=True),
+    Column("about", String(32), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", BODY, nullable=False),
+    Column("act", String(64), nullable=False),
+    Column("subject", BODY, nullable=False),
+    Column("detail", BODY, nullable=False),
+    Column("content", String(64), nullable=False),
     **MYSQL,
 )
 

@@ -22,7 +22,7 @@ from assent.store import requests
 from assent.store.doorbell import Doorbell, Letterbox, letterbox
 from assent.store.engine import Home
 from assent.store.finish import Decided
-from assent.store.sqlite_file import SQLiteFile
+from assent.store.sqlite_file import SQLiteFile, make_private
 from assent.store.sqlite_schema import migrate
 from assent.store.statement import WAKE, Form, Params, Statement, Transaction, woken
 from assent.store.wakeups import Hub, Key, look_after
@@ -353,8 +353,12 @@ class SQLiteEngine:
 
     def _connect_writer(self) -> sqlite3.Connection:
         try:
+            if self.path != MEMORY:
+                make_private(self.path)
             connection = self._connect()
             try:
+                # What is deleted or replaced is overwritten, so that it is not in the file any more.
+                connection.execute("PRAGMA secure_delete = ON")
                 if self.path != MEMORY:
                     _patiently(connection, "PRAGMA journal_mode = WAL")
                     connection.execute("PRAGMA synchronous = FULL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from assent.errors import StoreError
@@ -29,3 +30,18 @@ class SQLiteFile:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+
+def make_private(path: str) -> None:
+    """Make an empty file that only its owner may read, unless there is one; SQLite fills it, and gives the files
+    beside it the same rights. Where that cannot be, SQLite says why as it opens the file."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def readable_by_others(path: str) -> bool:
+    """Whether others than the file's owner may read it; False where there is no such file, or no such rights."""
+    try:
+        return os.name == "posix" and bool(os.stat(path).st_mode & 0o077)  # noqa: PTH116
+    except OSError:
+        return False

@@ -6,7 +6,18 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from sqlalchemy import BindParameter, Executable, Table, bindparam, text
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    CompoundSelect,
+    Executable,
+    Insert,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    text,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -32,15 +43,43 @@ class Form(NamedTuple):
     reads: bool
 
 
+class SealedPlaces(NamedTuple):
+    """Where a statement meets columns that may be encrypted (see `sealing`), each with the column's name."""
+
+    params: Mapping[str, str]
+    """By the parameter's name."""
+    columns: Mapping[int, str]
+    """By the place in a row that it reads."""
+
+
 class Statement:
-    """One SQL statement for every dialect; ``expression`` may be a function of the dialect's name."""
+    """One SQL statement for every dialect; ``expression`` may be a function of the dialect's name.
 
-    __slots__ = ("_expression", "_forms", "_reads")
+    ``sealed`` are the places in its rows whose columns may be encrypted, where they cannot be told from the
+    statement: it is given as a function, or the column is within an expression.
+    """
 
-    def __init__(self, expression: Executable | Callable[[str], Executable], *, reads: bool = False) -> None:
+    __slots__ = ("_also_sealed", "_expression", "_forms", "_reads", "_sealed")
+
+    def __init__(
+        self,
+        expression: Executable | Callable[[str], Executable],
+        *,
+        reads: bool = False,
+        sealed: Mapping[int, str] | None = None,
+    ) -> None:
         self._expression = expression
         self._reads = reads
+        self._also_sealed = sealed or {}
         self._forms: dict[str, Form] = {}
+        self._sealed: SealedPlaces | None = None
+
+    @property
+    def sealed(self) -> SealedPlaces:
+        """Which of its parameters and columns may be encrypted."""
+        if self._sealed is None:
+            self._sealed = _sealed_places(self._expression, self._reads, self._also_sealed)
+        return self._sealed
 
     def form(self, dialect: Dialect) -> Form:
         """The statement for a dialect, compiled at its first use."""
@@ -64,6 +103,30 @@ class Statement:
     def reads(self) -> bool:
         """Whether it gives rows."""
         return self._reads or getattr(self._expression, "is_select", False)
+
+
+def _sealed_places(
+    expression: Executable | Callable[[str], Executable], reads: bool, also: Mapping[int, str]
+) -> SealedPlaces:
+    if not isinstance(expression, Executable):
+        if reads:
+            return SealedPlaces({}, also)
+        expression = expression("sqlite")  # what is written is the same in every dialect
+    if isinstance(expression, (Insert, Update)):
+        table = cast("Table", expression.table)
+        return SealedPlaces({it.name: place_of(it) for it in table.columns if it.info.get("sealed")}, {})
+    columns = dict(also)
+    if isinstance(expression, (Select, CompoundSelect)):
+        for place, selected in enumerate(cast("Sequence[Any]", expression.selected_columns)):  # pyright: ignore[reportUnknownMemberType]
+            base: Column[Any] | None = next(iter(selected.base_columns), None)
+            if isinstance(base, Column) and base.info.get("sealed"):
+                columns[place] = place_of(base)
+    return SealedPlaces({}, columns)
+
+
+def place_of(column: Column[Any]) -> str:
+    """A column's name as `sealing` has it. What is encrypted is bound to it, so the tables' prefix is not in it."""
+    return f"{column.table.name.partition('_')[2]}.{column.name}"
 
 
 def _arguments(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from assent.store import checkpoint_pages, checkpoints, permissions, requests, threads
 from assent.store.checkpoint_rows import CheckpointRow, Holding, Page
 from assent.store.engine import Engine, Home
+from assent.store.linking import Linker
 from assent.store.renewals import Renewal, Renewed
 from assent.store.rows import Expired, Loaded, RequestRow, Row, Settled, Writing
 from assent.store.statement import Transaction
@@ -25,6 +26,7 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._home = Home()
+        self._linker = Linker(engine)
 
     @property
     def engine(self) -> Engine:
@@ -43,6 +45,7 @@ class Store:
 
     async def close(self) -> None:
         """Finish what is under way and disconnect."""
+        self._linker.stop()
         await self._engine.close()
 
     def load(self, thread_id: str, since: int = 0) -> Job[Loaded | None]:
@@ -51,6 +54,8 @@ class Store:
 
     def commit(self, step: Writing, *, behind: bool = False) -> Job[int]:
         """Write a step; ``behind``, if nobody waits for it just now."""
+        if step.opened or step.settled:
+            self._linker.acted()
         return self._engine.write(
             partial(threads.commit, step), partial(threads.landed, step), behind=behind, at_once=True
         )
@@ -80,14 +85,17 @@ class Store:
 
     def remove(self, fences: Mapping[str, int | None], now: int) -> Job[bool]:
         """Delete threads, if they are as they were found."""
+        self._linker.acted()
         return self._engine.write(partial(threads.remove, fences, now))
 
     def settle(self, by: Settled) -> Job[RequestRow]:
         """Answer or cancel a request."""
+        self._linker.acted()
         return self._engine.write(partial(requests.settle, by), partial(requests.landed, by), at_once=True)
 
     def expire(self, by: Settled) -> Job[RequestRow]:
         """Time a request out, if it is time."""
+        self._linker.acted()
         return self._engine.write(partial(requests.expire, by))
 
     def expire_due(self, now: int, limit: int, write_id: int) -> Job[Expired]:
@@ -99,7 +107,13 @@ class Store:
             tried = yield from requests.expire_due(now, limit, write_id)
             return tried
 
-        return self._engine.write(expire, lambda: requests.expired(tried))
+        job = self._engine.write(expire, lambda: requests.expired(tried))
+        job.add_done_callback(self._expired)
+        return job
+
+    def _expired(self, job: Job[Expired]) -> None:
+        if not job.cancelled() and job.exception() is None and job.result().rows:
+            self._linker.acted()
 
     def request(self, thread_id: str, question_id: str) -> Job[RequestRow | None]:
         """A request as it stands."""
@@ -117,6 +131,7 @@ class Store:
         self, thread_id: str, request: Row | None, now: int, write_id: int, alone: bool
     ) -> Job[None]:
         """Open a request outside of any step, ``alone`` on its thread if so, or end all that are open."""
+        self._linker.acted()
         if request is None:
             return self._engine.write(partial(requests.end_open, thread_id, now, write_id))
         return self._engine.write(
@@ -168,6 +183,7 @@ class Store:
 
     def save_grant(self, grant: Row) -> Job[None]:
         """Store a grant."""
+        self._linker.acted()
         return self._engine.write(partial(permissions.save, grant))
 
     def find_grants(self, session: str, digests: Sequence[str], now: int) -> Job[dict[str, str]]:
@@ -178,6 +194,7 @@ class Store:
         """A session's valid grants."""
         return self._engine.read(partial(permissions.listing, session, now))
 
-    def remove_grant(self, session: str, digest: str) -> Job[bool]:
+    def remove_grant(self, session: str, key: str, digest: str, now: int) -> Job[bool]:
         """Delete a grant; whether there was one."""
-        return self._engine.write(*permissions.removal(session, digest))
+        self._linker.acted()
+        return self._engine.write(*permissions.removal(session, key, digest, now))

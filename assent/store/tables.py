@@ -21,6 +21,12 @@ ID = String(ID_LENGTH).with_variant(String(ID_LENGTH, collation="C"), "postgresq
 BODY: TypeEngine[str] = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 """JSON, as it was encoded."""
 
+SEALED: dict[str, Any] = {"sealed": True}
+"""The ``info`` of a column whose values are encrypted where the operator has given a key (see `sealing`).
+
+Such a column is written by parameters of its own name, and never compared or computed with.
+"""
+
 metadata = MetaData()
 MYSQL: dict[str, Any] = {
     "mysql_engine": "InnoDB",
@@ -57,7 +63,7 @@ messages = Table(
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("run_id", ID, nullable=False),
     Column("role", String(16), nullable=False),
-    Column("body", BODY, nullable=False),
+    Column("body", BODY, nullable=False, info=SEALED),
     **MYSQL,
 )
 
@@ -75,6 +81,18 @@ runs = Table(
     **_SMALL,
 )
 
+UNFINISHED = text("ended_at IS NULL")
+
+# The end comes first because MySQL has no partial indexes; elsewhere only what has not ended is in it.
+Index(
+    "assent_runs_unfinished",
+    runs.c.ended_at,
+    runs.c.thread_id,
+    runs.c.run_id,
+    sqlite_where=UNFINISHED,
+    postgresql_where=UNFINISHED,
+)
+
 requests = Table(
     "assent_requests",
     metadata,
@@ -83,18 +101,19 @@ requests = Table(
     Column("round", Integer, primary_key=True, autoincrement=False),
     Column("run_id", ID),
     Column("kind", String(16), nullable=False),
-    Column("payload", BODY, nullable=False),
+    Column("payload", BODY, nullable=False, info=SEALED),
     Column("digest", String(64)),
     Column("status", String(16), nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
-    Column("answer", BODY),
-    Column("reason", BODY),
+    Column("answer", BODY, info=SEALED),
+    Column("reason", BODY, info=SEALED),
     Column("answered_by", ID),
     Column("via", ID),
     Column("settled_at", BigInteger),
     Column("write_id", BigInteger),
     Column("shown", Integer, nullable=False, server_default=text("0")),  # whether an open case shows it
+    Column("nonce", BigInteger),  # random: what the short id that people type is made of
     **MYSQL,
 )
 
@@ -148,6 +167,7 @@ effects = Table(
     Column("attempt", Integer, nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
+    Column("granted", String(64)),  # the digest of the grant by which it ran without being asked about
     **_SMALL,
 )
 
@@ -157,7 +177,7 @@ checkpoints = Table(
     Column("checkpoint_id", ID, primary_key=True),
     Column("agent_id", ID, nullable=False),
     Column("thread_id", ID),
-    Column("body", BODY, nullable=False),
+    Column("body", BODY, nullable=False, info=SEALED),
     Column("state", String(16), nullable=False),
     Column("claimed_by", ID),
     Column("claimed_until", BigInteger),
@@ -198,3 +218,14 @@ permissions = Table(
 )
 
 Index("assent_permissions_due", permissions.c.session, permissions.c.expires_at)
+
+data_keys = Table(
+    "assent_data_keys",
+    metadata,
+    Column("key_id", ID, primary_key=True),
+    Column("wrapped", BODY, nullable=False),
+    Column("master", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    **MYSQL,
+)
+"""The keys that values are encrypted with, each itself encrypted with a master key that is not in the database."""

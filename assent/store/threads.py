@@ -24,10 +24,12 @@ from sqlalchemy import (
     update,
 )
 
+from assent.account import os_account
 from assent.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from assent.ids import child_thread_id, first_fence
 from assent.messages import ToolCall, decode
-from assent.store import case_tables, effects, requests, state, tables
+from assent.store import audit, case_tables, effects, recorded, requests, state, tables
+from assent.store.audit import Entry
 from assent.store.rows import AT_ONCE, Loaded, Row, Writing
 from assent.store.statement import WAKE, Statement, Transaction, param, upsert
 
@@ -337,18 +339,25 @@ def remove(fences: Mapping[str, int | None], now: int) -> Transaction[bool]:
             raise LeaseHeld(thread_id, rows[0][1], rows[0][2])
         if (rows[0][0] if rows else None) != fence:
             return False
-    for thread_id in fences:
-        yield from _remove({"thread_id": thread_id})
+    entries: list[Entry] = []
+    for thread_id, fence in fences.items():
+        entries += yield from _remove({"thread_id": thread_id}, now)
+        if fence is not None:
+            entries.append(Entry("thread.deleted", thread_id, os_account(), now))
+    yield from audit.append(entries)
     return True
 
 
-def _remove(key: Row) -> Transaction[None]:
+def _remove(key: Row, now: int) -> Transaction[list[Entry]]:
+    entries: list[Entry] = []
     for (question_id,) in (yield requests.OPEN_IDS, key):
         yield WAKE, {**key, "question_id": question_id}
+        entries.append(recorded.withdrawn(key["thread_id"], question_id, now))
     for statement in DELETE:
         yield statement, key
     # Last: whoever made a case of a request meanwhile is done by now, or finds the request gone.
     yield WITHDRAW, key
+    return entries
 
 
 def _padded(thread_ids: Sequence[str]) -> dict[str, str]:

@@ -6,8 +6,10 @@ from assent.service.pages.render import (
     Notice,
     fields_to_fill,
     render_case,
+    render_outlived,
     render_unavailable,
     render_unknown,
+    render_withheld,
 )
 from assent.service.pages.submission import Intent, Submission, read_submission
 from assent.service.pages.templates import STATIC, load_pages
@@ -23,6 +25,8 @@ __all__ = [
     "read_field",
     "read_submission",
     "render_case",
+    "render_outlived",
     "render_unavailable",
     "render_unknown",
+    "render_withheld",
 ]

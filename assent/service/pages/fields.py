@@ -190,7 +190,8 @@ def _options(field: FormField, question: Question | None, value: Any) -> list[Fi
             FieldOption("true", passage("Yes"), None, value is True),
             FieldOption("false", passage("No"), None, value is False),
         ]
-    chosen: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    given: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
+    chosen = {each for each in given if isinstance(each, str)}
     told = {} if question is None else {option.value: _told(option) for option in question.options or ()}
     return [
         FieldOption(option.value, passage(option.label), told.get(option.value), option.value in chosen)

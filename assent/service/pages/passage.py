@@ -6,11 +6,10 @@ import re
 from dataclasses import dataclass
 from html import escape
 
-from assent.visible import shows
+from assent.visible import pieces
 
 _SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
-_EMOJI_STYLE = "\ufe0f"  # seen behind a symbol only
-_PLAIN_SPACES = " \u3000"
+_ODD_SPACES = re.compile(r"([^\S \u3000])\1*")
 _LONG = 1200
 _MANY_LINES = 16
 _BEGINNING = (400, 6)
@@ -42,25 +41,12 @@ class Passage:
 
 
 def marked(text: str) -> Html:
-    """The text escaped, and what would not be seen in it as a ``<mark>`` with its name: ``U+202E``.
+    """The text escaped, and what would not be seen for what it is as a ``<mark>`` with its name: ``U+202E``.
 
-    Newlines stay. A character that is repeated gets one mark with a count.
+    A letter of another script than the rest of its word has that script with it: ``Cyrillic x``. Newlines stay.
+    A character that is repeated gets one mark with a count.
     """
-    suspects = _suspects(text)
-    if not suspects:
-        return Html(escape(text))
-    parts: list[str] = []
-    end = 0
-    for match in re.finditer(rf"([{re.escape(suspects)}])\1*", text):
-        start, char = match.start(), match[1]
-        if _is_seen(char, text[start - 1] if start else " "):
-            continue
-        if start > end:
-            parts.append(escape(text[end:start]))
-        parts.append(_mark(char, len(match[0])))
-        end = match.end()
-    parts.append(escape(text[end:]))
-    return Html("".join(parts))
+    return Html("\n".join(map(_marked_line, text.split("\n"))))
 
 
 def passage(text: str) -> Passage:
@@ -75,10 +61,9 @@ def passage(text: str) -> Passage:
 
 def has_hidden(text: str) -> bool:
     """Whether a text has something in it that would not be seen."""
-    if text != text.strip(" "):
-        return True
-    suspects = _suspects(text)
-    return suspects not in ("", _EMOJI_STYLE) or (suspects != "" and "<mark>" in marked(text))
+    if text.isascii() and text.isprintable():
+        return text != text.strip(" ")
+    return text != text.strip(" ") or "<mark>" in marked(text)
 
 
 def hidden_in(text: str) -> Html | None:
@@ -86,15 +71,27 @@ def hidden_in(text: str) -> Html | None:
     return _with_edges(text) if has_hidden(text) else None
 
 
-def _suspects(text: str) -> str:
-    """The distinct characters of a text that would not be seen, in most places at least."""
-    if text.isascii() and text.isprintable():
-        return ""
-    return "".join(char for char in set(text) if char != "\n" and not _is_seen(char, " "))
+def _marked_line(line: str) -> str:
+    if line.isascii() and line.isprintable():
+        return escape(line)
+    return "".join(
+        _with_spaces(part.text) if part.note is None else _note(part.text, part.note, part.times)
+        for part in pieces(line)
+    )
 
 
-def _is_seen(char: str, last: str) -> bool:
-    return shows(char, last) and (not char.isspace() or char in _PLAIN_SPACES)
+def _with_spaces(text: str) -> str:
+    """A text with marks for the spaces that pass for an ordinary one, or for none."""
+    parts: list[str] = []
+    end = 0
+    for match in _ODD_SPACES.finditer(text):
+        parts += [escape(text[end : match.start()]), _mark(match[1], len(match[0]))]
+        end = match.end()
+    return "".join([*parts, escape(text[end:])])
+
+
+def _note(text: str, note: str, times: int) -> str:
+    return _mark(text[0], times) if note.startswith("U+") else f"<mark>{escape(note)}</mark>"
 
 
 def _mark(char: str, times: int) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
+from assent.limits import FAULTS
 from assent.protocol import Form, FormField, actions_of, visible_fields
 from assent.requests import EscalateRequest
+from assent.service.answers import beyond
 from assent.service.case import Case
 from assent.service.mailboxes import masked_address
 from assent.service.pages.answered import answered, filled_in, questions
@@ -21,7 +24,7 @@ from assent.service.pages.fields import defaults, fields_of_step, page_fields
 from assent.service.pages.moments import moment, time_left
 from assent.service.pages.passage import marked, passage
 from assent.service.pages.proofs import proof_fields
-from assent.service.pages.shown import text_of
+from assent.service.pages.shown import shown, text_of
 from assent.service.pages.subject import call_of, why_of, words_of
 from assent.service.pages.templates import fill
 from assent.service.pages.wizard import Step, step_at, step_with
@@ -58,7 +61,7 @@ def render_case(
     facts = _facts(case, base_path, now) | {"notice": notice}
     if case.is_final or now >= case.expires_at:
         return _closed(case, facts)
-    keyed = without_prefix(faults or {})
+    keyed = without_prefix(dict(islice((faults or {}).items(), FAULTS)))
     facts |= {
         "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
         "values": (case.draft or {}) if values is None else values,
@@ -75,6 +78,16 @@ def render_case(
 def render_unknown(base_path: str = "") -> str:
     """The page for a case that does not exist, or whose link is wrong: nobody can tell which."""
     return fill("unknown.html", base_path=base_path)
+
+
+def render_outlived(base_path: str = "") -> str:
+    """The page for a link whose time is over: it shows nothing of the case."""
+    return fill("outlived.html", base_path=base_path)
+
+
+def render_withheld(base_path: str = "") -> str:
+    """The page for an address without a token, where the service itself sends people their links."""
+    return fill("withheld.html", base_path=base_path)
 
 
 def render_unavailable(base_path: str = "", *, sent: bool = False) -> str:
@@ -148,7 +161,7 @@ def _input(case: Case, facts: dict[str, Any], step: int) -> str:
     values, here = _standing(form, facts["values"], faults, step, again=_again(faults, facts["notice"]))
     fields = page_fields(case, form, here.number, values, faults, facts["prefills"])
     places = {field.key: (f"f-{field.key}", brief(field.label)) for field in fields}
-    facts |= {"form": form, "step": here, "fields": fields}
+    facts |= {"form": form, "step": here, "fields": fields, "others_draft": case.is_others_draft}
     if here.is_summary:
         shown = {
             field.key: values[field.key] for field in visible_fields(form, values) if field.key in values
@@ -197,6 +210,7 @@ def _closed(case: Case, facts: dict[str, Any]) -> str:
     data: dict[str, Any] = dict(result.get("data") or {})
     editable = editable_of(case)
     edited: Any = data.pop(editable.key, None) if editable is not None else None
+    more = beyond(case, data)
     by: Mapping[str, Any] = case.responded_by or {}
     if case.result is None:
         facts["words"] = replace(facts["words"], questions=questions(case))
@@ -207,9 +221,20 @@ def _closed(case: Case, facts: dict[str, Any]) -> str:
         ended=moment(case.ended_at or case.expires_at),
         action=result.get("action"),
         action_name=marked(str(result.get("action"))),
-        data=answered(case, data),
+        data=answered(case, {name: value for name, value in data.items() if name not in more}),
+        more=[shown(name, value) for name, value in more.items()],
         changes=_changes(editable, edited),
         by=marked(str(by.get("name") or by.get("email"))) if by else None,
+        claimed=_claimed(case),
         reason=passage(case.reason) if case.reason else None,
         next_name=None if case.next_case_id is None else marked(case.next_case_id),
     )
+
+
+def _claimed(case: Case) -> Any:
+    """Who is said to have answered, where nobody knows: the name and the messenger's account."""
+    said: Mapping[str, Any] = case.claimed_by or {}
+    if case.responded_by or not said:
+        return None
+    name, account = said.get("name"), said.get("account")
+    return marked(str(name or account) if not (name and account) else f"{name} ({account})")

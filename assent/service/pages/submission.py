@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 
 from pydantic_core import from_json
 
+from assent import limits
 from assent.protocol import actions_of, visible_fields
 from assent.requests import EscalateRequest
 from assent.service.answers import edit_faults
@@ -21,8 +22,6 @@ from assent.service.verification import MOST_PROOFS
 
 Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
-_LONGEST_CODE = 32
-_LONGEST_PROOF = 20_000
 _UNCHANGED = "Nothing is changed yet."
 _IN_BETWEEN = "You have begun to change something, so nothing is decided yet."
 _WITHOUT_EDITS = ("reject", "skip", "abort")
@@ -67,7 +66,7 @@ def _with_code(case: Case, form_data: Posted) -> Submission:
     wished = _first(form_data, "send_code")
     # Of an edit, the page that shows it has what is to be kept.
     submission = _read(case, {"intent": ["answer"], **form_data} if wished else form_data)
-    email_code = _first(form_data, "email_code").strip()[:_LONGEST_CODE]
+    email_code = _first(form_data, "email_code").strip()[: limits.CODE_CHARACTERS]
     send_code = int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None
     if submission.intent == "preview" and email_code and _UNCHANGED in submission.faults.values():
         send_code = (
@@ -80,7 +79,7 @@ def _with_code(case: Case, form_data: Posted) -> Submission:
 
 def _proofs(posted: Posted) -> dict[int, str]:
     entered = {place: _first(posted, f"proof.{place}").strip() for place in range(MOST_PROOFS)}
-    return {place: text for place, text in entered.items() if 0 < len(text) <= _LONGEST_PROOF}
+    return {place: text for place, text in entered.items() if 0 < len(text) <= limits.PROOF_CHARACTERS}
 
 
 def _read(case: Case, form_data: Posted) -> Submission:
