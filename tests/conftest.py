@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import attack_table
 import browsers
 import bytecode  # noqa: F401
 import crash_table
 import hypothesis  # here too because its plugin would import it from deep within: a bug of Python 3.11.7
 import pytest
 import servers
+from attack_table import attacks_tried  # noqa: F401
 from blockbuster import blockbuster_ctx
 from processes import StoreUrls
 from rigs import rig, stored_rig  # noqa: F401
@@ -58,6 +60,7 @@ LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+    attack_table.mark(items)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -73,11 +76,20 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     servers.summarize(terminalreporter)
     crash_table.summarize(terminalreporter)
+    attack_table.summarize(terminalreporter)
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_files_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is kept for an account, such as the key of stored waits, is kept for this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,7 +36,7 @@ SHARED = STORES[1:]
 """Those that several processes can open."""
 SERVERS = STORES[2:]
 TABLES = (
-    *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions"),
+    *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions", "data_keys"),
     *(
         "cases",
         "case_tokens",
@@ -44,7 +44,12 @@ TABLES = (
         "callbacks",
         "email_codes",
         "polls",
+        "usage",
+        "counts",
+        "streams",
+        "failed_notices",
         "keys",
+        "acts",
         "audit",
         "audit_head",
     ),

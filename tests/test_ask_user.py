@@ -10,6 +10,7 @@ from rigs import STORED, Rig, asked
 from transcripts import assert_sound, results
 
 from assent import Agent, tool
+from assent.errors import WrongAgent
 from assent.hitl import AskUserParams, HitlCancelled, HitlTimedOut, InMemoryChannel, Question, ask_user_tool
 from assent.hitl.testing import NoopChannel, ScriptedChannel
 from assent.messages import ToolCall, ToolResultMessage
@@ -153,7 +154,7 @@ async def test_who_resumes_waits_for_the_same_question(rig: Rig) -> None:
         assert (await rig.checkpointer.request("t", request.question_id)).status == "answered"
 
 
-async def test_a_question_of_a_tool_that_is_gone_is_withdrawn(rig: Rig) -> None:
+async def test_a_question_of_a_tool_that_is_gone_is_kept(rig: Rig) -> None:
     channel = rig.channel()
     first = rig.agent(channel, model=ScriptedModel([CALL, "done"]), tools=[ask_user_tool(channel)])
     task = rig.start(first.prompt("go"))
@@ -161,10 +162,11 @@ async def test_a_question_of_a_tool_that_is_gone_is_withdrawn(rig: Rig) -> None:
     await first.detach()
     await task
     channel = channel if rig.kind == "in_memory" else rig.channel()
-    later = rig.later(first, channel, model=ScriptedModel(["sorry", "hello"]))
-    assert (await later.resume()).text == "sorry"
-    assert await later.load_pending_hitl_request() is None
-    assert (await later.prompt("hi")).text == "hello"
+    later = rig.later(first, channel, model=ScriptedModel(["hello"]))
+    with pytest.raises(WrongAgent, match="'ask_user', a tool that the agent 'agent' does not have"):
+        await later.resume()
+    assert await later.load_pending_hitl_request() is not None
+    assert (await later.prompt("hi", on_pending="supersede")).text == "hello"
 
 
 async def test_what_ran_before_it_does_not_run_again(rig: Rig) -> None:

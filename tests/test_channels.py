@@ -356,7 +356,12 @@ async def test_an_answer_counts_for_the_arguments_it_was_given_for(rig: Rig) -> 
     again = await asked(channel)
     assert again.question_id == "tc1"
     assert not task.done()
-    await channel.answer("tc1", {"decision": "deny"})
+    with pytest.raises(HitlStaleAnswer) as refused:  # it may be for what was asked first
+        await channel.answer("tc1", {"decision": "approve"})
+    assert refused.value.is_unnamed
+    with pytest.raises(HitlStaleAnswer):
+        await channel.answer("tc1", {"decision": "approve"}, digest=request.digest)
+    await channel.answer("tc1", {"decision": "deny"}, digest=again.digest)
     assert (await task).decision == "deny"
 
 

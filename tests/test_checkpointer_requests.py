@@ -169,7 +169,13 @@ async def test_asking_again_begins_a_new_round(checkpointer: SqlCheckpointer) ->
     await checkpointer.commit("t", step, fence=fence, acquire=True)
     (only,) = await checkpointer.pending()
     assert only.request.created_at == 3.0
-    await checkpointer.settle("t", "call-1", {"decision": "deny"})
+    assert only.round == 3
+    with pytest.raises(HitlStaleAnswer) as stale:  # it may be for one of the rounds before
+        await checkpointer.settle("t", "call-1", {"decision": "approve"})
+    assert stale.value.is_unnamed
+    with pytest.raises(HitlStaleAnswer):
+        await checkpointer.settle("t", "call-1", {"decision": "approve"}, round=2)
+    await checkpointer.settle("t", "call-1", {"decision": "deny"}, round=3)
     thread = await checkpointer.load("t")
     assert thread is not None
     assert thread.requests["call-1"].answer == ApproveAnswer(decision="deny")

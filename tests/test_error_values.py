@@ -28,6 +28,8 @@ EXAMPLES: dict[str, Any] = {
     "http_status": 404,
     "permanent": True,
     "seconds": 2.5,
+    "omitted": 3,
+    "wait": 5_000,
 }
 ONE_BY_ONE = ("HitlInvalidAnswer", "InvalidSkill")
 

@@ -22,7 +22,7 @@ from assent import (
     tool,
 )
 from assent.checkpointer.memory import MemoryCheckpointer
-from assent.errors import HitlInvalidAnswer
+from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, WrongAgent
 from assent.events import HitlRequestEvent
 from assent.hitl import ConfirmToolCallMiddleware
 from assent.messages import ToolCall, call_digest
@@ -99,7 +99,9 @@ async def test_middleware_that_changes_approved_arguments_has_them_asked_again(r
     answer: dict[str, Any] = {"decision": second}
     if second == "edit":
         answer["edited_args"] = {"amount": 7}
-    await channel.answer("c1", answer, by="bob")
+    with pytest.raises(HitlStaleAnswer):
+        await channel.answer("c1", answer, by="bob")
+    await channel.answer("c1", answer, by="bob", digest=again.digest)
     result = await task
     assert seen == [{"amount": 5}, {"amount": 500}]
     assert paid == {"approve": [500], "deny": [], "edit": [7]}[second]
@@ -125,8 +127,8 @@ async def test_an_edit_changed_afterwards_is_told_as_it_ran(rig: Rig) -> None:
     task = rig.start(agent.prompt("go"))
     await anext(requests)
     await channel.answer("c1", {"decision": "edit", "edited_args": {"amount": 6}})
-    await anext(requests)
-    await channel.answer("c1", APPROVE)
+    again = await anext(requests)
+    await channel.answer("c1", APPROVE, digest=again.digest)
     result = await task
     assert paid == [500]
     text = results(result.messages)["c1"].text
@@ -213,7 +215,7 @@ async def test_a_call_changed_in_storage_is_asked_again(
     await asked(agent.channel)
     assert paid == []
     assert seen == [{"amount": 500}]
-    await agent.respond(answer={"decision": "deny"})
+    await agent.respond(answer={"decision": "deny"}, digest=call_digest("pay", {"amount": 500}))
     result = await task
     assert paid == []
     assert_sound(result.messages)
@@ -231,7 +233,7 @@ async def test_a_request_changed_in_storage_is_asked_again(sqlite_rig: Rig, tmp_
     await asked(agent.channel)
     assert paid == []
     assert seen == [{"amount": 5}]
-    await agent.respond(answer=APPROVE)
+    await agent.respond(answer=APPROVE, digest=call_digest("pay", {"amount": 5}))
     await task
     assert paid == [5]
 
@@ -256,7 +258,9 @@ async def test_a_newer_tool_signature_is_asked_again(stored_rig: Rig, answer: An
     await asked(agent.channel)
     assert paid == []
     assert seen == [{"amount": 5, "currency": "EUR"}]
-    await agent.respond(answer=APPROVE)
+    with pytest.raises(HitlStaleAnswer):
+        await agent.respond(answer=APPROVE)
+    await agent.respond(answer=APPROVE, digest=call_digest("pay", seen[0]))
     assert (await task).status == "completed"
     assert paid == [(5, "EUR")]
 
@@ -279,7 +283,11 @@ async def test_without_a_channel_the_new_round_is_left_in_the_store(stored_rig: 
     pending = await stored_rig.checkpointer.load_pending_request("t")
     assert pending is not None
     assert pending.payload.args == {"amount": 5, "currency": "EUR"}
-    result = await agent("done").respond(question_id="c1", answer=APPROVE)
+    with pytest.raises(HitlStaleAnswer):
+        await agent("done").respond(question_id="c1", answer=APPROVE)
+    with pytest.raises(HitlStaleAnswer):
+        await agent("done").resume_with([ApprovalResponse(id="c1", decision="approve")])
+    result = await agent("done").respond(question_id="c1", answer=APPROVE, digest=pending.digest)
     assert result is not None
     assert result.status == "completed"
     assert paid == [(5, "EUR")]
@@ -300,19 +308,17 @@ async def test_a_tool_that_is_gone_leaves_no_stuck_thread(rig: Rig, answered: bo
     await first.detach()
     await task
     channel = first.channel if rig.kind == "in_memory" else rig.channel()
-    agent = rig.later(first, channel, model=ScriptedModel(["sorry", "hello"]))
-    if answered:
-        result = await agent.respond(question_id="c1", answer=APPROVE)
-    else:
-        result = await agent.resume()
-    assert result is not None
-    assert (result.status, result.text) == ("completed", "sorry")
-    done = results(result.messages)["c1"]
-    assert done.is_error
-    assert "no tool called pay" in done.text
+    agent = rig.later(first, channel, model=ScriptedModel(["hello"]))
+    with pytest.raises(WrongAgent) as refused:
+        await (agent.respond(question_id="c1", answer=APPROVE) if answered else agent.resume())
+    assert refused.value.tool_name == "pay"
+    with pytest.raises(WrongAgent):
+        await agent.abort_pending()
+    pending = await agent.load_pending_hitl_request()
+    assert pending is not None, "what a person is asked is not ended by an agent that cannot go on with it"
+    assert (await agent.prompt("hi", on_pending="supersede")).text == "hello"
     assert paid == []
-    assert await agent.load_pending_hitl_request() is None, "nobody is asked about a tool that is gone"
-    assert (await agent.prompt("hi")).text == "hello"
+    assert await agent.load_pending_hitl_request() is None
 
 
 async def test_a_tool_that_needs_no_approval_any_more_withdraws_the_question(stored_rig: Rig) -> None:

@@ -345,7 +345,9 @@ class HitlMachine(RuleBasedStateMachine):
         call_id = pending.question_id.partition(":")[0]
         answer: Any = doubt if ":" in pending.question_id else {"decision": "deny" if deny else "approve"}
         try:
-            await self.host.settle(THREAD, pending.question_id, answer, by="ann")
+            await self.host.settle(
+                THREAD, pending.question_id, answer, by="ann", digest=pending.request.digest
+            )
         except HitlStaleAnswer:
             assert self._overdue(pending), "an answer in time was refused"
         else:
@@ -361,7 +363,8 @@ class HitlMachine(RuleBasedStateMachine):
         pending, process = self.pending, self.processes[1]
         if pending is None:
             return
-        response = ApprovalResponse(id=pending.question_id, decision=decision)
+        shown = pending.request.digest
+        response = ApprovalResponse(id=pending.question_id, decision=decision, digest=shown)
         await self._begin(process, lambda agent: agent.resume_with([response], by="bob"))
         now = await self.host.request(THREAD, pending.question_id)
         assert now is not None

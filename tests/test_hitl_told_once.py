@@ -149,8 +149,8 @@ async def test_a_question_that_is_asked_anew_is_told_anew(rig: Rig, reader: InMe
     heard = told(agent)
     for amount in (1, 2):
         task = rig.start(channel.approve("pay", "c1", {"amount": amount}))
-        await asked(channel)
-        await channel.answer("c1", APPROVE)
+        shown = await asked(channel)
+        await channel.answer("c1", APPROVE, digest=shown.digest)
         await task
     assert heard == ["c1", "c1"]
     assert [count for count, _ in measured(reader)] == [2]
@@ -183,7 +183,10 @@ async def test_the_time_to_an_answer_that_is_waited_for(rig: Rig, reader: InMemo
 
 
 async def test_middleware_of_an_agent_with_the_channel_tells_once(rig: Rig) -> None:
-    free = tool(name="pay")(lambda amount: f"paid {amount}")
+    @tool(name="pay")
+    def free(amount: int) -> str:
+        return f"paid {amount}"
+
     channel = rig.channel()
     agent = rig.agent(
         channel,

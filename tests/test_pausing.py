@@ -79,9 +79,7 @@ async def test_the_seed_cache_asks_once_each_time_and_remembers_what_is_pinned()
     spec = AgentSpec("support", spec.model, tools=spec.tools, policy=policy)
     for _ in range(2):  # requires_approval decisions are never cached
         assert (await run_agent(spec, "Delete account 12345")).status == "paused"
-    pending_action = PendingAction(
-        tool="delete_account", toolset="default", args={"account": "12345"}, agent_path=("support",)
-    )
+    pending_action = PendingAction(tool="delete_account", toolset="default", args={"account": "12345"})
     policy.remember(pending_action, {"allowed": True, "requires_approval": False})
     assert (await run_agent(spec, "Delete account 12345")).status == "completed"
     assert deleted == ["12345"]

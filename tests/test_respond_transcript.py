@@ -208,7 +208,12 @@ async def test_what_a_hook_escalates_with_details_of_its_own_is_listed_too(
 
     payer, channel = Payer(), CheckpointedChannel(checkpointer=checkpointer, thread_id="t")
     first = Agent(
-        model=script(PAY, "done"), tools=[payer.tool], channel=channel, middleware=[Doubts()], thread_id="t"
+        id="payer",
+        model=script(PAY, "done"),
+        tools=[payer.tool],
+        channel=channel,
+        middleware=[Doubts()],
+        thread_id="t",
     )
     run = asyncio.create_task(first.prompt("go"))
     await asked(channel)

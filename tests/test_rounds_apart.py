@@ -159,7 +159,9 @@ async def test_an_answer_to_the_old_round_does_not_settle_the_new_one(rounds: Ro
     assert stale.value.status == "superseded"
     assert isinstance(await outcome(old), HitlDetached)
     assert await rounds.is_open(kind.anew)
-    await rounds.new.answer(kind.anew, kind.answer, by="ann")
+    pending = rounds.new.pending
+    assert pending is not None
+    await rounds.new.answer(kind.anew, kind.answer, by="ann", digest=pending.digest)
     assert not isinstance(await outcome(new), BaseException)
 
 
@@ -266,7 +268,9 @@ async def test_what_a_store_gives_back_a_little_different_is_the_same_question(
     await rounds.settle(question_id, answer)
     assert await outcome(asker) == answer
     asker = await rounds.put(rounds.new, Kind(question_id, lambda it, _cents: put(it), answer), 1)
-    await rounds.new.answer(question_id, answer)
+    pending = rounds.new.pending
+    assert pending is not None
+    await rounds.new.answer(question_id, answer, digest=pending.digest)
     assert await outcome(asker) == answer
 
 

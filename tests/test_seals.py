@@ -87,7 +87,8 @@ async def test_a_secret_that_changed_is_asked_about_again(
     stored = await checkpointer.request("t", "c1")
     assert stored is not None
     assert stored.status == "pending"
-    result = await agent_on(checkpointer, ran.tool("tok-9")).respond(answer=APPROVE)
+    shown = stored.request.digest
+    result = await agent_on(checkpointer, ran.tool("tok-9")).respond(answer=APPROVE, digest=shown)
     assert result is not None
     assert result.status == "completed"
     assert ran == [(5, "tok-9", "us")]
@@ -116,9 +117,9 @@ async def test_through_a_channel_too(stored_rig: Rig, ran: Ran, approved: bool) 
         await stored_rig.checkpointer.settle("t", "c1", APPROVE)
     agent = stored_rig.agent(model=ScriptedModel(["done"]), tools=[ran.tool("tok-9")])
     task = stored_rig.start(agent.resume())
-    await asked(agent.channel)
+    shown = await asked(agent.channel)
     assert ran == []
-    await agent.respond(answer=APPROVE)
+    await agent.respond(answer=APPROVE, digest=shown.digest)
     assert_sound((await task).messages)
     assert ran == [(5, "tok-9", "us")]
 
@@ -191,7 +192,9 @@ async def test_what_was_changed_in_storage_is_asked_about_again(
         await store.settle("t", "c1", APPROVE)
     assert (await agent_on(store, ran.tool()).resume()).status == "paused"
     assert ran == []
-    await store.settle("t", "c1", APPROVE)
+    shown = await store.request("t", "c1")
+    assert shown is not None
+    await store.settle("t", "c1", APPROVE, digest=shown.request.digest)
     assert (await agent_on(store, ran.tool()).resume()).status == "completed"
     assert ran == [then]
 
@@ -253,7 +256,7 @@ async def test_messages_that_differ_from_those_approved_are_asked_about_again(ra
         group.start_soon(agent.resume)
         again = await asked(channel)
         assert seal_in(again) != seal_in(request)
-        await agent.respond(answer=APPROVE)
+        await agent.respond(answer=APPROVE, digest=again.digest)
     assert ran == [(5, "tok-9", "us")]
 
 

@@ -295,7 +295,7 @@ async def test_who_aborts_at_what_is_not_open_loses(
 ) -> None:
     outcome, stand = await race(url, tmp_path, race_track, question_id, Aborts("stop"))
     assert (outcome.won, outcome.error) == (False, "HitlStaleAnswer")
-    assert outcome.facts == {"question_id": question_id, "status": status}
+    assert outcome.facts == {"question_id": question_id, "status": status, "is_unnamed": False}
     assert stand == {"c1": "answered", "c2": "pending"}
 
 

@@ -308,9 +308,9 @@ async def test_positional_only_and_keyword_only() -> None:
     assert (await call(mix, {"a": 9, "b": 8, "c": 7, "d": 6, "e": 0})).text == "[9,8,7,6,0]"
 
 
-async def test_untyped_parameter_takes_anything() -> None:
+async def test_a_parameter_of_any_type_takes_anything() -> None:
     @tool
-    def echo(x) -> Any:  # type: ignore[no-untyped-def]
+    def echo(x: Any) -> Any:
         return x
 
     assert (await call(echo, {"x": [1, {"a": None}]})).text == '[1,{"a":null}]'

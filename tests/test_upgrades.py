@@ -12,6 +12,7 @@ from crashing import faults
 
 from assent import Agent, ApprovalResponse, ToolContext, tool
 from assent.checkpointer.sqlite import SQLiteCheckpointer
+from assent.errors import WrongAgent
 from assent.hitl import CheckpointedChannel, ask_user_tool
 from assent.messages import ToolResultMessage
 from assent.models import ScriptedModel
@@ -182,11 +183,12 @@ async def test_an_effect_in_doubt_is_asked_about(
     assert till.paid == paid
 
 
-async def test_a_tool_that_is_gone_is_an_error_result(store: SQLiteCheckpointer, till: Till) -> None:
+async def test_a_tool_that_is_gone_leaves_the_question_open(store: SQLiteCheckpointer, till: Till) -> None:
     agent = _agent(store, "paused-unknown-tool", till.tool())
-    result = await agent.respond(answer={"decision": "approve"})
-    assert result is not None
-    assert result.status == "completed"
+    with pytest.raises(WrongAgent) as refused:
+        await agent.respond(answer={"decision": "approve"})
+    assert refused.value.tool_name == "fax"
+    assert (await agent.prompt("never mind", on_pending="supersede")).status == "completed"
     assert _results(agent)[0].is_error
 
 

@@ -47,27 +47,33 @@ def trail(shell: Shell) -> list[dict[str, Any]]:
     return shell.on_database(work)
 
 
+def case_rows(shell: Shell) -> list[dict[str, Any]]:
+    """What it says of cases."""
+    return [row for row in trail(shell) if row["act"].startswith("case.")]
+
+
 @on_each_store
 def test_requests_and_cases_are_answered_and_cancelled(database: Database, tmp_path: Path) -> None:
     shell = Shell.on(database, tmp_path)
     shell.ask(call("send", to="a@example.org", count=1), "call-1")
     shell.ask(ConfirmRequest(prompt="Really?"), "q2")
     case_id = shell.open_case(type="approval", prompt="Ship it?")
-    assert shell("answer", "call-1", "--edit", "-", stdin='{"to": "b@example.org", "count": 2}').startswith(
-        "Answered "
-    )
+    printed, edited = shell.printed("call-1"), '{"to": "b@example.org", "count": 2}'
+    assert shell("answer", printed, "--edit", "-", stdin=edited) == f"Answered {printed}.\n"
     settled = shell.request("call-1")
     assert (settled.status, settled.answered_by, settled.via) == ("answered", USER, "cli")
     assert settled.answer == ApproveAnswer(decision="edit", edited_args={"to": "b@example.org", "count": 2})
-    assert shell("cancel", "q2", "--reason", "too late").startswith("Cancelled ")
+    assert shell("cancel", shell.printed("q2"), "--reason", "too late").startswith("Cancelled ")
     settled = shell.request("q2")
     assert (settled.status, settled.reason, settled.answered_by) == ("cancelled", "too late", USER)
-    assert shell("answer", case_id[:15], "--deny", "not yet") == f"Answered {case_id[7:15]}.\n"
+    assert shell("answer", case_id[7:15], "--deny", "not yet") == f"Answered {case_id[7:15]}.\n"
     case = shell.case(case_id)
     assert (case.status, case.result) == ("completed", {"action": "reject", "data": {"feedback": "not yet"}})
     assert case.responded_by == {"name": USER}
     last = trail(shell)[-1]
     assert (last["act"], last["actor"], last["subject"]) == ("case.answered", USER, case_id)
+    hashes = {name: last["detail"].pop(name) for name in ("shown_sha256", "result_sha256")}
+    assert all(len(each) == 64 for each in hashes.values())
     assert last["detail"] | {"type": ""} == {
         "action": "reject",
         "via": "cli",
@@ -76,7 +82,7 @@ def test_requests_and_cases_are_answered_and_cancelled(database: Database, tmp_p
     }
     assert "already; nothing was changed" in shell.fails(4, "answer", case_id, "--approve")
     assert "already; nothing was changed" in shell.here("cancel", case_id, code=4)
-    assert "nothing that is open has the id" in shell.here("answer", "call-1", "--approve", code=4)
+    assert "nothing that is open has the id" in shell.here("answer", printed, "--approve", code=4)
     assert shell.here("pending") == "Nothing waits for a person.\n"
 
 
@@ -85,7 +91,8 @@ def test_of_many_who_answer_at_once_one_wins(database: Database, tmp_path: Path)
     shell = Shell.on(database, tmp_path)
     shell.ask(call("send", to="x"), "call-1")
     case_id = shell.open_case(type="confirmation", prompt="Ship it?")
-    said = [("call-1", "--approve"), ("call-1", "--deny", "no"), (case_id, "--approve"), (case_id, "--deny")]
+    printed = shell.printed("call-1")
+    said = [(printed, "--approve"), (printed, "--deny", "no"), (case_id, "--approve"), (case_id, "--deny")]
     processes = [shell.start("answer", *each) for each in said]
     outcomes = [(process.communicate(timeout=60), process.returncode) for process in processes]
     codes = [code for _, code in outcomes]
@@ -117,9 +124,10 @@ async def test_an_agent_goes_on_when_it_is_answered_from_the_command_line(tmp_pa
         code, out, err = await run_command(shell, "pending")
         assert (code, err) == (0, "")
         assert '  mailer  send {"to": "a"}' in out
-        wrong = await run_command(shell, "answer", "call-1", "--edit", "/dev/stdin")
+        printed = out.splitlines()[1].split()[0]
+        wrong = await run_command(shell, "answer", printed, "--edit", "/dev/stdin")
         assert wrong[0] == 1
-        assert (await run_command(shell, "answer", "call-1", "--set", "to=b"))[0] == 0
+        assert (await run_command(shell, "answer", printed, "--set", "to=b"))[0] == 0
         result = await agent.resume()
     assert (result.status, result.text, sent) == ("completed", "Done.", ["b"])
 
@@ -130,16 +138,16 @@ async def test_an_agent_goes_on_when_it_is_answered_from_the_command_line(tmp_pa
 def test_an_id_stands_for_one_round_and_no_other(shell: Shell) -> None:
     shell.ask(call("pay", amount=1), "call-1")
     (seen,) = [json.loads(line)["id"] for line in shell.here("pending", "--json").splitlines()]
+    printed = shell.printed("call-1")
     shell.ask(call("pay", amount=1_000_000), "call-1")
-    for text in (seen, seen[:15]):
+    for text in (seen, printed):
         assert "nothing that is open has the id" in shell.here("answer", text, "--approve", code=4)
-    said = shell.here("answer", "call-1", "--approve", code=1)
-    assert "call-1 was asked 2 times, perhaps differently" in said
+    said = shell.here("answer", "call-1", "--approve", code=4)
     assert shell.request("call-1").status == "pending"
-    (now,) = [json.loads(line)["id"] for line in shell.here("pending", "--json").splitlines()]
-    assert now != seen
-    assert now[7:15] in said
-    shell.here("answer", now[7:15], "--approve")
+    now = shell.printed("call-1")
+    assert now != printed
+    assert now in said
+    shell.here("answer", now, "--approve")
     assert shell.request("call-1").status == "answered"
 
 
@@ -158,7 +166,7 @@ def test_a_question_that_is_asked_anew_while_it_is_answered_keeps_its_own_answer
         return found
 
     monkeypatch.setattr(deciding, "find_open", find_then_ask_again)
-    assert "already settled (superseded)" in shell.here("answer", "q1", "--approve", code=4)
+    assert "already settled (superseded)" in shell.here("answer", shell.printed(), "--approve", code=4)
     assert shell.request().status == "pending"
     assert "Delete all?" in str(shell.request().request.payload)
 
@@ -171,16 +179,17 @@ def test_the_case_of_a_request_ends_with_it(shell: Shell) -> None:
     shell.here("cancel", second, "--by", "ann")
     assert [shell.case(each).status for each in (first, second)] == ["completed", "cancelled"]
     assert shell.case(first).result == {"action": "confirm", "data": {}}
-    assert [(row["act"], row["actor"]) for row in trail(shell)[-2:]] == [
-        ("case.completed", "ann"),
-        ("case.cancelled", "ann"),
+    assert [(row["act"], row["actor"]) for row in case_rows(shell)[-2:]] == [
+        ("case.completed", USER),
+        ("case.cancelled", USER),
     ]
+    assert [row["detail"]["claimed"] for row in case_rows(shell)[-2:]] == ["ann", "ann"]
 
 
 def test_too_late_is_too_late(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"), age=100, timeout_seconds=50.0)
     assert "  late  " in shell.here("pending")
-    assert "was already settled (timed_out)" in shell.here("answer", "q1", "--approve", code=4)
+    assert "was already settled (timed_out)" in shell.here("answer", shell.printed(), "--approve", code=4)
     assert shell.request().status == "timed_out"
     case_id = shell.open_case(type="input", prompt="Name?", timeout="1s")
     deadline = shell.case(case_id).expires_at / 1000
@@ -210,7 +219,7 @@ def test_too_late_is_too_late(shell: Shell) -> None:
 )
 def test_approve(shell: Shell, options: list[str], answer: ApproveAnswer) -> None:
     shell.ask(call("send", n=1, s="1", l=[1], x=None))
-    shell.here("answer", "q1", *options)
+    shell.here("answer", shell.printed(), *options)
     assert shell.request().answer == answer
 
 
@@ -227,14 +236,14 @@ def test_approve(shell: Shell, options: list[str], answer: ApproveAnswer) -> Non
 def test_ask(shell: Shell, options: list[str], answer: Any) -> None:
     colour = Question(key="colour", prompt="Which?", options=COLOURS, multi_select=True)
     shell.ask(AskRequest(questions=[colour, Question(key="why", prompt="Why?", required=False)]))
-    shell.here("answer", "q1", *options)
+    shell.here("answer", shell.printed(), *options)
     assert shell.request().answer == answer
 
 
 @pytest.mark.parametrize("options", [["--choose", "red"], ["--set", "colour=red"]])
 def test_a_single_question_takes_a_choice(shell: Shell, options: list[str]) -> None:
     shell.ask(AskRequest(questions=[Question(key="colour", prompt="Which?", options=COLOURS)]))
-    shell.here("answer", "q1", *options)
+    shell.here("answer", shell.printed(), *options)
     assert shell.request().answer == {"colour": "red"}
 
 
@@ -251,7 +260,7 @@ def test_a_single_question_takes_a_choice(shell: Shell, options: list[str]) -> N
 def test_escalate(shell: Shell, options: list[str], answer: Any) -> None:
     details: Any = {"tool_name": "send", "args": {"n": 1, "to": "a"}}
     shell.ask(EscalateRequest(prompt="It failed", choices=["retry", "skip", "abort"], details=details))
-    shell.here("answer", "q1", *options)
+    shell.here("answer", shell.printed(), *options)
     assert shell.request().answer == answer
 
 
@@ -310,15 +319,17 @@ def test_cases_of_services(
 
 def test_each_fault_is_named_and_nothing_is_changed(shell: Shell, tmp_path: Path) -> None:
     shell.ask(call("send", n=1, to="a"), "call")
-    said = shell.here("answer", "call", "--set", "n=many", "--set", "n2=1", "--set", "n2=2", code=1)
+    said = shell.here(
+        "answer", shell.printed("call"), "--set", "n=many", "--set", "n2=1", "--set", "n2=2", code=1
+    )
     assert said == "Error: this answer does not fit, nothing was changed: n is a number; n2 is given twice.\n"
     (tmp_path / "args.json").write_text('{"n": "1", "zz": 1}')
-    said = shell.here("answer", "call", "--edit", str(tmp_path / "args.json"), code=1)
+    said = shell.here("answer", shell.printed("call"), "--edit", str(tmp_path / "args.json"), code=1)
     for fault in ("n is a number", "zz is no argument of this call", "to is missing"):
         assert fault in said
     colour = Question(key="colour", prompt="Which?", options=COLOURS)
     shell.ask(AskRequest(questions=[colour, Question(key="why", prompt="Why?")]), "ask")
-    said = shell.here("answer", "ask", "--set", "colour=green", "--set", "size=1", code=1)
+    said = shell.here("answer", shell.printed("ask"), "--set", "colour=green", "--set", "size=1", code=1)
     for fault in (
         "size: no such question",
         "colour: the answer is not one of red, blue",
@@ -326,7 +337,15 @@ def test_each_fault_is_named_and_nothing_is_changed(shell: Shell, tmp_path: Path
     ):
         assert fault in said
     said = shell.here(
-        "answer", "ask", "--set", "colour=red", "--set", "colour=blue", "--set", "why=x", code=1
+        "answer",
+        shell.printed("ask"),
+        "--set",
+        "colour=red",
+        "--set",
+        "colour=blue",
+        "--set",
+        "why=x",
+        code=1,
     )
     assert "colour: one value is expected" in said
     case_id = shell.open_case(type="input", prompt="Who?", context={"form": FORM})
@@ -342,9 +361,9 @@ def test_each_fault_is_named_and_nothing_is_changed(shell: Shell, tmp_path: Path
 def test_the_tools_own_parameters_are_checked(shell: Shell) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 10}}, "required": ["n"]}
     shell.ask(call("send", n=1).model_copy(update={"args_schema": schema}))
-    assert "10" in shell.here("answer", "q1", "--set", "n=11", code=1)
+    assert "10" in shell.here("answer", shell.printed(), "--set", "n=11", code=1)
     assert shell.request().status == "pending"
-    shell.here("answer", "q1", "--set", "n=9")
+    shell.here("answer", shell.printed(), "--set", "n=9")
 
 
 @pytest.mark.parametrize(
@@ -359,14 +378,14 @@ def test_the_tools_own_parameters_are_checked(shell: Shell) -> None:
 )
 def test_options_that_do_not_answer_it(shell: Shell, options: list[str], problem: str) -> None:
     shell.ask(call("send", n=1))
-    assert problem in shell.here("answer", "q1", *options, code=2)
+    assert problem in shell.here("answer", shell.printed(), *options, code=2)
     assert shell.request().status == "pending"
 
 
 def test_a_yes_or_no_keeps_no_reason(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"))
-    assert "say --deny alone" in shell.here("answer", "q1", "--deny", "no", code=2)
-    shell.here("answer", "q1", "--deny")
+    assert "say --deny alone" in shell.here("answer", shell.printed(), "--deny", "no", code=2)
+    shell.here("answer", shell.printed(), "--deny")
     assert shell.request().answer is False
 
 
@@ -377,7 +396,7 @@ def test_usage(shell: Shell) -> None:
         (("--by", ""), "a name has 1 to 255 printable characters"),
         (("--by", "a\nb"), "a name has 1 to 255 printable characters"),
     ):
-        done = Shell(shell.folder, in_process=True).run("answer", "q1", *arguments)
+        done = Shell(shell.folder, in_process=True).run("answer", "12345678", *arguments)
         assert done.returncode == 2
         assert problem in done.stderr
 
@@ -385,7 +404,7 @@ def test_usage(shell: Shell) -> None:
 def test_what_is_edited_is_an_object_of_json(shell: Shell) -> None:
     for text, problem in (("{", "is no JSON: "), ("[1]", "no object"), ('{"a": NaN}', "is no JSON: ")):
         assert problem in Shell(shell.folder, in_process=True).fails(
-            1, "answer", "q1", "--edit", "-", stdin=text
+            1, "answer", "12345678", "--edit", "-", stdin=text
         )
 
 
@@ -400,7 +419,7 @@ def test_an_item_list_is_confirmed_item_by_item(shell: Shell) -> None:
 def test_who_answers_is_the_account_and_no_variable(shell: Shell) -> None:
     shell.environment |= {"LOGNAME": "mallory", "USER": "mallory"}
     shell.ask(ConfirmRequest(prompt="Really?"))
-    shell("answer", "q1", "--approve")
+    shell("answer", shell.printed(), "--approve")
     assert shell.request().answered_by == USER
 
 
@@ -409,7 +428,8 @@ def test_a_name_that_was_typed_is_for_the_record_only(shell: Shell) -> None:
     shell.here("answer", case_id, "--set", "name=x", "--by", "ann")
     assert shell.case(case_id).responded_by is None
     last = trail(shell)[-1]
-    assert (last["actor"], last["detail"]["via"], "known_by" in last["detail"]) == ("ann", "cli", False)
+    assert (last["actor"], last["detail"]["claimed"]) == (USER, "ann")
+    assert (last["detail"]["via"], "known_by" in last["detail"]) == ("cli", False)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from assent.requests import ConfirmRequest
     ("arguments", "said"),
     [
         (["pending"], "Ship it?"),
-        (["show", "q1"], "Ship it?"),
-        (["answer", "q1", "--approve"], ""),
+        (["show", "ID"], "Ship it?"),
+        (["answer", "ID", "--approve"], ""),
         (["keys", "create", "tester"], ""),
         (["doctor"], "database"),
         (["wait", "GET", "http://127.0.0.1:1/", "--deliver", "terminal"], "could not be reached"),
@@ -27,6 +27,7 @@ from assent.requests import ConfirmRequest
 def test_a_command_runs_cold(tmp_path: Path, arguments: list[str], said: str) -> None:
     shell = Shell(tmp_path)
     shell.ask(ConfirmRequest(prompt="Ship it?"))
+    arguments = [shell.printed() if it == "ID" else it for it in arguments]
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "assent.cli", *arguments],
         capture_output=True,

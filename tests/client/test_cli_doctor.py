@@ -17,9 +17,11 @@ from assent.checkpointer.base import RunRecord, Step, StoredEffect
 from assent.cli import findings
 from assent.cli.findings import Finding, configured, installed
 from assent.messages import UserMessage
-from assent.requests import ConfirmRequest
-from assent.store import looking
+from assent.requests import ConfirmRequest, HitlRequest
+from assent.store import looking, sqlite_engine
+from assent.store.overdue import UNRESUMED
 from assent.store.schema import REVISIONS
+from assent.store.sqlite_schema import migrate
 
 
 @pytest.fixture
@@ -68,6 +70,47 @@ def test_a_system_that_is_well_and_one_that_is_not(database: Database, tmp_path:
     assert bad["stalled"]["detail"].startswith("2 threads (the oldest for ")
 
 
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+def test_threads_that_were_answered_and_not_resumed_are_told(database: Database, tmp_path: Path) -> None:
+    shell = Shell.on(database, tmp_path)
+    for thread_id in ("left", "partly", "open", "resumed"):
+        shell.ask_in_run(call(n=1), "q1", thread_id, "agent")
+    shell.ask_in_run(call(n=1), "q1", "just answered", "agent")
+
+    async def live(checkpointer: Any) -> None:
+        for thread_id in ("left", "partly", "resumed", "just answered"):
+            await checkpointer.settle(thread_id, "q1", {"decision": "approve"})
+        for thread_id in ("resumed", "partly"):
+            asks = [HitlRequest(question_id="q2", payload=call(n=2), created_at=time.time())]
+            step = Step("run-1", opened=asks if thread_id == "partly" else [], release=True)
+            thread = await checkpointer.load(thread_id)
+            await checkpointer.commit(thread_id, step, fence=thread.fence, acquire=True)
+
+    shell.on_database(live)
+    assert found(shell)["unresumed"]["detail"] == "none", "somebody may be about to"
+    past = round(time.time() * 1000) - 7_200_000
+    for statement in (
+        f"UPDATE assent_requests SET settled_at = {past} WHERE answer IS NOT NULL AND thread_id <> 'just answered'",  # noqa: S608
+        f"UPDATE assent_threads SET updated_at = {past} WHERE thread_id IN ('left', 'partly', 'open')",  # noqa: S608
+    ):
+        execute(shell, statement)
+    told = found(shell, 1)["unresumed"]
+    assert told["detail"].startswith("1 thread (the oldest for 2h) answered, and resumed by nobody")
+    assert "agent.resume()" in told["detail"]
+
+
+def test_looking_for_them_scans_nothing_that_is_over() -> None:
+    """SQLite's own word: runs that have not ended by their index, their threads and requests by their keys."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection)
+    sql = UNRESUMED.form(sqlite_engine._DIALECT).sql
+    steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [None] * sql.count("?")).fetchall()
+    plan = " / ".join(str(step[3]) for step in steps)
+    assert "assent_runs_unfinished (ended_at=?)" in plan, plan
+    assert plan.count("SCAN") == plan.count("SCAN answered"), plan
+    connection.close()
+
+
 def neglect(shell: Shell) -> None:
     """A request and a case past their deadlines, a callback nobody makes, workers that died."""
     shell.ask(call(n=1), "late", age=1000, timeout_seconds=50.0)
@@ -107,6 +150,31 @@ def execute(shell: Shell, statement: str) -> None:
     else:
         kind = "mysql" if scheme == "mysql" else "postgres"
         run_coroutine(on_server(kind, statement, database=shell.url.rpartition("/")[2]))
+
+
+def test_what_fails_again_and_again_is_shown(shell: Shell) -> None:
+    make(shell)
+    past = round(time.time() * 1000) - 600_000
+    for _ in range(2):
+        case_id = shell.open_case(type="input", prompt="Name?", hitl_callback_url="https://a.example/hook")
+        shell.here("cancel", case_id)
+    told = shell.open_case(type="input", prompt="Told?")
+    later = f"outcome = 'retry', attempts = 3, due_at = {past + 7_200_000}, since = {past}"
+    execute(shell, f"UPDATE assent_callbacks SET {later}")  # noqa: S608
+    values = f"'{told}', 7, {past}, 'ConnectError'"
+    execute(shell, f"INSERT INTO assent_failed_notices (case_id, tries, since, error) VALUES ({values})")  # noqa: S608
+    seen = found(shell, 1)
+    assert seen["failing"]["detail"].startswith("2 callbacks (the oldest for 10m) failed and will be tried")
+    assert (seen["failing"]["state"], seen["callbacks"]["state"]) == ("note", "ok")
+    assert seen["notices"]["state"] == "wrong"
+    assert seen["notices"]["detail"].startswith(
+        f"on_case failed for {told} with ConnectError, 7 times in 10m"
+    )
+    execute(shell, "UPDATE assent_callbacks SET outcome = 'gave_up', due_at = NULL")
+    shell.here("cancel", told)  # of one that has ended nobody need be told
+    seen = found(shell)
+    assert seen["gave_up"]["detail"].startswith("2 callbacks (the oldest for 10m) failed for three days")
+    assert seen["notices"]["detail"] == "none"
 
 
 def test_looking_changes_nothing(shell: Shell, tmp_path: Path) -> None:
@@ -150,6 +218,7 @@ def test_what_the_environment_says() -> None:
     right = {
         "ASSENT_DATABASE_URL": "postgresql://a@b/c",
         "ASSENT_SECRET": "s" * 32,
+        "ASSENT_ENCRYPTION_KEY": "k" * 43 + "=",
         "ASSENT_BASE_URL": "https://a.example",
         "ASSENT_SMTP_URL": "smtps://mail.example?from=desk@a.example",
         "ASSENT_MAIL_TO": "ann@a.example",
@@ -163,6 +232,7 @@ def test_what_the_environment_says() -> None:
     wrong = {
         "ASSENT_DATABASE_URL": "hunter2://a",
         "ASSENT_SECRET": "hunter2",
+        "ASSENT_ENCRYPTION_KEY": "hunter2",
         "ASSENT_BASE_URL": "http://hunter2.example",
         "ASSENT_SMTP_URL": "hunter2",
         "ASSENT_DATABSE_URL": "hunter2",

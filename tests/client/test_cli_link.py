@@ -12,8 +12,8 @@ import pytest
 from cli_rig import Shell
 from stores import SHARED, Database
 
+from assent.account import os_account
 from assent.checkpointer.sql import SqlCheckpointer
-from assent.cli.deciding import os_user
 from assent.requests import ConfirmRequest
 from assent.service.case import Case
 from assent.service.cases import Cases
@@ -47,7 +47,7 @@ def test_a_link_opens_the_page_of_a_request_that_was_no_case_yet(database: Datab
     shell = Shell.on(database, tmp_path)
     shell.ask(ConfirmRequest(prompt="Really?"))
     (listed,) = shell.lines("pending", "--json")
-    link = shell("link", listed["id"].removeprefix("review_")[:8]).rstrip("\n")
+    link = shell("link", shell.printed()).rstrip("\n")
     assert re.fullmatch(rf"http://127\.0\.0\.1:8000/review/{listed['id']}\?token=\S{{20,}}", link)
     case = case_behind(shell, link)
     assert (case.case_id, case.prompt, case.status) == (listed["id"], "Really?", "pending")
@@ -57,7 +57,7 @@ def test_a_link_opens_the_page_of_a_request_that_was_no_case_yet(database: Datab
 def test_each_link_is_new_and_none_ends_another(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"))
     shell.adopt()
-    links = [shell.here("link", "q1").rstrip("\n") for _ in range(3)]
+    links = [shell.here("link", shell.printed()).rstrip("\n") for _ in range(3)]
     assert len(set(links)) == 3
     assert {case_behind(shell, link).prompt for link in links} == {"Really?"}
     assert len(shell.here("pending", "--json").splitlines()) == 1
@@ -74,10 +74,10 @@ def test_a_case_of_a_service_has_one_too_at_the_address_that_is_named(shell: She
 
 def test_the_record_says_who_made_a_link_and_does_not_have_it(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"))
-    token = shell.here("link", "q1").rstrip("\n").partition("token=")[2]
+    token = shell.here("link", shell.printed()).rstrip("\n").partition("token=")[2]
     rows = trail(shell)
     (made,) = [row for row in rows if row["act"] == "case.delivered"]
-    assert made["actor"] == os_user()
+    assert made["actor"] == os_account()
     assert token not in json.dumps(rows)
 
 
@@ -98,4 +98,6 @@ def test_an_address_at_which_nobody_could_reach_it_is_refused(shell: Shell) -> N
 
 def test_show_says_that_there_is_a_page(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"))
-    assert re.search(r"page │ assent link [0-9a-f]{8} prints a link to it\n", shell.here("show", "q1"))
+    assert re.search(
+        r"page │ assent link [0-9a-f]{8} prints a link to it\n", shell.here("show", shell.printed())
+    )

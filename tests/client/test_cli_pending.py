@@ -79,17 +79,34 @@ def test_every_way_to_say_which(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Two"), "q/1", "t/2")
     shell.ask(ConfirmRequest(prompt="Three"), "only", "t/2")
     ids = [json.loads(line)["id"] for line in shell.here("pending", "--json").splitlines()]
-    for text in (ids[0], ids[0][:11], ids[0].removeprefix("review_")[:4], "t/1/q/1"):
+    printed = shell.printed("q/1", "t/1")
+    for text in (ids[0], printed, "t/1/q/1"):
         assert "One" in shell.here("show", text)
-    assert "Three" in shell.here("show", "only")
     assert "Three" in shell.here("show", "t/2/only")
-    said = shell.here("show", "q/1", code=1)
+    for command in (["answer", "--approve"], ["cancel"], ["link"]):
+        for text in ("only", "q/1", "t/1/q/1", "t/2/only"):
+            said = shell.here(command[0], text, *command[1:], code=4)
+            assert said.startswith(f"Error: {text} is no id of ours: an agent calls a question so")
+    assert printed in shell.here("answer", "t/1/q/1", "--approve", code=4)
+    unknown = (
+        "nothing",
+        "",
+        "review_",
+        ids[0][:15],
+        printed[:7],
+        "t/1/",
+        "q/2",
+        "\udcff",
+        "review_" + "0" * 32,
+    )
+    for text in unknown:
+        assert "nothing that is open has the id" in shell.here("show", text, code=4)
+    shell.ask(ConfirmRequest(prompt="Four"), "1/q/1", "t")
+    said = shell.here("show", "t/1/q/1", code=1)
     assert re.fullmatch(
-        r"Error: q/1 could be any of \w{8} \(thread t/[12]\), \w{8} \(thread t/[12]\): use one of these ids.\n",
+        r"Error: t/1/q/1 could be any of \w{8} \(thread t\), \w{8} \(thread t/1\): use one of these ids.\n",
         said,
     )
-    for unknown in ("nothing", "", "review_", ids[0][:10], "t/1/", "q/2", "\udcff", "review_" + "0" * 32):
-        assert "nothing that is open has the id" in shell.here("show", unknown, code=4)
 
 
 def test_what_has_ended_says_how(shell: Shell) -> None:
@@ -117,7 +134,7 @@ def test_what_has_ended_says_how(shell: Shell) -> None:
 def test_arguments_are_shown_whole_exact_and_without_anything_hidden(shell: Shell) -> None:
     args = {"text": HOSTILE, "name\u202e\n": 1, "long": "x" * 5000, "nested": {"list": [1, HOSTILE]}}
     shell.ask(call("send\x1b[2J", **args))
-    shown = shell.here("show", "q1")
+    shown = shell.here("show", shell.printed())
     assert shell.here("pending").isascii()
     for char in "\x1b\x07\x7f\u202e\u200b\u2028\u00a0\ufeff\U000e0041":
         assert char not in shown
@@ -131,7 +148,7 @@ def test_arguments_are_shown_whole_exact_and_without_anything_hidden(shell: Shel
 
 def test_no_text_passes_for_a_label(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Sure?\n   tool │ harmless\n answer │ approved", details={"why": "a\nb"}))
-    shown = shell.here("show", "q1")
+    shown = shell.here("show", shell.printed())
     assert "        │    tool │ harmless\n" in shown
     assert [line.split()[0] for line in shown.splitlines() if line[6] != " "].count("tool") == 0
     assert ' detail │ why = "a\\nb"\n' in shown
@@ -145,13 +162,13 @@ def test_questions_choices_and_fields_are_shown(shell: Shell) -> None:
     questions = [Question(key="c", prompt="Colour?", options=[red, other], multi_select=True)]
     questions.append(Question(key="w", prompt="Why?", required=False))
     shell.ask(AskRequest(questions=questions), "ask")
-    shown = shell.here("show", "ask")
+    shown = shell.here("show", shell.printed("ask"))
     assert " key │ c (any number of choices)\n" in shown
     assert ' choice │ "r" Red: like fire\n choice │ "o" Other (or a text of one\'s own)\n' in shown
     assert " key │ w (text, may be left out)\n" in shown
     shell.ask(EscalateRequest(prompt="It failed", choices=["retry", "skip"]), "esc")
-    assert "answer │ assent answer" in shell.here("show", "esc")
-    assert "--choose retry | --choose skip" in shell.here("show", "esc")
+    assert "answer │ assent answer" in shell.here("show", shell.printed("esc"))
+    assert "--choose retry | --choose skip" in shell.here("show", shell.printed("esc"))
     form = {
         "fields": [
             {"key": "kind", "label": "Kind", "type": "select", "options": [{"value": "a", "label": "A"}]},
@@ -284,7 +301,7 @@ def test_a_table_fits_its_terminal(shell: Shell, script: Path) -> None:
 
 def test_show_in_a_terminal_cuts_nothing(shell: Shell, script: Path) -> None:
     shell.ask(call("send", to="a" * 300), "call-1")
-    with screen(script, "show", "call-1") as terminal:
+    with screen(script, "show", shell.printed("call-1")) as terminal:
         assert terminal.end() == 0
         lines = terminal.text.splitlines()
     assert all(len(line) < 80 for line in lines)
@@ -295,7 +312,7 @@ def test_output_that_knows_ascii_only(shell: Shell) -> None:
     shell.environment["PYTHONIOENCODING"] = "ascii"
     shell.ask(ConfirmRequest(prompt="Größe?"))
     assert "Gr\\xf6\\xdfe?" in shell("pending")
-    assert "Gr\\xf6\\xdfe?" in shell("show", "q1")
+    assert "Gr\\xf6\\xdfe?" in shell("show", shell.printed())
 
 
 def test_without_the_extra_a_sentence_names_it(shell: Shell) -> None:
@@ -318,7 +335,9 @@ def test_without_the_extra_a_sentence_names_it(shell: Shell) -> None:
 
 
 def test_ids_are_as_long_as_they_need_to_be() -> None:
-    ids = ["review_" + text for text in ("aaaaaaaabb", "aaaaaaaabc", "bbbbbbbbbb")]
+    ids = [
+        (f"review_{number}", text) for number, text in enumerate(("aaaaaaaabb", "aaaaaaaabc", "bbbbbbbbbb"))
+    ]
     assert list(shortened(ids).values()) == ["aaaaaaaabb", "aaaaaaaabc", "bbbbbbbb"]
     assert shortened([]) == {}
 
@@ -343,6 +362,6 @@ def test_exact_json_is_the_value_and_hides_nothing(value: Any) -> None:
 def test_time_is_told_in_utc(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"), timeout_seconds=90.0)
     asked = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
-    shown = shell.here("show", "q1")
+    shown = shell.here("show", shell.printed())
     assert f"  asked │ {asked[:13]}" in shown
     assert re.search(r"  until │ \S+Z, \d+s left\n", shown)

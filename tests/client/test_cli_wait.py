@@ -135,13 +135,13 @@ def test_answered_with_the_command_of_the_other_side(served: Served, tmp_path: P
 
 
 def test_a_case_that_expires(served: Served) -> None:
-    review = {"type": "approval", "prompt": "Ship it?", "timeout": "1s", "default_action": "approve"}
+    review = {"type": "approval", "prompt": "Ship it?", "timeout": "1s", "default_action": "reject"}
     code, result, err = ended(served.wait(review, "--min-poll-interval", "1"))
     assert (code, result["status"], result["action"], result["default_action"]) == (
         6,
         "expired",
-        "approve",
-        "approve",
+        "reject",
+        "reject",
     )
     assert "xpired" in err or "in time" in err
 

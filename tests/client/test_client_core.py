@@ -345,7 +345,7 @@ async def test_a_function_that_raises_loses_nothing_and_its_words_are_not_logged
 
 async def test_a_press_of_a_button_decides(tmp_path: Path) -> None:
     board = Board()
-    async with rig(tmp_path, also=lambda person: board) as at:
+    async with rig(tmp_path, also=lambda person: board, service={"inline": True}) as at:
         asking = at.ask()
         await board.asked.wait()
         (notice,) = board.sent

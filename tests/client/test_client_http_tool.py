@@ -321,7 +321,7 @@ async def test_how_a_decision_is_told(args: dict[str, Any], action: str, is_erro
 async def test_nobody_decides(default: str, is_error: bool) -> None:
     clock = HandClock()
     asked = call(default_action=default, timeout="1h")
-    async with rig(clock=clock) as it:
+    async with rig(clock=clock, allow_default_approve=True) as it:
         await it.agent(asked).prompt("Go")
         clock.turn(3601)
 

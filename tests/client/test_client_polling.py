@@ -99,7 +99,6 @@ async def test_a_service_in_need_demands_its_time(status: int) -> None:
         b"[]",
         b'"x"',
         {},
-        {"status": "pending"},
         {**PENDING, "status": "approved"},
         {**DONE, "result": None},
     ],

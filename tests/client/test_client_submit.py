@@ -91,7 +91,7 @@ def hitl_of(opened: Opened) -> HitlObject:
 
 
 async def test_a_press_counts_once() -> None:
-    async with serving("sqlite://") as served:
+    async with serving("sqlite://", inline=True) as served:
         agent = await served.agent()
         opened = await agent.open("confirmation")
         hitl = hitl_of(opened)
@@ -112,7 +112,7 @@ async def test_a_press_counts_once() -> None:
 
 async def test_a_press_that_comes_too_late() -> None:
     clock = HandClock()
-    async with serving("sqlite://", clock=clock) as served, httpx2.AsyncClient() as http:
+    async with serving("sqlite://", clock=clock, inline=True) as served, httpx2.AsyncClient() as http:
         opened = await (await served.agent()).open("confirmation", timeout="1h")
         clock.turn(3601)
         late = await press(http, hitl_of(opened), "confirm")
@@ -120,7 +120,7 @@ async def test_a_press_that_comes_too_late() -> None:
 
 
 async def test_a_press_with_data_and_one_that_belongs_on_the_page() -> None:
-    async with serving("sqlite://") as served, httpx2.AsyncClient() as http:
+    async with serving("sqlite://", inline=True) as served, httpx2.AsyncClient() as http:
         agent = await served.agent()
         opened = await agent.open("approval", inline_actions=["reject"])
         hitl = hitl_of(opened)
@@ -134,7 +134,7 @@ async def test_a_press_with_data_and_one_that_belongs_on_the_page() -> None:
 
 
 async def test_a_token_that_is_no_good() -> None:
-    async with serving("sqlite://") as served, httpx2.AsyncClient() as http:
+    async with serving("sqlite://", inline=True) as served, httpx2.AsyncClient() as http:
         opened = await (await served.agent()).open("approval")
         wrong = hitl_of(opened).model_copy(update={"submit_token": TOKEN})
         answer = await press(http, wrong)

@@ -50,5 +50,5 @@ async def _decide(there: Rig, telegram: TelegramServer) -> None:
 async def test_a_button_in_telegram_decides_the_case_of_a_service(tmp_path: Path) -> None:
     async with telegram_server() as telegram:
         delivery = TelegramDelivery(TOKEN, CHAT, reviewers={USER["id"]}, base_url=telegram.url)
-        async with rig(tmp_path, also=lambda _: delivery) as there:
+        async with rig(tmp_path, also=lambda _: delivery, service={"inline": True}) as there:
             await _decide(there, telegram)

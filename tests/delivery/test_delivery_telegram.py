@@ -31,7 +31,7 @@ SECRET = "xYzReviewTokenThatNobodyMaySee"  # noqa: S105
 LINK = f"https://books.example/review/case_1?token={SECRET}"
 BUTTONS = (Button("approve", "Approve"), Button("reject", "Reject"))
 BODY = "Publish the post?"
-ASKED = Notice("review", "case_1", BODY, LINK, BUTTONS, facts={"service": "books.example"})
+ASKED = Notice("review", "case_1", BODY, LINK, BUTTONS, facts={"service": "books.example"}, whole=True)
 SAID = f"books.example asks for a decision\n\n{BODY}"
 ENDED = Ended("case_1", "completed", "Approved.", action="approve", by="Ada Lovelace")
 
@@ -133,7 +133,7 @@ async def test_a_link_to_this_machine_stands_in_the_text(telegram: TelegramServe
     sent = await delivery_to(telegram).send(Notice("review", "case_1", "y" * 9000, url, BUTTONS))
     message = telegram.messages[message_of(sent)]
     assert message["text"].endswith(f" more characters on the page)\n\n{url}")
-    assert [button["text"] for button in telegram.buttons(message_of(sent))] == ["Approve", "Reject"]
+    assert [button["text"] for button in telegram.buttons(message_of(sent))] == ["Reject"]
     assert len(telegram.called("sendMessage")) == 1
     block = message["entities"][-1]  # the link is not part of it, so it can be pressed
     assert block["offset"] + block["length"] == utf16(message["text"]) - len(f"\n\n{url}")
@@ -149,7 +149,9 @@ async def test_actions_that_are_too_long_for_a_button_work(telegram: TelegramSer
     long = "x-" + "ü" * 100
     desk = Desk()
     delivery = delivery_to(telegram)
-    notice = Notice("review", "case_1", "?", LINK, (Button(long, "L" * 300), Button("x-2", "Other")))
+    notice = Notice(
+        "review", "case_1", "?", LINK, (Button(long, "L" * 300), Button("x-2", "Other")), whole=True
+    )
     sent = await delivery.send(notice)
     label = telegram.buttons(message_of(sent))[0]["text"]
     assert "more characters" in label
@@ -428,7 +430,7 @@ async def test_a_slow_press_does_not_hold_up_the_others(telegram: TelegramServer
 
     delivery = delivery_to(telegram)
     one = await delivery.send(ASKED)
-    two = await delivery.send(Notice("review", "case_2", "?", LINK, BUTTONS))
+    two = await delivery.send(Notice("review", "case_2", "?", LINK, BUTTONS, whole=True))
     slow = await telegram.press(message_of(one), "Approve")
     quick = await telegram.press(message_of(two), "Approve")
     async with delivery.listening(on_press):

@@ -113,8 +113,10 @@ def test_remembering_needs_no_event_loop() -> None:
 
 def test_the_key() -> None:
     digest = hashlib.sha256(canonical_json({"id": 5})).hexdigest()
-    assert grant_key(DELETE) == f"ann:crm:delete:{digest}"
-    assert grant_key(DELETE, "tool") == "ann:crm:delete:*"
+    for_all = asked_about(agent_path=())
+    assert grant_key(for_all) == f"ann:crm:delete:{digest}"
+    assert grant_key(for_all, "tool") == "ann:crm:delete:*"
+    assert grant_key(DELETE) == f"ann:crm:delete:{digest}@support"
     assert grant_key(PendingAction(tool="t"), "tool") == "*::t:*"
     assert (
         grant_key(asked_about(agent_path=("support", "refunds")), "tool")
@@ -261,23 +263,56 @@ async def test_subagents_do_not_inherit_unless_said(store: Any, scope: Any) -> N
     ]
 
 
+@pytest.mark.parametrize("scope", ["call", "tool"])
+@pytest.mark.parametrize("path", [(), ("support",), ("support", "refunds")])
+async def test_an_agent_path_narrows_a_grant_only_where_it_is_given(
+    store: Any, scope: Any, path: tuple[str, ...]
+) -> None:
+    policy = SessionPermissionCache(Inner(Decision.ask()), store=store)
+    await policy.remember(asked_about(agent_path=()), ALLOW, scope=scope)
+    await policy.remember(asked_about(tool="narrowed"), ALLOW, scope=scope)
+    assert await verdict(policy, asked_about(agent_path=path)) == "allow"
+    narrowed = asked_about(tool="narrowed", agent_path=path)
+    assert await verdict(policy, narrowed) == ("allow" if path == ("support",) else "ask")
+    assert await verdict(policy, asked_about(agent_path=path, principal="bob")) == "ask"
+
+
+async def test_a_narrow_grant_does_not_take_the_place_of_a_wide_one(store: Any) -> None:
+    policy = SessionPermissionCache(Inner(Decision.ask()), store=store)
+    wide = await policy.remember(asked_about(agent_path=()), ALLOW)
+    narrow = await policy.remember(DELETE, ALLOW)
+    assert await policy.forget(narrow.key)
+    assert await verdict(policy) == "allow"
+    assert await policy.forget(wide.key)
+    assert await verdict(policy) == "ask"
+
+
+async def test_a_grant_stored_before_its_agent_stood_in_the_key_counts_as_before() -> None:
+    grants = MemoryGrants()
+    policy = SessionPermissionCache(Inner(Decision.ask()), store=grants)
+    given = await policy.remember(DELETE, ALLOW)
+    await policy.forget(given.key)
+    grants.put("default", given.key.removesuffix("@support"), given.to_json(), expires_at=None)
+    assert await verdict(policy) == "allow"
+    assert await verdict(policy, asked_about(agent_path=("billing",))) == "ask"
+    assert await verdict(policy, asked_about(agent_path=("support", "refunds"))) == "ask"
+
+
 async def test_grants_end(store: Any) -> None:
     clock = FakeClock()
     policy = SessionPermissionCache(Inner(Decision.ask()), 300, store=store, clock=clock)
     await policy.remember(DELETE, ALLOW, ttl_seconds=60)
     await policy.remember(asked_about(tool="other"), ALLOW)
     await policy.remember(asked_about(tool="for ever"), ALLOW, ttl_seconds=None)
+    assert [each.expires_at for each in await policy.entries() if each.tool != "delete"] == [None, None]
     await clock.advance(59)
     assert await verdict(policy) == "allow"
     await clock.advance(1)
     assert await verdict(policy) == "ask"
-    await clock.advance(86_400 - 61)
-    assert await verdict(policy, asked_about(tool="other")) == "allow"  # a day, if nothing is said
-    await clock.advance(1)
-    assert await verdict(policy, asked_about(tool="other")) == "ask"
-    await clock.advance(1_000_000)
+    await clock.advance(10 * 86_400)  # "for the rest of the session", if nothing is said
+    assert await verdict(policy, asked_about(tool="other")) == "allow"
     assert await verdict(policy, asked_about(tool="for ever")) == "allow"
-    assert [grant.tool for grant in await policy.entries()] == ["for ever"]
+    assert {grant.tool for grant in await policy.entries()} == {"other", "for ever"}
 
 
 async def test_entries_say_who_gave_what_until_when(store: Any) -> None:
@@ -288,7 +323,7 @@ async def test_entries_say_who_gave_what_until_when(store: Any) -> None:
     assert await policy.entries() == [given]
     assert given == Grant(
         session="s",
-        key="ann:crm:delete:*",
+        key="ann:crm:delete:*@support",
         decision=ALLOW,
         scope="tool",
         principal="ann",

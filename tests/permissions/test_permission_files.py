@@ -304,7 +304,7 @@ EFFECTS = "allow, deny, require_approval, allow_unless_matches, deny_unless_matc
 TESTS = "equals, not_equals, in, not_in, glob, regex, lt, lte, gt, gte, within, host_in"
 DEFAULT = "default is one of allow, ask, deny, or an object with allowed and requires_approval"
 NO_EFFECT = f"rule 'one': it needs an effect: one of {EFFECTS}"
-NO_EFECT = "rule 'one': a rule has no 'efect'; it has id, principal, scope, effect"
+NO_EFECT = "rule 'one': a rule has no 'efect'; it has id, principal, scope, effect, approval_timeout"
 WRONG_EFFECT = f"rule 'two': effect is one of {EFFECTS}, not 'alow'"
 TAKEN = "rule 'two': its id is taken by rule number 2; give each its own"
 RULS = "a policy file has no 'ruls'; it has default and rules"
@@ -344,7 +344,10 @@ SAID: dict[str, list[tuple[int, str]]] = {
         (27, "rule number 5: principal is text and not empty, not list"),
         (28, f"rule number 5: effect is one of {EFFECTS}, not list"),
         (30, "rule 'six': allow_unless_matches needs arg_constraints that could match"),
-        (31, "rule number 7: a rule is an object with id, principal, scope, effect, not text"),
+        (
+            31,
+            "rule number 7: a rule is an object with id, principal, scope, effect, approval_timeout, not text",
+        ),
         (34, "rule 'eight': scope is an object with toolset, tool, arg_constraints, not text"),
         (38, "rule 'nine': arg_constraints is a list, not an object"),
         (39, RULS),
@@ -386,7 +389,10 @@ SAID: dict[str, list[tuple[int, str]]] = {
         (19, NO_LIKE),
         (20, NO_TEST),
         (24, TAKEN),
-        (25, "rule number 5: a rule is an object with id, principal, scope, effect, not a number"),
+        (
+            25,
+            "rule number 5: a rule is an object with id, principal, scope, effect, approval_timeout, not a number",
+        ),
         (27, RULS),
     ],
 }

@@ -117,7 +117,7 @@ def test_bounds_are_kept(field: dict[str, Any], value: Any, expected: str | None
 
 def test_a_hostile_pattern_takes_no_time() -> None:
     """Engines that backtrack would need longer than the test's time limit."""
-    assert fault({"validation": {"pattern": "(a+)+b"}}, "a" * 50_000) == "does not have the expected form"
+    assert fault({"validation": {"pattern": "(a+)+b"}}, "a" * 10_000) == "does not have the expected form"
 
 
 # Required and empty.

@@ -269,6 +269,11 @@ def test_other_algorithms_are_refused(key: SigningKey, algorithm: str) -> None:
         verify_result(result.model_copy(update={"signature": forged}), case_id="c1", jwks=public)
 
 
+def test_a_long_answer_is_signed(key: SigningKey) -> None:
+    long = signed(key, Result(action="approve", data={"feedback": "x" * 200_000}))
+    verify_result(long, case_id="c1", jwks=jwks_document([key]))
+
+
 def test_another_services_rsa_key_is_understood() -> None:
     rsa = RSAKey.generate_key(2048, parameters={"kid": "r1"})
     payload = b'{"action":"skip","case_id":"c1","data":{},"signed_at":"2026-02-22T10:00:00Z"}'

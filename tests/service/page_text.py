@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 SHORT = {"⇥": "\t", "␍": "\r", "␣": " "}
 VOID = {"br", "hr", "img", "input", "link", "meta"}
+LETTERS = re.compile(r"[A-Z][A-Za-z -]* ([^\s<>]{1,12})")
 MARK = re.compile(r"(U\+([0-9A-F]{4,6})|[⇥␍␣])(?: × (\d+))?")
 
 
@@ -91,6 +92,8 @@ class Page(HTMLParser):
 
 def _read(mark: str) -> str:
     """The characters that a mark stands for."""
+    if letters := LETTERS.fullmatch(mark):
+        return letters[1]
     match = MARK.fullmatch(mark)
     assert match is not None, mark
     return (chr(int(match[2], 16)) if match[2] else SHORT[match[1]]) * int(match[3] or 1)

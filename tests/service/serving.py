@@ -167,7 +167,8 @@ class Opened:
     hitl: dict[str, Any]
 
     def __post_init__(self) -> None:
-        self.agent.served.tokens += [self.token, self.hitl["submit_token"]]
+        secret = [self.token, self.hitl.get("submit_token")]
+        self.agent.served.tokens += [token for token in secret if token]
 
     @property
     def case_id(self) -> str:
@@ -175,7 +176,8 @@ class Opened:
 
     @property
     def token(self) -> str:
-        return parse_qs(urlsplit(self.hitl["review_url"]).query)["token"][0]
+        """The link's token; empty where the service keeps it back."""
+        return parse_qs(urlsplit(self.hitl["review_url"]).query).get("token", [""])[0]
 
     @property
     def http(self) -> httpx2.AsyncClient:
@@ -266,7 +268,8 @@ async def events(
                 fields[name] = value
             elif "event" in fields:
                 data = json.loads(fields["data"])
-                fits(PollResponse, data)
+                own = ("reminder_at", "message") if fields["event"] == "review.reminder" else ()
+                fits(PollResponse, {name: data[name] for name in data if name not in own})
                 yield Event(int(fields["id"]), fields["event"], data)
                 fields = {}
 

@@ -13,10 +13,10 @@ from serving import BROWSER, HandClock, Served, events, fits, not_answering, ser
 
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.errors import ServiceError
+from assent.limits import BODY_BYTES as MOST_BYTES
 from assent.protocol import Discovery, ErrorBody, PollResponse, Result, SigningKey, verify_result
 from assent.service.app import create_app
 from assent.service.browser import _origin
-from assent.service.limits import MOST_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     folder = tmp_path_factory.mktemp("api")
-    async with serving(f"sqlite:///{folder}/cases.db", quick=False) as service:
+    async with serving(f"sqlite:///{folder}/cases.db", quick=False, inline=True) as service:
         yield service
 
 
@@ -89,7 +89,8 @@ async def test_what_is_no_review_is_refused_with_a_sentence(served: Served, body
         content=json.dumps(whole),
         headers={**agent.headers, "Content-Type": "application/json"},
     )
-    assert answer.status_code == 422, answer.text
+    # Half of a character that UTF-16 writes in two is no text of JSON.
+    assert answer.status_code == (400 if "ud800" in json.dumps(body) else 422), answer.text
     assert fits(ErrorBody, answer.json())["message"]
 
 
@@ -107,8 +108,9 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(served: Serv
         for _ in range(MOST_BYTES // 65_536 + 2):
             yield b"x" * 65_536
 
+    agent = await served.agent()
     for content in (b"x" * (MOST_BYTES + 1), endless()):
-        answer = await served.http.post("/v1/reviews", content=content)
+        answer = await served.http.post("/v1/reviews", content=content, headers=agent.headers)
         assert answer.status_code == 413
         assert fits(ErrorBody, answer.json())["error"] == "too_long"
     case = await (await served.agent()).open("input")
@@ -243,7 +245,8 @@ async def test_an_inline_answer_is_attributed(served: Served) -> None:
     case = await (await served.agent()).open("selection", context={"items": [{"id": "a"}, {"id": "b"}]})
     assert (await case.press("select", {"selected": ["b"]})).status_code == 200
     done = await case.poll()
-    assert done["responded_by"] == {"name": "Ada"}
+    assert "responded_by" not in done  # a messenger's name is a claim
+    assert done["submission_context"]["submitted_by"]["display_name"] == "Ada"
     assert done["submission_context"]["submitted_by"]["platform_user_id"] == "7"
     assert done["submission_context"]["submitted_via"] == "telegram_inline_button"
 
@@ -265,13 +268,11 @@ async def test_only_inline_actions_may_come_from_a_button(served: Served) -> Non
         ("approval", {}, "edit", {}),
         ("approval", {}, "approve", {"edits": {"a": 1}}),
         ("approval", {}, "approve", {"feedback": 1}),
-        ("approval", {}, "approve", {"more": 1}),
         ("selection", {"items": [{"id": "a"}]}, "select", {"selected": ["b"]}),
         ("selection", {"items": [{"id": "a"}]}, "select", {"selected": []}),
         ("selection", {"items": [{"id": "a"}]}, "select", {"selected": "a"}),
         ("selection", {"items": [{"id": "a"}], "multiple": False}, "select", {"selected": ["a", "a"]}),
         ("input", {"form": {"fields": [{"key": "n", "label": "N", "type": "number"}]}}, "submit", {"n": "x"}),
-        ("input", {"form": {"fields": [{"key": "n", "label": "N", "type": "number"}]}}, "submit", {"m": 1}),
         ("confirmation", {}, "confirm", {"confirmed_items": "all"}),
         ("escalation", {}, "skip", {"modified_params": {}}),
         ("x-own", {}, "approve", {}),
@@ -367,7 +368,9 @@ async def test_a_page_of_our_own_is_known_by_its_origin(tmp_path: Path) -> None:
 
 
 async def test_the_service_describes_itself(served: Served) -> None:
-    told = fits(Discovery, (await served.http.get("/.well-known/hitl.json")).json())["hitl_protocol"]
+    answer = await served.http.get("/.well-known/hitl.json")
+    assert answer.headers["cache-control"] == "public, max-age=3600"
+    told = fits(Discovery, answer.json())["hitl_protocol"]
     assert told["endpoints"]["reviews_base"] == f"{served.url}/v1/reviews"
     assert (await served.http.get("/.well-known/jwks.json")).json() == {"keys": []}
     assert (
@@ -395,7 +398,7 @@ async def test_results_are_signed_where_there_is_a_key(tmp_path: Path) -> None:
 async def test_a_store_that_is_gone_is_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         checkpointer_from_url(f"sqlite:///{tmp_path}/cases.db") as checkpointer,
-        serving(checkpointer, quick=False) as served,
+        serving(checkpointer, quick=False, inline=True) as served,
     ):
         case = await (await served.agent()).open()
 

@@ -23,9 +23,11 @@ from assent.digests import canonical_json
 from assent.errors import StoreError
 from assent.service import audit as trail
 from assent.service.audit import Verdict, export, verify
-from assent.store import audit
-from assent.store.audit import GENESIS, Entry
+from assent.store import audit, chain
+from assent.store.audit import Entry
+from assent.store.chain import GENESIS
 from assent.store.engine import Engine
+from assent.store.linking import link_all
 from assent.store.sqlite_engine import SQLiteEngine
 
 pytestmark = pytest.mark.anyio
@@ -39,6 +41,7 @@ def entry(number: int, **fields: Any) -> Entry:
 
 async def append(engine: Engine, *entries: Entry) -> None:
     await engine.write(partial(audit.append, entries))
+    await link_all(engine)
 
 
 async def lines(engine: Engine) -> list[dict[str, Any]]:
@@ -69,11 +72,15 @@ async def test_each_row_is_bound_to_the_one_before(checkpointer: SqlCheckpointer
         "act": "key.revoked",
         "subject": "x" * 600,
         "detail": {},
+        "act_id": rows[2]["act_id"],
+        "content": rows[2]["content"],
         "previous": rows[1]["hash"],
         "hash": rows[2]["hash"],
     }
     for row in rows:  # by the documentation alone
-        facts = {name: value for name, value in row.items() if name != "hash"}
+        own = {name: row[name] for name in ("act_id", "at", "actor", "act", "subject", "detail")}
+        assert hashlib.sha256(canonical_json(own)).hexdigest() == row["content"]
+        facts = {name: row[name] for name in ("seq", "previous", "content")}
         assert hashlib.sha256(canonical_json(facts)).hexdigest() == row["hash"]
     assert await verify(checkpointer.engine) == Verdict(3, rows[2]["hash"], (), 0)
 
@@ -89,10 +96,12 @@ async def test_many_writers_make_one_chain(database: Database) -> None:
         assert verdict.is_whole  # what was appended while it read is no fault
         for other in others:
             await other.__aexit__(None, None, None)
+        await link_all(first.engine)  # whoever found another linking has left it to them
         assert (await verify(first.engine)).rows == 120
         rows = await lines(first.engine)
         assert sorted(row["at"] for row in rows) == sorted([*range(60), *(-n for n in range(60))])
-        assert all(row["at"] == -before["at"] for before, row in zip(rows[::2], rows[1::2], strict=True))
+        places = {row["at"]: row["seq"] for row in rows}
+        assert all(places[n] < places[-n] for n in range(1, 60))  # in the order in which they were done
 
 
 async def test_a_transaction_that_fails_leaves_no_row(checkpointer: SqlCheckpointer) -> None:
@@ -121,18 +130,14 @@ async def test_long_trails_are_read_page_by_page(
 
 @pytest.mark.parametrize("act", ["", "x" * 65, "ünicode"])
 async def test_an_act_has_a_short_plain_name(act: str) -> None:
-    transaction = audit.append([entry(1, act=act)])
-    next(transaction)
     with pytest.raises(StoreError, match="an act is named"):
-        transaction.send([(0, GENESIS)])
+        next(audit.append([entry(1, act=act)]))
 
 
 async def test_what_is_no_text_cannot_be_kept() -> None:
     for broken in (entry(1, actor="\ud800"), entry(1, detail={"x": float("nan")})):
-        transaction = audit.append([broken])
-        next(transaction)
         with pytest.raises(StoreError, match="this cannot be kept"):
-            transaction.send([(0, GENESIS)])
+            next(audit.append([broken]))
 
 
 # Tampered with.
@@ -169,6 +174,16 @@ TAMPERED = {
     ),
     "no JSON": ([f"UPDATE {ROW} SET detail = 'oops' WHERE seq = 4"], [(4, "row 4 was altered")]),
     "no text": ([f"UPDATE {ROW} SET actor = x'00' WHERE seq = 4"], [(4, "row 4 was altered")]),
+    "its own hash": (
+        [f"UPDATE {ROW} SET content = '{'f' * 64}' WHERE seq = 4"],
+        [(4, "row 4 was altered")],
+    ),
+    "its act's id": ([f"UPDATE {ROW} SET act_id = NULL WHERE seq = 4"], [(4, "row 4 was altered")]),
+    "where it is looked for": ([f"UPDATE {ROW} SET about = 'x' WHERE seq = 4"], [(4, "row 4 was altered")]),
+    "as if it were old": (
+        [f"UPDATE {ROW} SET act_id = NULL, about = NULL, content = NULL WHERE seq = 4"],
+        [(4, "row 4 was altered")],
+    ),
     "a hash": (
         [f"UPDATE {ROW} SET hash = '{'f' * 64}' WHERE seq = 4"],
         [(4, "row 4 was altered"), (5, "row 4 was altered: row 5 was chained to another")],
@@ -180,17 +195,28 @@ TAMPERED = {
     "all removed": ([f"DELETE FROM {ROW}"], [(8, "rows 1 to 8 are missing")]),
     "one before all": (
         [
-            f"INSERT INTO {ROW} SELECT 0, at, actor, act, subject, detail, previous, hash FROM {ROW} WHERE seq = 1"
+            (
+                f"INSERT INTO {ROW} SELECT 0, at, actor, act, subject, detail, previous, hash, act_id, about, "
+                f"content FROM {ROW} WHERE seq = 1"
+            )
         ],
         [(0, "row 0 was inserted")],
     ),
     "one behind all": (
-        [f"INSERT INTO {ROW} SELECT 9, at, actor, act, subject, detail, hash, hash FROM {ROW} WHERE seq = 8"],
+        [
+            (
+                f"INSERT INTO {ROW} SELECT 9, at, actor, act, subject, detail, hash, hash, act_id, about, content "
+                f"FROM {ROW} WHERE seq = 8"
+            )
+        ],
         [(9, "row 9 was inserted")],
     ),
     "one under no number": (
         [
-            f"INSERT INTO {ROW} SELECT 'x', at, actor, act, subject, detail, hash, hash FROM {ROW} WHERE seq = 8"
+            (
+                f"INSERT INTO {ROW} SELECT 'x', at, actor, act, subject, detail, hash, hash, act_id, about, content "
+                f"FROM {ROW} WHERE seq = 8"
+            )
         ],
         [("x", "row x was inserted")],
     ),
@@ -229,14 +255,17 @@ def rewritten(rows: list[dict[str, Any]], first: int, change: dict[str, Any]) ->
     for row in rows:
         if row["seq"] == first:
             row = {**row, **change}
-            row["hash"] = audit.digest({name: value for name, value in row.items() if name != "hash"})
+            own = {name: row[name] for name in chain.OWN}
+            row["content"] = audit.digest(own)
+            row["hash"] = chain.link_hash(row["seq"], row["previous"], row["content"])
         yield row
 
 
 async def test_a_row_whose_hash_was_made_to_fit_is_found_by_the_next(engine: SQLiteEngine) -> None:
     for seq, told_by in ((3, "row 4 was chained to another"), (8, "the head of the chain has another hash")):
         (new,) = [row for row in rewritten(await lines(engine), seq, {"at": 77}) if row["seq"] == seq]
-        tamper(engine, f"UPDATE {ROW} SET at = 77, hash = '{new['hash']}' WHERE seq = {seq}")
+        fitting = f"content = '{new['content']}', hash = '{new['hash']}'"
+        tamper(engine, f"UPDATE {ROW} SET at = 77, {fitting} WHERE seq = {seq}")
         faults = (await verify(engine)).faults
         assert faults[-1].problem.startswith(f"row {seq} was altered: {told_by}")
 
@@ -253,7 +282,8 @@ async def test_a_row_slipped_in_by_moving_the_others_up_is_found(engine: SQLiteE
     tamper(
         engine,
         *(f"UPDATE {ROW} SET seq = {seq + 1} WHERE seq = {seq}" for seq in range(8, 3, -1)),
-        f"INSERT INTO {ROW} SELECT 4, at, actor, act, subject, detail, hash, hash FROM {ROW} WHERE seq = 3",
+        f"INSERT INTO {ROW} SELECT 4, at, actor, act, subject, detail, hash, hash, act_id, about, content "
+        f"FROM {ROW} WHERE seq = 3",
         f"UPDATE {HEAD} SET seq = 9",
     )
     assert [fault.seq for fault in (await verify(engine)).faults] == [4, 5, 6, 7, 8, 9]
@@ -302,28 +332,30 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "detail": lambda text: json.dumps({**json.loads(text), "more": 1}),
     "previous": lambda text: text[::-1] if text != text[::-1] else "1" * 64,
     "hash": lambda text: text[::-1],
+    "act_id": lambda text: text[::-1] + "x",
+    "content": lambda text: text[::-1],
+    "about": lambda text: text + "x",
 }
 
 
-def chain(entries: list[Entry]) -> list[audit.AuditRow]:
-    transaction = audit.append(entries)
-    next(transaction)
-    _, rows = transaction.send([(0, GENESIS)])
-    return [audit.AuditRow(**row) for row in (rows if isinstance(rows, list) else [rows])]  # type: ignore[arg-type]
+def chained(entries: list[Entry]) -> list[chain.AuditRow]:
+    _, rows = next(audit.append(entries))
+    acts = [audit.Act(**row) for row in (rows if isinstance(rows, list) else [rows])]  # type: ignore[arg-type]
+    return list(chain._linked(chain.START, acts))
 
 
-def judged(rows: list[audit.AuditRow], head: audit.Head) -> Verdict:
+def judged(rows: list[chain.AuditRow], head: chain.Head) -> Verdict:
     walk = trail._Walk()
     for row in rows:
         walk.step(row, head)
-    walk.end(audit.AuditPage(head, rows, head))
+    walk.end(chain.AuditPage(head, rows, head))
     return walk.verdict()
 
 
 @given(entries=ENTRIES, data=st.data())
 def test_any_change_to_any_row_shows(entries: list[Entry], data: st.DataObject) -> None:
-    rows = chain(entries)
-    head = audit.Head(rows[-1].seq, rows[-1].hash)
+    rows = chained(entries)
+    head = chain.Head(rows[-1].seq, rows[-1].hash)
     assert judged(rows, head).is_whole
     at = data.draw(st.integers(0, len(rows) - 1))
     column = data.draw(st.sampled_from(sorted(CHANGES)))

@@ -119,6 +119,13 @@ def test_the_trail_is_verified_and_exported(shell: Shell, empty_folder: Path) ->
     assert [row["detail"] for row in rows] == [{"name": "a"}, {"name": "b"}, {"name": "c"}]
     head = rows[-1]["hash"]
     assert shell("audit", "verify") == f"The audit trail is whole: 3 rows, head {head}.\n"
+    whole = shell("audit", "verify", "--head", f"2:{rows[1]['hash']}")
+    assert whole == f"The audit trail is whole: 3 rows, head {head}.\n"
+    assert "row 2, or one before it, was written anew" in shell(
+        "audit", "verify", "--head", f"2:{head}", code=3
+    )
+    assert "rows 4 to 5 are missing" in shell("audit", "verify", "--head", f"5:{head}", code=3)
+    assert "--head is the number of rows" in shell("audit", "verify", "--head", "5", code=2)
     connection = sqlite3.connect(empty_folder / "assent.db")
     connection.execute("DELETE FROM assent_audit WHERE seq = 2")
     connection.commit()
@@ -130,6 +137,8 @@ def test_the_trail_is_verified_and_exported(shell: Shell, empty_folder: Path) ->
         "head": head,
         "faults": [{"seq": 3, "problem": "row 2 is missing"}],
         "fault_count": 1,
+        "unlinked": 0,
+        "older": 0,
     }
 
 
@@ -229,9 +238,14 @@ def test_the_page_has_every_command() -> None:
         "assent answer",
         "assent audit",
         "assent audit export",
+        "assent audit push",
         "assent audit verify",
         "assent cancel",
         "assent doctor",
+        "assent encryption",
+        "assent encryption new-key",
+        "assent encryption rewrite",
+        "assent encryption rotate",
         "assent keys",
         "assent keys callback-secret",
         "assent keys create",

@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     folder = tmp_path_factory.mktemp("flows")
-    async with serving(f"sqlite:///{folder}/cases.db") as service:
+    async with serving(f"sqlite:///{folder}/cases.db", inline=True) as service:
         yield service
 
 

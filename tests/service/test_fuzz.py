@@ -1,17 +1,25 @@
-"""Whatever is sent to the API, it answers with what its description says, and never with a failure of its own."""
+"""Whatever is sent to the API, it answers with what its description says, and never with a failure of its own.
+
+Each request has a budget: of the CPU time of the service's threads, and of memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import schemathesis
+from attacks.hostile_corpus import ANSWERS, BODIES, JSON, OPENINGS
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -31,6 +39,12 @@ DESCRIBED = schemathesis.openapi.from_dict(create_app("sqlite://", base_url="htt
 OPERATIONS = {each.ok().label: each.ok() for each in DESCRIBED.get_all_operations()}
 
 
+SECONDS = 5.0
+"""Of CPU time for one request, all threads of the service together. What was found took up to an hour."""
+MEMORY = 200_000
+"""Kilobytes by which the most that the process ever had may grow in one request. What was found took gigabytes."""
+
+
 class Target:
     """A service in a thread of its own, with cases to aim at."""
 
@@ -43,7 +57,7 @@ class Target:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 
     async def _serve(self) -> None:
-        async with serving(f"sqlite:///{self.folder}/cases.db", quick=False) as served:
+        async with serving(f"sqlite:///{self.folder}/cases.db", quick=False, inline=True) as served:
             agent = await served.agent()
             self.url, self.key = served.url, agent.headers["Authorization"]
             context: dict[str, Any] = {"items": [{"id": "a"}]}
@@ -60,6 +74,20 @@ class Target:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
+
+    @contextmanager
+    def budget(self, name: str) -> Iterator[None]:
+        """Fail if what is done meanwhile costs the service more than a request may."""
+        before, most = self._spent(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        yield
+        spent = self._spent() - before
+        assert spent < SECONDS, f"{name} took {spent:.1f} s"
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most
+        assert grown < MEMORY, f"{name} took {grown / 1000:.0f} MB"
+
+    def _spent(self) -> float:
+        """The CPU time of all threads but this one, which only asks."""
+        return time.process_time() - time.thread_time()
 
     def aim(self, case: schemathesis.Case, luck: random.Random) -> dict[str, str]:
         """Let most requests reach a case that is there, with the right to it; the headers for that."""
@@ -125,9 +153,42 @@ def test_no_request_is_answered_with_what_is_not_described(
     )
     def answers(case: schemathesis.Case) -> None:
         headers = target.aim(case, random.Random(repr(case.body) + repr(case.query)))
-        response = case.call(base_url=target.url, headers=headers, timeout=20)
+        with target.budget(label):
+            response = case.call(base_url=target.url, headers=headers, timeout=60)
         statuses[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
     answers()
     assert statuses, "nothing was sent"
+
+
+@pytest.mark.attack("H1 H5 M5", "requests over their budget of time and memory")
+def test_no_hostile_request_is_over_its_budget(target: Target, attacks_tried: Callable[[int], None]) -> None:
+    links: dict[str, str] = {}
+    count = 0
+    with httpx2.Client(base_url=target.url, timeout=100) as http:
+
+        def sent(name: str, url: str, kind: str, body: bytes, **headers: str) -> httpx2.Response:
+            nonlocal count
+            count += 1
+            with target.budget(name):
+                answer = http.post(url, content=body, headers={"Content-Type": kind, **headers})
+            assert answer.status_code < 500, name
+            return answer
+
+        for name, (kind, make) in BODIES.items():
+            for at in target.cases[:3]:
+                api, body = f"/v1/reviews/{at.case_id}", make()
+                sent(name, f"{api}/respond", kind, body)
+                sent(name, f"{api}/cancel", kind, body, Authorization=target.key)
+                sent(name, f"/review/{at.case_id}/respond?token={at.token}", kind, body)
+        for name, make in OPENINGS.items():
+            opened = sent(name, "/v1/reviews", JSON, make(), Authorization=target.key)
+            if opened.status_code == 202:
+                links[name] = opened.json()["hitl"]["review_url"]
+                with target.budget(f"the page of {name}"):
+                    assert http.get(links[name]).status_code == 200
+        for name, (kind, which, make) in ANSWERS.items():
+            link, _, token = links[which].partition("?")
+            sent(name, f"{link}/respond?{token}", kind, make())
+    attacks_tried(count)

@@ -13,6 +13,7 @@ import pytest
 from lost_commits import break_once
 from stores import SERVERS, SHARED, Database
 
+from assent.account import os_account
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.errors import StoreError
@@ -49,8 +50,8 @@ async def test_a_key_is_issued_found_and_revoked(checkpointer: SqlCheckpointer) 
     assert (listed.key_id, listed.name) == (key_id, "billing \0 ünit")
     assert (listed.created_at, listed.revoked_at) == (1_700_000_000_000, 1_700_000_005_000)
     assert await acts(checkpointer) == [
-        ("key.created", key_id, "cli", {"name": "billing \0 ünit"}),
-        ("key.revoked", key_id, "cli", {}),
+        ("key.created", key_id, os_account(), {"name": "billing \0 ünit", "claimed": "cli"}),
+        ("key.revoked", key_id, os_account(), {"claimed": "cli"}),
     ]
     assert (await verify(checkpointer.engine)).is_whole
 

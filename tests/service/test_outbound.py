@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from receivers import certified, receiving
 
 from assent.errors import InvalidSecret
@@ -19,7 +17,7 @@ from assent.hitl.testing import FakeClock
 from assent.protocol import verify_callback, verify_webhook
 from assent.service import guarded, outbound
 from assent.service.callback_secrets import callback_secret
-from assent.service.outbound import CallbackSender, Outcome, next_attempt
+from assent.service.outbound import CallbackSender, Outcome
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +117,7 @@ async def test_a_certificate_for_another_name_is_not_believed(tls: Tls) -> None:
     async with receiving(tls[0]) as receiver:
         sender = CallbackSender(tls=tls[1], resolve=Names(["127.0.0.1"]))
         outcome = await send(sender, f"https://other.example.com:{receiver.port}/x")
-    assert outcome == Outcome("retry", "other.example.com could not be reached")
+    assert outcome == Outcome("retry", "other.example.com could not be reached", unreachable=True)
     assert receiver.requests == []
 
 
@@ -247,7 +245,7 @@ async def test_nobody_listening_is_worth_another_try() -> None:
         pass
     sender = CallbackSender(development=True)
     outcome = await send(sender, f"http://127.0.0.1:{receiver.port}/")
-    assert outcome == Outcome("retry", "127.0.0.1 could not be reached")
+    assert outcome == Outcome("retry", "127.0.0.1 could not be reached", unreachable=True)
 
 
 async def test_the_next_address_is_tried_if_one_takes_no_connection() -> None:
@@ -306,27 +304,6 @@ async def test_cancelling_is_not_swallowed() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-
-# Trying again.
-
-
-def test_three_attempts_ever_further_apart() -> None:
-    retry = Outcome("retry", "x")
-    assert next_attempt(1, retry, 1000) == 11_000
-    assert next_attempt(2, retry, 1000) == 61_000
-    assert next_attempt(3, retry, 1000) is None
-    assert next_attempt(1, Outcome("sent", "x"), 1000) is None
-    assert next_attempt(1, Outcome("refused", "x"), 1000) is None
-
-
-@given(
-    attempts=st.integers(0, 10), now=st.integers(0, 2**50), kind=st.sampled_from(["sent", "retry", "refused"])
-)
-def test_another_attempt_is_always_later_and_never_the_fourth(attempts: int, now: int, kind: Any) -> None:
-    due = next_attempt(attempts, Outcome(kind, ""), now)
-    assert due is None or (due > now and kind == "retry" and attempts < 3)
-    assert due is not None or kind != "retry" or attempts >= 3
 
 
 # The secret.

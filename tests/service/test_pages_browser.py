@@ -70,7 +70,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def windows(browser: Any) -> Callable[[str], Any]:
-    """A window of each kind. The pages keep nothing in a browser, so the tests share them."""
+    """A window of each kind. The pages keep a cookie for each form at most, so the tests share them."""
 
     @cache
     def window(name: str) -> Any:
@@ -91,7 +91,12 @@ def visiting(page: Any, desk: Desk) -> Iterator[Visit]:
         visit.end()
     assert visit.complaints == []
     assert all(url.startswith(f"{desk.url}/") for url in visit.asked), visit.asked
-    assert page.context.storage_state() == {"cookies": [], "origins": []}
+    kept = page.context.storage_state()
+    assert kept["origins"] == []
+    for cookie in kept["cookies"]:  # whose draft it is: for one case, and for no script
+        assert cookie["name"] == "assent_browser"
+        assert cookie["path"].startswith("/review/")
+        assert cookie["httpOnly"]
 
 
 @pytest.fixture(params=["phone", "phone without script", "desktop", "desktop without script"])

@@ -37,7 +37,7 @@ async def acts_of(checkpointer: SqlCheckpointer, case_id: str) -> list[str]:
 async def test_fifty_clients_answer_and_cancel_one_case(database: Database) -> None:
     async with (
         database.checkpointer() as checkpointer,
-        serving(checkpointer) as served,
+        serving(checkpointer, inline=True) as served,
         receiving() as receiver,
     ):
         agent = await served.agent()
@@ -78,7 +78,7 @@ async def _happened_once(served: Served, checkpointer: SqlCheckpointer, case: Op
 
 
 async def test_fifty_settle_an_agents_request_by_case_and_directly(database: Database) -> None:
-    async with database.checkpointer() as checkpointer, serving(checkpointer) as served:
+    async with database.checkpointer() as checkpointer, serving(checkpointer, inline=True) as served:
         request = approval()
         await asked(checkpointer, "t", request)
         cases, case_id = served.service.cases, case_id_of("t", "call-1", 1)

@@ -47,7 +47,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     folder = tmp_path_factory.mktemp("tokens")
-    async with serving(f"sqlite:///{folder}/cases.db", quick=False) as service:
+    async with serving(f"sqlite:///{folder}/cases.db", quick=False, inline=True) as service:
         yield service
 
 
@@ -141,7 +141,7 @@ async def test_tokens_are_compared_in_constant_time_even_where_there_is_none(
         compared.append(stored)
         return token_matches(token, scope, stored)
 
-    monkeypatch.setattr("assent.service.cases.token_matches", noting)
+    monkeypatch.setattr("assent.service.links.token_matches", noting)
     case = await (await served.agent()).open()
     await _try(served, "page", case.case_id, issue_token("review"))
     await _try(served, "page", "review_unknown", issue_token("review"))
@@ -196,7 +196,7 @@ async def test_nothing_secret_is_in_the_database_the_logs_or_the_traces(
     async with (
         checkpointer_from_url(f"sqlite:///{tmp_path}/cases.db") as store,
         mailbox() as box,
-        serving(store, smtp_url=box.url) as served,
+        serving(store, smtp_url=box.url, inline=True) as served,
         receiving() as receiver,
     ):
         await _a_full_run(served, store, receiver)

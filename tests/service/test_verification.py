@@ -81,7 +81,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     clock = HandClock()
     provider = Provider(clock)
     url = f"sqlite:///{tmp_path}/cases.db"
-    async with serving(url, clock=clock, verification={"world": provider}) as served:
+    async with serving(url, clock=clock, inline=True, verification={"world": provider}) as served:
         yield Rig(served, provider, clock, tmp_path)
 
 
@@ -196,7 +196,7 @@ async def test_a_proof_that_races_with_itself_counts_once(rig: Rig) -> None:
 
 async def test_no_proof_is_used_up_for_an_answer_that_cannot_be(rig: Rig) -> None:
     case = await rig.open()
-    refused = await case.press("confirm", {"more": 1}, verification_evidence=evidence(case))
+    refused = await case.press("confirm", {"note": 1}, verification_evidence=evidence(case))
     assert refused.status_code == 422
     assert rig.provider.seen == []
     assert (await case.press("confirm", verification_evidence=evidence(case))).status_code == 200
@@ -235,7 +235,7 @@ async def test_too_many_proofs_are_not_even_looked_at(rig: Rig) -> None:
     case = await rig.open()
     many = [each for number in range(11) for each in evidence(case, f"p{number}")]
     refused = await case.press("confirm", verification_evidence=many)
-    assert refused.status_code == 403
+    assert refused.status_code == 422
     assert rig.provider.seen == []
 
 

@@ -23,6 +23,8 @@ from warm_python import warm_python
 from assent.checkpointer.base import RunRecord, Step
 from assent.checkpointer.connect import checkpointer_from_url
 from assent.checkpointer.sql import SqlCheckpointer
+from assent.cli.items import Asked, pending_items
+from assent.cli.lookup import short
 from assent.cli.main import main
 from assent.messages import UserMessage, call_digest
 from assent.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest
@@ -187,6 +189,16 @@ class Shell:
                 else (await Keys(checkpointer.engine).issue("billing", by="t")).key_id
             )
             return (await Cases(checkpointer).create(key_id, ReviewRequest(**review))).case.case_id
+
+        return self.on_database(work)
+
+    def printed(self, question_id: str = "q1", thread_id: str = "t1") -> str:
+        """The short id that is printed for what an agent asks."""
+
+        async def work(checkpointer: SqlCheckpointer) -> str:
+            key = (thread_id, question_id)
+            found = [it async for it in pending_items(checkpointer) if isinstance(it, Asked)]
+            return next(short(it) for it in found if (it.row.thread_id, it.row.question_id) == key)
 
         return self.on_database(work)
 
