@@ -21,7 +21,7 @@ from assent.ids import new_id
 from assent.messages import Message, ToolResultMessage, UserMessage, call_digest, decode, encode
 from assent.models import ModelRequest
 from assent.requests import ApproveAnswer, ApproveRequest, HitlRequest
-from assent.store import sqlite_engine
+from assent.store import linking, sqlite_engine
 
 Sent = list[tuple[str, tuple[Any, ...], bool]]
 """A transaction: statements, their parameters, and whether they give rows."""
@@ -44,6 +44,9 @@ async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
         return execute(connection, statement, params)
 
     with (
+        mock.patch.object(
+            linking, "SECONDS", 3600.0
+        ),  # acts are linked behind the cycles, not in one of them
         mock.patch.object(sqlite_engine._Job, "run", recording_run),
         mock.patch.object(sqlite_engine, "_execute", recording_execute),
     ):
@@ -152,7 +155,11 @@ async def _ask(model: Any, messages: list[Message], tool: Any) -> Any:
 
 
 def _renamed(statements: Sent, old: str, new: str) -> Sent:
-    return [
-        (sql, tuple([new if value == old else value for value in values]), reads)
-        for sql, values, reads in statements
-    ]
+    """The statements for another thread; an act has an id of its own, the first of its columns."""
+    renamed: Sent = []
+    for sql, values, reads in statements:
+        named = [new if value == old else value for value in values]
+        if sql.startswith("INSERT INTO assent_acts "):
+            named[0] = new_id()[:32]
+        renamed.append((sql, tuple(named), reads))
+    return renamed

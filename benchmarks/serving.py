@@ -21,12 +21,13 @@ from assent.checkpointer.sqlite import SQLiteCheckpointer
 from assent.protocol import hash_token, issue_token
 from assent.service import rate
 from assent.service.app import create_app
+from assent.service.budgets import Budgets
 from assent.service.case import Case
 from assent.service.keys import Keys
 from assent.service.rows import row_of
 from assent.service.wire import poll_answer
-from assent.store import cases
-from assent.store.case_rows import CaseRow, token_params
+from assent.store import case_tokens, cases
+from assent.store.case_rows import CaseRow, TokenRow
 from assent.store.rows import fresh_write_id
 from assent.store.statement import Transaction
 from benchmarks.open_files import allow_many
@@ -67,7 +68,7 @@ def bare(body: bytes) -> FastAPI:
 def insert(rows: Sequence[CaseRow], tokens: Sequence[dict[str, Any]]) -> Transaction[None]:
     yield cases.INSERT, [row._asdict() for row in rows]
     if tokens:
-        yield cases.TOKEN, list(tokens)
+        yield case_tokens.INSERT, list(tokens)
 
 
 async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[tuple[str, str]]:
@@ -77,7 +78,7 @@ async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[t
         made = [case(number, key_id) for number in range(begin, min(begin + BATCH, count))]
         rows = [row_of(each, fresh_write_id()) for each in made]
         new = [(each.case_id, issue_token("review")) for each in made if len(opened) < NAMED]
-        hashed = [row for at, token in new for row in token_params(at, [("review", hash_token(token))])]
+        hashed = [TokenRow(at, hash_token(token), "review")._asdict() for at, token in new]
         opened += new
         await store.engine.write(partial(insert, rows, hashed))
     return opened
@@ -93,7 +94,8 @@ async def main(database: str, count: int) -> None:
             listening.bind(("127.0.0.1", 0))
             listening.listen(2048)
             port = listening.getsockname()[1]
-            service = create_app(store, base_url=f"http://127.0.0.1:{port}")
+            many = Budgets(open_cases=10**9, cases_per_hour=10**9, streams_per_key=10**9)
+            service = create_app(store, base_url=f"http://127.0.0.1:{port}", budgets=many)
             by_hand = bare(to_json(poll_answer(case(0, key.key_id))))
 
             async def both(scope: Any, receive: Any, send: Any) -> None:
