@@ -88,7 +88,7 @@ class LeastChannel(Protocol):
         ...
 
 
-class HitlChannel(Protocol):
+class HitlChannel(LeastChannel, Protocol):
     """How an agent, a tool or a middleware asks a person, and how a host answers.
 
     A verb opens a request, waits and returns the answer; it raises `HitlTimedOut`, `HitlCancelled`,
@@ -96,40 +96,6 @@ class HitlChannel(Protocol):
     default, None switches it off; setting ``signal`` ends the wait with `HitlAborted`. A channel asks one
     thing at a time (`HitlConcurrencyError`).
     """
-
-    async def confirm(
-        self,
-        prompt: str,
-        *,
-        details: Mapping[str, Any] | None = None,
-        timeout: float | None = DEFAULT,
-        signal: asyncio.Event | None = None,
-    ) -> bool:
-        """Ask yes or no."""
-        ...
-
-    async def approve(
-        self,
-        tool_name: str,
-        tool_call_id: str,
-        args: Mapping[str, Any],
-        *,
-        details: Mapping[str, Any] | None = None,
-        timeout: float | None = DEFAULT,
-        signal: asyncio.Event | None = None,
-    ) -> ApproveAnswer:
-        """Ask whether a tool may run with these arguments."""
-        ...
-
-    async def ask(
-        self,
-        questions: Sequence[Question],
-        *,
-        timeout: float | None = DEFAULT,
-        signal: asyncio.Event | None = None,
-    ) -> Answers:
-        """Ask some questions."""
-        ...
 
     async def escalate(
         self,
@@ -141,11 +107,6 @@ class HitlChannel(Protocol):
         signal: asyncio.Event | None = None,
     ) -> EscalateAnswer:
         """Ask what to do about something that went wrong."""
-        ...
-
-    @property
-    def pending(self) -> HitlRequest | None:
-        """The request that waits for an answer in this process, if any."""
         ...
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
@@ -166,10 +127,6 @@ class HitlChannel(Protocol):
         ``digest`` is that of the request that was shown. Without it an answer counts only if nothing else was asked
         under this id before.
         """
-        ...
-
-    async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
-        """End the pending request without an answer."""
         ...
 
     @property

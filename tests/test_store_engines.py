@@ -19,7 +19,7 @@ from stores import SERVERS, Database, approval, asked, on_server, prompt, said, 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, LeaseLost, StoreError
 from assent.messages import UserMessage
-from assent.store import requests, sqlite_engine, wakeups
+from assent.store import audit, requests, sqlite_engine, wakeups
 from assent.store.rows import RequestRow, Settled
 from assent.store.sqlite_engine import SQLiteEngine
 from assent.store.sqlite_schema import migrate
@@ -41,9 +41,12 @@ def test_a_transaction_is_driven_by_hand() -> None:
     statement, params = transaction.send([row])
     assert statement is requests.SETTLE
     assert (params["answer"], params["answered_by"], params["round"]) == ("true", "ann", 1)  # type: ignore[call-overload]
-    assert transaction.send(1)[0] is WAKE
+    said = [transaction.send(1)]
     with pytest.raises(StopIteration) as stop:
-        transaction.send(0)
+        while True:
+            said.append(transaction.send(0))
+    assert WAKE in [each for each, _ in said]
+    assert audit.APPEND in [each for each, _ in said], "the act is written in the answer's own transaction"
     assert (stop.value.value.status, stop.value.value.settled_at) == ("answered", 5000)
     loser = requests.settle(by)
     next(loser)

@@ -154,7 +154,7 @@ async def test_a_waiter_does_not_take_what_was_asked_anew_for_its_own(checkpoint
     hub, woken = checkpointer._store.hub, list[Any]()
     wake, hub.wake = hub.wake, woken.extend
     await checkpointer.save_pending_request("t", confirmation("q", 1_700_000_009.0))
-    await checkpointer.settle("t", "q", True)
+    await checkpointer.settle("t", "q", True, round=2)
     hub.wake = wake
     hub.wake(woken)
     assert (await asyncio.wait_for(waiting, 30)).status == "superseded"

@@ -17,6 +17,7 @@ from assent.delivery.first import first_of
 from assent.delivery.keyboard import Keyboard, Left, keyboard_here
 from assent.delivery.open_request import InStore, OnChannel, OpenRequest
 from assent.errors import (
+    DeliveryError,
     HitlAborted,
     HitlDetached,
     HitlInvalidAnswer,
@@ -37,8 +38,17 @@ async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) 
     An answer needs a whole line, typed after the question was drawn. Where somebody else answers first, the
     prompt goes away and says so. Ctrl-C at the prompt ends the agent's run: it is aborted, or, where the
     channel's requests are stored and can be answered elsewhere, suspended. ``by`` is who answers; without it,
-    the account that the program runs in. Raises `DeliveryError` where there is no terminal.
+    the account that the program runs in. Raises `DeliveryError` where there is no terminal, or where the channel
+    cannot be followed.
     """
+    missing = [f"{name}()" for name in ("subscribe", "interrupt") if not hasattr(channel, name)]
+    if missing:
+        raise DeliveryError(
+            "terminal",
+            f"{type(channel).__name__} has no {' and no '.join(missing)}, which the terminal needs to put what is "
+            "asked there: derive the channel from InMemoryChannel, or answer it with its own answer()",
+            permanent=True,
+        )
     idle = asyncio.Event()
     person = asyncio.create_task(_sit_at(channel, keyboard_here(), by or _account(), idle))
     person.add_done_callback(lambda done: None if done.cancelled() else _stop(channel))

@@ -43,12 +43,15 @@ class Serve:
         return reader, writer
 
     async def ask(self, request: bytes) -> bytes:
-        """What is answered, until the connection is closed."""
+        """What is answered, until the connection is closed; nothing, if it is refused before the request is read."""
         reader, writer = await self.connect(request)
-        async with asyncio.timeout(PATIENCE):
-            said = await reader.read()
-        writer.close()
-        return said
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
 
     async def health(self) -> bytes:
         return await self.ask(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

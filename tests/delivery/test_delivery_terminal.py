@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
@@ -21,9 +21,9 @@ from screens import CONTROL, ENV, Screen, screen
 
 from assent.checkpointer.memory import MemoryCheckpointer
 from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.delivery import Ended, Notice, TerminalDelivery
+from assent.delivery import Ended, Notice, TerminalDelivery, answering_in_terminal
 from assent.delivery.open_request import InStore
-from assent.errors import HitlStaleAnswer
+from assent.errors import DeliveryError, HitlStaleAnswer
 from assent.messages import call_digest
 from assent.requests import ApproveRequest, ConfirmRequest, HitlRequest, StoredRequest
 
@@ -482,3 +482,16 @@ async def test_a_deadline_closes_a_request_that_nobody_else_watches() -> None:
         assert not await shown.is_open()
         await checkpointer.delete("t")
         assert await shown.closed() == "it is gone"
+
+
+async def test_a_channel_that_cannot_be_followed_is_named() -> None:
+    class Pager:
+        """A channel with what agents need and no more: nobody is told what is asked there."""
+
+        pending = None
+
+    with pytest.raises(
+        DeliveryError, match=r"Pager has no subscribe\(\) and no interrupt\(\), .*InMemoryChannel"
+    ):
+        async with answering_in_terminal(cast(Any, Pager())):
+            pass
