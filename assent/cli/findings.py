@@ -153,6 +153,11 @@ def _encryption(environ: Mapping[str, str]) -> Finding:
         return Finding(
             "configured", KEY_VARIABLE, "note", "is not set: what the database keeps is in the clear"
         )
+    if (path := environ.get(FILE_VARIABLE)) and readable_by_others(path):
+        detail = (
+            f"the file that {FILE_VARIABLE} names can be read by other accounts of this machine: chmod 600 it"
+        )
+        return Finding("configured", KEY_VARIABLE, "wrong", detail)
     return Finding("configured", KEY_VARIABLE, "ok", "is set")
 
 

@@ -287,6 +287,12 @@ def test_the_command_line_makes_changes_and_explains(tmp_path: Path) -> None:
     code, said = run("doctor", ASSENT_ENCRYPTION_KEY=other)
     assert code == 1
     assert "can be read by other accounts" in said
+    (tmp_path / "assent.db").chmod(0o600)
+    (tmp_path / "key.txt").write_text(f"{other}\n")
+    (tmp_path / "key.txt").chmod(0o644)
+    code, said = run("doctor", ASSENT_ENCRYPTION_KEY_FILE="key.txt")
+    assert code == 1
+    assert "ASSENT_ENCRYPTION_KEY_FILE names can be read by other accounts" in said
     code, said = run("doctor", ASSENT_ENCRYPTION_KEY="short-one")
     assert "an encryption key is 32 bytes" in said
     assert "short-one" not in said
