@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import check_threads
 
 from assent import Agent, AgentSpec, tool
 from assent.errors import StoreError
 from assent.messages import ToolCall
 from assent.models import ScriptedModel
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    check_threads()
+
 
 CALL = ToolCall("c1", "pay", {"cents": 5})
 
@@ -43,6 +52,18 @@ def test_it_lives_as_long_as_the_loop(tmp_path: Path) -> None:
     result = asyncio.run(agent(tmp_path, "Done.").respond(answer={"decision": "approve"}))
     assert result is not None
     assert result.status == "completed"
+    check_threads()
+
+
+def test_it_is_closed_with_the_loop_in_which_its_agent_was_made(tmp_path: Path) -> None:
+    async def main() -> str:
+        return (await agent(tmp_path, "Hello.").prompt("go")).text
+
+    assert asyncio.run(main()) == "Hello."
+    check_threads()
+    stranger = Agent(model=ScriptedModel(["Hello."]), checkpointer=f"sqlite:///{tmp_path}")
+    with pytest.raises(StoreError):
+        asyncio.run(stranger.prompt("go"))
 
 
 @pytest.mark.anyio

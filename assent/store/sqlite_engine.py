@@ -113,10 +113,13 @@ class _Worker:
             self._inbox.put(job)
         return future
 
-    async def stop(self) -> None:
-        """Do what is queued, close the connection and end the thread."""
+    def end(self) -> None:
+        """Have the thread do what is queued, close the connection and end."""
         self._inbox.put(None)
-        await self._ended
+
+    async def ended(self) -> None:
+        """Wait for the thread's end."""
+        await asyncio.shield(self._ended)
         self._hand_back()
         self._bell.take_down()
 
@@ -304,15 +307,20 @@ class SQLiteEngine:
         try:
             await self._reader.start(self._connect_reader, _read_batch)
         except BaseException:
-            await self._writer.stop()
+            self._writer.end()
+            await self._writer.ended()
             raise
 
     async def close(self) -> None:
-        """Finish what is queued and close the file."""
-        await self.hub.close()
-        if self._reader is not self._writer:
-            await self._reader.stop()
-        await self._writer.stop()
+        """Finish what is queued and close the file; whoever is cancelled here leaves no thread behind either."""
+        try:
+            await self.hub.close()
+        finally:
+            workers = {self._reader, self._writer}
+            for worker in workers:
+                worker.end()
+            for worker in workers:
+                await worker.ended()
 
     def write(
         self,

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from receivers import OK, Receiver, receiving
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)
 silent_receivers = pytest.mark.attack("M6", "receivers that hold others up")
 ERROR = b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
+TAKEN = 123_457
 ROW = CallbackRow("cb", "case", "key", "https://a.example/", "{}", 1, None, None, 0, since=0)
 
 
@@ -81,11 +83,12 @@ async def test_sixty_callbacks_that_nobody_answers_delay_no_other_keys(
 
 @asynccontextmanager
 async def failing(folder: Path, clock: HandClock, **options: Any) -> AsyncIterator[tuple[Served, Receiver]]:
-    async with (
-        receiving(answer=ERROR) as receiver,
-        serving(f"sqlite:///{folder}/cases.db", clock=clock, **options) as served,
-    ):
-        yield served, receiver
+    with mock.patch("assent.service.callbacks.TAKEN_MILLISECONDS", TAKEN):
+        async with (
+            receiving(answer=ERROR) as receiver,
+            serving(f"sqlite:///{folder}/cases.db", clock=clock, **options) as served,
+        ):
+            yield served, receiver
 
 
 async def settled(served: Served) -> list[CallbackRow]:
@@ -94,8 +97,8 @@ async def settled(served: Served) -> list[CallbackRow]:
     async def none_due() -> list[CallbackRow]:
         now, known = served.service.cases.now(), await rows(served)
         busy = any(row.due_at is not None and row.due_at <= now for row in known)
-        # One that a worker has taken is due again after exactly its lease.
-        taken = any(row.due_at == now + 120_000 for row in known)
+        # One that a worker has taken is due again after exactly its lease, which is no other pause's length.
+        taken = any(row.due_at == now + TAKEN for row in known)
         return [] if busy or taken else known
 
     return await until(none_due)

@@ -357,7 +357,10 @@ async def test_bad_polls_for_ever_end_in_an_error(bug: type[Any]) -> None:
             await at.outcome(at.approve)
         if caught.type is ReviewUnreachable:
             assert at.clock.now() - begin >= MINUTES
-        assert (caught.type is ReviewUnreadable) is issubclass(bug, bugs.PollsSay)
+        if (
+            bug is not bugs.PollsDrip
+        ):  # what never ends is cut for its length or for its time, whichever is first
+            assert (caught.type is ReviewUnreadable) is issubclass(bug, bugs.PollsSay)
         assert 1 < at.service.nth(0).polls <= GIVEN_UP / 10
 
 
