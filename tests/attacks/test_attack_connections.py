@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,13 +43,11 @@ class Serve:
         return reader, writer
 
     async def ask(self, request: bytes) -> bytes:
-        """What is answered, until the connection is closed; nothing, if it is refused before the request is read."""
+        """What is answered, until the connection is closed."""
         reader, writer = await self.connect(request)
         try:
             async with asyncio.timeout(PATIENCE):
-                return await reader.read()
-        except ConnectionResetError:
-            return b""
+                return await heard(reader)
         finally:
             writer.close()
 
@@ -60,6 +58,18 @@ class Serve:
         """The log's messages about something."""
         said = [json.loads(line)["message"] for line in self.log.read_text("utf-8").splitlines()]
         return [each for each in said if about in each]
+
+
+async def heard(reader: asyncio.StreamReader) -> bytes:
+    """All that comes until the connection is closed.
+
+    Nothing, where it is reset: a server that closes before it has read what was sent to it may take back its own
+    last words with that.
+    """
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
 
 
 @asynccontextmanager
@@ -79,12 +89,11 @@ async def serve(folder: Path, *options: str, head: float = 60, body: float = 60)
             served = Serve(port, key, log)
             async with asyncio.timeout(PATIENCE):
                 while True:
-                    try:
-                        assert b" 200 " in await served.health()
-                        break
-                    except OSError:
-                        assert process.returncode is None, log.read_text("utf-8")
-                        await asyncio.sleep(0.05)
+                    with suppress(OSError):
+                        if b" 200 " in await served.health():
+                            break
+                    assert process.returncode is None, log.read_text("utf-8")
+                    await asyncio.sleep(0.05)
             yield served
         finally:
             if process.returncode is None:
@@ -106,8 +115,8 @@ async def test_half_sent_requests_keep_nobody_out(
             assert b" 200 " in await served.health()
         ended = [reader for reader, _ in slow[:100]]  # those that have waited longest made room
         async with asyncio.timeout(PATIENCE):
-            said = [await reader.read() for reader in ended]
-        assert {each.split(b"\r\n")[0] for each in said} == {b"HTTP/1.1 503 Service Unavailable"}
+            said = [await heard(reader) for reader in ended]
+        assert {each.split(b"\r\n")[0] for each in said if each} == {b"HTTP/1.1 503 Service Unavailable"}
         noted = served.lines("to make room")
         counted = sum(1 + int(each.partition("(")[2].partition(" ")[0] or 0) for each in noted)
         assert 1 <= len(noted) < many / 4, "one line a second, not one for each"
@@ -166,7 +175,7 @@ async def test_one_address_has_so_many_connections_and_no_more(tmp_path: Path) -
             for reader, _ in streams:
                 await reader.readuntil(b"retry: 3000")
         refused = [await served.ask(b"") for _ in range(20)]  # whoever is being served is not sent away
-        assert {each.split(b"\r\n")[0] for each in refused} == {b"HTTP/1.1 503 Service Unavailable"}
+        assert {each.split(b"\r\n")[0] for each in refused if each} == {b"HTTP/1.1 503 Service Unavailable"}
         assert 1 <= len(served.lines("a connection was refused")) < 20
         streams[0][1].close()
         async with asyncio.timeout(PATIENCE):
