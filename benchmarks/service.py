@@ -244,8 +244,9 @@ def _replayed(path: Path, sent: list[Sent]) -> Callable[[], None]:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    # The case's id, what its tokens hash to, and the ids of the rows that tell of it.
-    names = {sent[0][1][0], *(sent[n][1][1] for n in (2, 3)), *(sent[n][1][0] for n in (4, 5))}
+    # The case's id, what its token hashes to, and the ids of the rows that tell of it.
+    _, _, (_, token), *acts = sent
+    names = {sent[0][1][0], token[1], *(act[0] for _, act in acts)}
     count = 0
 
     def run() -> None:
