@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import sqlite3
 import statistics
@@ -314,16 +315,21 @@ async def postgres_cycles() -> list[Figure]:
     async with PostgresCheckpointer(dsn) as store:
         transactions, thread_id = await _recorded(store)
         connection = await asyncpg.connect(dsn)
+        sent = [each for statements in transactions for _, arguments, _ in statements for each in arguments]
+        # The ids of the thread, of its run and of the rows in the audit trail.
+        ids = {each for each in sent if isinstance(each, str) and re.fullmatch("[0-9a-f]{32}", each)} | {
+            thread_id
+        }
         prepared: dict[str, Any] = {}
 
         async def replay() -> None:
-            new = new_id()
+            new = {old: new_id() for old in ids}
             for statements in transactions:
                 async with connection.transaction():
                     for sql, arguments, _ in statements:
                         if sql not in prepared:
                             prepared[sql] = await connection.prepare(sql)
-                        await prepared[sql].fetch(*_renamed(arguments, thread_id, new))
+                        await prepared[sql].fetch(*[new.get(each, each) for each in arguments])
 
         async def ours() -> None:
             await cycle(store)
@@ -383,7 +389,3 @@ async def _recorded(store: Any) -> tuple[list[list[Sent]], str]:
     writing = [sent for sent in transactions if not all(reads for _, _, reads in sent)]
     assert len(writing) == 6, [[sql for sql, _, _ in sent] for sent in transactions]
     return writing, agent.thread_id
-
-
-def _renamed(arguments: tuple[Any, ...], old: str, new: str) -> list[Any]:
-    return [new if argument == old else argument for argument in arguments]

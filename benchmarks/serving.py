@@ -23,6 +23,7 @@ from assent.service import rate
 from assent.service.app import create_app
 from assent.service.budgets import Budgets
 from assent.service.case import Case
+from assent.service.heavy import SWITCH_SECONDS
 from assent.service.keys import Keys
 from assent.service.rows import row_of
 from assent.service.wire import poll_answer
@@ -108,4 +109,5 @@ async def main(database: str, count: int) -> None:
 
 
 if __name__ == "__main__":
+    sys.setswitchinterval(SWITCH_SECONDS)  # as `assent serve` does
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

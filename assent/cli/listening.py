@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,7 @@ import uvicorn
 
 from assent import limits
 from assent.cli.doorkeeper import Doorkeeper, OncePerSecond, guarded
+from assent.service.heavy import SWITCH_SECONDS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -59,6 +61,7 @@ def listen(
 
     ``connections`` is how many there may be at a time, and ``per_address`` from one address; see `Doorkeeper`.
     """
+    sys.setswitchinterval(SWITCH_SECONDS)
     connections = _within_open_files(connections)
     keeper = Doorkeeper(most=connections, per_address=per_address)
     quiet = OncePerSecond()

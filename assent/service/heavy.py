@@ -15,6 +15,9 @@ LIGHT = 20_000
 """Of so many characters the work is done at once: going to a thread and back would take longer, and what is small
 must not stand in line behind what is large."""
 THREADS = 4
+SWITCH_SECONDS = 0.0005
+"""After so long a thread gives the interpreter to the others, in a process that serves and nothing else. Python's own
+5 ms are waited for several times in every other answer while a large page is rendered."""
 
 
 def work_in(text: str) -> int:

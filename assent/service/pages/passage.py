@@ -103,6 +103,8 @@ def _mark(char: str, times: int) -> str:
 
 def _with_edges(text: str) -> Html:
     inner = text.strip(" ")
+    if inner is text:
+        return marked(text)
     before = len(text) - len(text.lstrip(" "))
     after = len(text) - len(inner) - before
     return Html(_spaces(before) + marked(inner) + _spaces(after))

@@ -38,7 +38,10 @@ def shown_all(values: Mapping[str, Any]) -> list[Shown]:
 
 def text_of(value: Any) -> str:
     """A text as it is, everything else as JSON that spells no character differently."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    # With an indent Python's own encoder is used, which is much slower.
+    return json.dumps(value, indent=2 if isinstance(value, list | dict) else None, ensure_ascii=False)
 
 
 def kind_of(value: Any) -> str:
