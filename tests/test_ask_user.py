@@ -69,14 +69,16 @@ async def test_the_answers_reach_the_model() -> None:
 async def test_a_time_out_reaches_the_model() -> None:
     done = await result_of(ScriptedChannel([HitlTimedOut(30.0)]))
     assert done.is_error
-    assert done.details == {"hitl": {"outcome": "timed_out", "reason": "nobody answered within 30 s"}}
+    assert done.details == {
+        "hitl": {"outcome": "timed_out", "decision": "timed_out", "reason": "nobody answered within 30 s"}
+    }
 
 
 async def test_a_cancel_reaches_the_model() -> None:
     done = await result_of(ScriptedChannel([HitlCancelled("gone home")]))
     assert done.is_error
     assert "gone home" in done.text
-    assert done.details == {"hitl": {"outcome": "cancelled", "reason": "gone home"}}
+    assert done.details == {"hitl": {"outcome": "cancelled", "decision": "cancelled", "reason": "gone home"}}
 
 
 async def test_an_empty_list_of_options_means_free_text() -> None:
@@ -122,7 +124,11 @@ async def test_a_deadline(rig: Rig) -> None:
     result = await task
     assert result.status == "completed"
     done = results(result.messages)["q1"].details
-    assert done == {"hitl": {"outcome": "timed_out", "reason": "nobody answered within 60 s"}}
+    assert done is not None
+    assert done["hitl"]["decision"] == "timed_out"  # as seed 002 says
+    assert done == {
+        "hitl": {"outcome": "timed_out", "decision": "timed_out", "reason": "nobody answered within 60 s"}
+    }
 
 
 async def test_abort_while_it_asks(rig: Rig) -> None:

@@ -27,6 +27,7 @@ from assent.ids import OLDEST_FIRST_FENCE
 from assent.messages import JsonObject, TextPart, ToolResultMessage
 
 _RECORD = frozenset({"decision", "digest", "answered_by", "via"})
+_NOBODY_DECIDED = ("timed_out", "cancelled")
 
 
 async def execute(run: Run, settled: Sequence[Settled]) -> None:
@@ -216,7 +217,7 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
     """What the body returned, or how it failed."""
     tool, call = item.tool, item.call
     try:
-        return _without_record(as_result(await tool.run(item.args, _context(run, item))))
+        return _without_record(item, as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
         if isinstance(tool, SubagentTool):
             raise  # its own failures are results: this is the store's, or ours, and what it was at is open still
@@ -231,13 +232,19 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
     return as_result(ToolResult(f"{tool.name} failed: {_say(failure)}", is_error=True))
 
 
-def _without_record(result: ToolResult) -> ToolResult:
-    """What a body returned, without what it claims that a person decided: that is for the gate to say."""
+def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
+    """What a body returned, without what it claims that a person decided: that is for the gate to say.
+
+    A body that has asked a person itself, such as that of ``ask_user``, may say that there was no decision, unless
+    there was one at the gate.
+    """
     details: JsonObject = dict(result.details or {})
     said = details.get("hitl")
     if not isinstance(said, dict) or _RECORD.isdisjoint(said):
         return result
     kept = {name: value for name, value in said.items() if name not in _RECORD}
+    if item.trace is None and said.get("decision") in _NOBODY_DECIDED:
+        kept["decision"] = said["decision"]
     return replace(result, details={**details, "hitl": kept})
 
 

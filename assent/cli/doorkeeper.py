@@ -117,7 +117,7 @@ class GuardedConnection(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Somebody has connected."""
         super().connection_made(transport)
         if self.keeper.admit(self, self.client[0] if self.client else ""):
