@@ -12,12 +12,10 @@ import click
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.cli.database import on_database
-from assent.errors import InvalidSecret
 from assent.visible import escaped as escapes
 from assent.visible import pieces, visible
 
 if TYPE_CHECKING:
-    from assent.protocol import SigningKey
     from assent.service.audit import Verdict
     from assent.store.chain import Head
 
@@ -93,20 +91,12 @@ def push(url: str, signing_key: Path | None) -> None:
     Do so where nobody who can write to the database can write: assent audit verify --head shows later that the
     trail goes on from there. It is POSTed as JSON, over https.
     """
+    from assent.cli.signing_key import signing_key_in
     from assent.service.heads import HeadPusher
 
-    key = None if signing_key is None else _key_in(signing_key)
+    key = None if signing_key is None else signing_key_in(signing_key)
     head = on_database(lambda checkpointer: HeadPusher(checkpointer.engine, url, key).push())
     click.echo("There is no row yet." if head is None else f"Pushed {head.seq}:{head.hash}.")
-
-
-def _key_in(path: Path) -> SigningKey:
-    from assent.protocol import SigningKey
-
-    try:
-        return SigningKey(json.loads(path.read_bytes()))
-    except (ValueError, TypeError, InvalidSecret):
-        raise click.ClickException(f"--signing-key: {path} holds no private JWK of the curve P-256") from None
 
 
 def escaped(line: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,11 @@ import click
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.cli.database import database_url, on_database
-from assent.errors import InvalidSecret, ServiceError
+from assent.errors import ServiceError
 from assent.limits import ADDRESS_CONNECTIONS, CONNECTIONS
 
 if TYPE_CHECKING:
-    from assent.protocol import SigningKey
+    pass
 
 
 @click.command()
@@ -102,6 +101,7 @@ def serve(
     Logs are lines of JSON on standard error.
     """
     from assent.cli.listening import check_free, listen
+    from assent.cli.signing_key import signing_key_in
     from assent.service.app import create_app
     from assent.service.budgets import read_budgets
     from assent.service.logging import configure_logging
@@ -111,7 +111,7 @@ def serve(
             f"--host {host} needs --base-url, the address at which people reach the service, "
             "as in https://reviews.example.com"
         )
-    key = None if signing_key is None else _signing_key(signing_key)
+    key = None if signing_key is None else signing_key_in(signing_key)
     try:
         app = create_app(
             database_url(),
@@ -127,20 +127,6 @@ def serve(
     check_free(host, port)  # so is this
     configure_logging()
     listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
-
-
-def _signing_key(path: Path) -> SigningKey:
-    """The key in a file, which only its owner may read; a new one, if there is no such file."""
-    from assent.cli.key_files import read_or_make
-    from assent.protocol import SigningKey
-
-    text = read_or_make(path, lambda: json.dumps(SigningKey.generate().private_jwk()))
-    try:
-        return SigningKey(json.loads(text))
-    except (ValueError, InvalidSecret) as error:
-        raise click.ClickException(
-            f"--signing-key: {path} holds no private key (a JWK of the curve P-256)"
-        ) from error
 
 
 async def _reached(checkpointer: SqlCheckpointer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 
@@ -10,8 +9,7 @@ import click
 import pytest
 from cli_rig import Shell
 
-from assent.cli.key_files import read_or_make
-from assent.protocol import SigningKey
+from assent.cli.signing_key import signing_key_in
 from assent.service.keys import Keys
 
 
@@ -51,14 +49,14 @@ def test_links_are_revoked(shell: Shell) -> None:
 
 def test_a_key_to_sign_with_is_made_once_for_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "signing.json"
-    made = read_or_make(path, lambda: json.dumps(SigningKey.generate().private_jwk()))
+    made = signing_key_in(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert read_or_make(path, lambda: "another") == made
+    assert signing_key_in(path).private_jwk() == made.private_jwk()
     path.chmod(0o644)
     with pytest.raises(click.ClickException, match="can be read by others"):
-        read_or_make(path, lambda: "another")
+        signing_key_in(path)
     with pytest.raises(click.ClickException, match="cannot be made"):
-        read_or_make(tmp_path / "nowhere" / "key", lambda: "x")
+        signing_key_in(tmp_path / "nowhere" / "key")
 
 
 def test_what_is_no_key_signs_nothing(shell: Shell, tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -18,7 +20,9 @@ import pytest
 
 from assent.cli import reference
 from assent.cli.main import main
+from assent.protocol import SigningKey, jwks_document
 from assent.service.callback_secrets import callback_secret
+from assent.service.heads import verify_head
 
 ROOT = Path(__file__).parent.parent.parent
 SECRET = "0123456789abcdef" * 2
@@ -148,6 +152,41 @@ def test_the_trail_is_verified_and_exported(shell: Shell, empty_folder: Path) ->
 def test_purge_says_how_many(shell: Shell) -> None:
     assert shell("purge") == "Deleted 0 cases.\n"
     assert "Invalid value" in shell("purge", "--older-than-days", "-1", code=2)
+
+
+def test_the_trails_head_is_pushed_and_signed(shell: Shell, empty_folder: Path) -> None:
+    taken: list[dict[str, Any]] = []
+
+    class Keeper(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    key = SigningKey.generate()
+    path = empty_folder / "signing.key"
+    path.write_text(json.dumps(key.private_jwk()))
+    with HTTPServer(("127.0.0.1", 0), Keeper) as keeper:
+        Thread(target=keeper.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{keeper.server_port}/heads"
+        assert shell("audit", "push", url) == "There is no row yet.\n"
+        shell("keys", "create", "a")
+        assert "can be read by others" in shell("audit", "push", url, "--signing-key", str(path), code=1)
+        path.chmod(0o600)
+        said = shell("audit", "push", url, "--signing-key", str(path))
+        keeper.shutdown()
+    assert "https" in shell("audit", "push", "http://heads.example/", code=1)
+    (head,) = taken
+    kept = verify_head(head, jwks_document([key]))
+    assert said == f"Pushed {kept.seq}:{kept.hash}.\n"
+    assert shell("audit", "verify", "--head", f"{kept.seq}:{kept.hash}").startswith(
+        "The audit trail is whole"
+    )
+    path.write_text("[1]")
+    assert "holds no private key" in shell("audit", "push", url, "--signing-key", str(path), code=1)
 
 
 @pytest.mark.parametrize("arguments", [["keys", "list"], ["audit", "verify"], ["purge"], ["serve"]])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from receivers import receiving
+from receivers import OK, receiving
+from serving import serving, until
 from stores import asked
 
 from assent.checkpointer.sqlite import SQLiteCheckpointer
@@ -72,6 +75,25 @@ async def test_a_receiver_that_takes_nothing_is_told_again(tmp_path: Path) -> No
             await pusher.push()
         receiver.answer = b"HTTP/1.1 204 No Content\r\n\r\n"
         assert await pusher.push() is not None
+
+
+async def test_a_service_pushes_its_heads_and_goes_on_where_nobody_takes_them(tmp_path: Path) -> None:
+    key = SigningKey.generate()
+    async with receiving(answer=REFUSED) as receiver:
+        heads = f"http://127.0.0.1:{receiver.port}/heads"
+        with mock.patch("assent.service.background.EVERY_SECONDS", 0.02):
+            async with serving(f"sqlite:///{tmp_path}/x.db", push_heads=heads, signing_key=key) as served:
+                await (await served.agent()).open()
+
+                async def pushed(most: int = 2) -> bool:
+                    return len(receiver.requests) >= most
+
+                await until(pushed)  # and refused, each time
+                receiver.answer = OK
+                refused = len(receiver.requests)
+                await until(partial(pushed, refused + 1))
+                kept = verify_head(json.loads(receiver.last[2]), jwks_document([key]))
+                assert (await verify(served.service.cases.store._engine, kept=kept)).is_whole
 
 
 @pytest.mark.parametrize("url", ["http://example.com/heads", "ftp://x", "heads"])
