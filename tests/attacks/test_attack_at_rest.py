@@ -282,6 +282,9 @@ def test_the_command_line_makes_changes_and_explains(tmp_path: Path) -> None:
     code, said = run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{other},{key}")
     assert (code, said) == (0, "1 data key encrypted anew.\n")
     assert run("pending", ASSENT_ENCRYPTION_KEY=other)[0] == 0
+    assert run("encryption", "rewrite", "--new-data-key", ASSENT_ENCRYPTION_KEY=other)[0] == 0
+    assert run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{key},{other}")[1].startswith("2 data keys")
+    assert run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{other},{key}")[0] == 0
     assert len(run("encryption", "new-key")[1].strip()) == 44
     (tmp_path / "assent.db").chmod(0o644)
     code, said = run("doctor", ASSENT_ENCRYPTION_KEY=other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -10,10 +11,13 @@ import sqlite3
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from unittest import mock
 
 import httpx2
 import pytest
@@ -232,8 +236,10 @@ def test_the_command_has_its_entry_point() -> None:
 # Serving.
 
 
-def test_serve_answers_logs_json_and_stops(empty_folder: Path, unused_port: int) -> None:
-    command = [sys.executable, "-m", "assent.cli", "serve", "--port", str(unused_port)]
+@contextmanager
+def serving(port: int, *options: str) -> Iterator[tuple[subprocess.Popen[str], list[dict[str, Any]]]]:
+    """``assent serve`` in a process of its own, and what it has logged until it listens."""
+    command = [sys.executable, "-m", "assent.cli", "serve", "--port", str(port), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)  # noqa: S603
     try:
         assert process.stderr is not None
@@ -242,17 +248,61 @@ def test_serve_answers_logs_json_and_stops(empty_folder: Path, unused_port: int)
             logged.append(json.loads(line))
             if "running on" in line:
                 break
+        yield process, logged
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_serve_answers_logs_json_and_stops(empty_folder: Path, unused_port: int) -> None:
+    with serving(unused_port) as (process, logged):
         answered = httpx2.get(f"http://127.0.0.1:{unused_port}/review/x?token=secret")
         assert answered.status_code == 404
         process.send_signal(signal.SIGTERM)
         rest = process.communicate(timeout=30)[1]
-    finally:
-        process.kill()
-        process.wait()
     logged += [json.loads(line) for line in rest.splitlines()]
     requests = [line for line in logged if line["logger"] == "assent.service.requests"]
     assert [(line["path"], line["status"]) for line in requests] == [("/review/x", 404)]
     assert "secret" not in json.dumps(logged)
+
+
+def test_what_the_operator_allows_is_said_by_options(shell: Shell, unused_port: int) -> None:
+    key = shell("keys", "create", "billing").splitlines()[-1]
+    asking = {
+        "type": "approval",
+        "prompt": "p",
+        "default_action": "approve",
+        "hitl_callback_url": "http://127.0.0.1:1/",
+    }
+
+    def opened(*options: str) -> httpx2.Response:
+        with serving(unused_port, *options):
+            url = f"http://127.0.0.1:{unused_port}/v1/reviews"
+            return httpx2.post(url, json=asking, headers={"Authorization": f"Bearer {key}"})
+
+    assert opened().status_code == 422
+    refused = opened("--allow-default-approve", "--inline").json()
+    assert "callback" in refused["message"]
+    secret = {"ASSENT_SECRET": SECRET}
+    with mock.patch.dict(os.environ, secret):
+        allowed = opened(
+            "--allow-default-approve",
+            "--inline",
+            "--development",
+            "--push-heads",
+            "http://127.0.0.1:1/",
+            "--links",
+            "service",
+            "--link-days",
+            "2",
+        )
+    assert allowed.status_code == 202, allowed.text
+    hitl = allowed.json()["hitl"]
+    assert hitl["submit_url"].endswith("/respond")
+    assert hitl["submit_token"]
+    assert "token=" not in hitl["review_url"]
+    assert hitl["default_action"] == "approve"
 
 
 @pytest.fixture
