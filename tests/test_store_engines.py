@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from lost_commits import break_once
 from sqlalchemy import text
-from stores import SERVERS, Database, approval, asked, on_server, prompt, said, whole_cycle
+from stores import SERVERS, Database, approval, asked, check_threads, on_server, prompt, said, whole_cycle
 
 from assent.checkpointer.sql import SqlCheckpointer
 from assent.errors import HitlInvalidAnswer, HitlStaleAnswer, LeaseLost, StoreError
@@ -63,6 +63,28 @@ async def engine(tmp_path: Path) -> Any:
     await engine.open()
     yield engine
     await engine.close()
+
+
+async def test_nothing_is_left_beside_the_file_when_it_is_closed(tmp_path: Path) -> None:
+    """SQLite's log holds what was deleted, or was not encrypted yet."""
+    for _ in range(30):
+        engine = SQLiteEngine(tmp_path / "x.db")
+        await engine.open()
+        await engine.read(run_ids)
+        await engine.close()
+        assert [path.name for path in tmp_path.iterdir()] == ["x.db"]  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("turns", range(1, 5))
+async def test_closing_that_is_called_off_leaves_no_thread(tmp_path: Path, turns: int) -> None:
+    engine = SQLiteEngine(tmp_path / "x.db")
+    await engine.open()
+    closing = asyncio.create_task(engine.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    await asyncio.to_thread(check_threads)
 
 
 INSERT = Statement(text("INSERT INTO assent_runs VALUES ('t', :id, 'a', NULL, 0, '{}', 0, NULL)"))

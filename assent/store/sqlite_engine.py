@@ -113,12 +113,9 @@ class _Worker:
             self._inbox.put(job)
         return future
 
-    def end(self) -> None:
-        """Have the thread do what is queued, close the connection and end."""
+    async def stop(self) -> None:
+        """Have the thread do what is queued, close the connection and end, waited for or not."""
         self._inbox.put(None)
-
-    async def ended(self) -> None:
-        """Wait for the thread's end."""
         await asyncio.shield(self._ended)
         self._hand_back()
         self._bell.take_down()
@@ -307,20 +304,23 @@ class SQLiteEngine:
         try:
             await self._reader.start(self._connect_reader, _read_batch)
         except BaseException:
-            self._writer.end()
-            await self._writer.ended()
+            await self._writer.stop()
             raise
 
     async def close(self) -> None:
-        """Finish what is queued and close the file; whoever is cancelled here leaves no thread behind either."""
+        """Finish what is queued and close the file; whoever is cancelled here leaves no thread behind either.
+
+        The writer is closed last: SQLite then writes what is in the log beside the file into it, and deletes the log.
+        A connection that only reads does not.
+        """
         try:
             await self.hub.close()
         finally:
-            workers = {self._reader, self._writer}
-            for worker in workers:
-                worker.end()
-            for worker in workers:
-                await worker.ended()
+            try:
+                if self._reader is not self._writer:
+                    await self._reader.stop()
+            finally:
+                await self._writer.stop()
 
     def write(
         self,
