@@ -1,6 +1,6 @@
 """An approve cycle as one would write it by hand: what is left when nothing is promised.
 
-The very statements of Assent's cycle in the same six commits, shared by whoever waits for one; the same messages,
+The very statements of Askfirst's cycle in the same six commits, shared by whoever waits for one; the same messages,
 requests and validation. No leases renewed, no listeners, no policy, no time-outs, no second look at anything.
 """
 
@@ -17,11 +17,11 @@ from threading import Thread
 from typing import Any
 from unittest import mock
 
-from assent.ids import new_id
-from assent.messages import Message, ToolResultMessage, UserMessage, call_digest, decode, encode
-from assent.models import ModelRequest
-from assent.requests import ApproveAnswer, ApproveRequest, HitlRequest
-from assent.store import linking, sqlite_engine
+from askfirst.ids import new_id
+from askfirst.messages import Message, ToolResultMessage, UserMessage, call_digest, decode, encode
+from askfirst.models import ModelRequest
+from askfirst.requests import ApproveAnswer, ApproveRequest, HitlRequest
+from askfirst.store import audit_chain, sqlite_engine
 
 Sent = list[tuple[str, tuple[Any, ...], bool]]
 """A transaction: statements, their parameters, and whether they give rows."""
@@ -45,7 +45,7 @@ async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
 
     with (
         mock.patch.object(
-            linking, "SECONDS", 3600.0
+            audit_chain, "SECONDS", 3600.0
         ),  # acts are linked behind the cycles, not in one of them
         mock.patch.object(sqlite_engine._Job, "run", recording_run),
         mock.patch.object(sqlite_engine, "_execute", recording_execute),
@@ -159,7 +159,7 @@ def _renamed(statements: Sent, old: str, new: str) -> Sent:
     renamed: Sent = []
     for sql, values, reads in statements:
         named = [new if value == old else value for value in values]
-        if sql.startswith("INSERT INTO assent_acts "):
+        if sql.startswith("INSERT INTO askfirst_acts "):
             named[0] = new_id()[:32]
         renamed.append((sql, tuple(named), reads))
     return renamed

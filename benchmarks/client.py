@@ -18,9 +18,9 @@ from typing import Any
 
 import httpx2
 
-from assent.client import HitlClient
-from assent.clock import Clock, SystemClock
-from assent.delivery.base import Notice
+from askfirst.client import HitlClient
+from askfirst.clock import Clock, SystemClock
+from askfirst.delivery.base import Notice
 from benchmarks.measure import Figure
 from benchmarks.open_files import allow_many
 from benchmarks.service import Server, answered, approve, follow, server

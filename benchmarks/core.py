@@ -11,8 +11,8 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 
-from assent import Agent, tool
-from assent.messages import (
+from askfirst import Agent, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
+from askfirst.messages import (
     AssistantMessage,
     Message,
     TextDelta,
@@ -22,14 +22,15 @@ from assent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from assent.models import ModelRequest
-from benchmarks.measure import Figure, interleaved
+from askfirst.models import ModelRequest
+from benchmarks.measure import Figure, interleaved, python_calls
 
 KILOBYTE = "x" * 1024
 
 
 def figures() -> Iterator[Figure]:
     yield asyncio.run(cycle())
+    yield asyncio.run(approve_calls())
     yield from imports()
     yield idle_agents()
 
@@ -88,12 +89,44 @@ async def cycle() -> Figure:
     return Figure("prompt, tool call, result, text / a bare loop", mine / theirs, 5, note=note)
 
 
+@tool(requires_approval=True)
+async def charge(amount: int) -> str:
+    """Charge a card."""
+    return KILOBYTE
+
+
+class CallThenDone:
+    """A model that takes no time: one call of ``charge``, then a word."""
+
+    name = "call-then-done"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[object]:
+        if isinstance(request.messages[-1], UserMessage):
+            yield AssistantMessage((ToolCall("c1", "charge", {"amount": 5}),), stop_reason="tool_use")
+        else:
+            yield AssistantMessage((TextPart("done"),))
+
+
+async def approve_calls() -> Figure:
+    """An approve cycle in memory: the run pauses as a value, a person approves, and it goes on."""
+    spec = AgentSpec("bench", CallThenDone(), [charge])
+
+    async def approve() -> None:
+        paused = await run_agent(spec, "go")
+        responses = [ApprovalResponse(id=each.id, decision="approve") for each in paused.pending_approvals]
+        assert (await run_agent_resume(spec, paused.checkpoint, responses)).text == "done"
+
+    return Figure(
+        "Python calls of an approve cycle in memory", await python_calls(approve), 450, unit="calls"
+    )
+
+
 def imports() -> Iterator[Figure]:
     """Whole interpreters, started in turns."""
     statements = (
-        "import assent",
+        "import askfirst",
         "import pydantic",
-        "from assent import Agent, tool",
+        "from askfirst import Agent, tool",
         "import asyncio; from pydantic import BaseModel, TypeAdapter, create_model",
     )
     times: dict[str, list[float]] = {statement: [] for statement in statements}
@@ -105,12 +138,12 @@ def imports() -> Iterator[Figure]:
     ms = {statement: statistics.median(taken) * 1e3 for statement, taken in times.items()}
     lazy, pydantic, used, needed = (ms[statement] for statement in statements)
     yield Figure(
-        "import assent / import pydantic", lazy / pydantic, 1.5, note=f"{lazy:.0f} ms, {pydantic:.0f} ms"
+        "import askfirst / import pydantic", lazy / pydantic, 1.5, note=f"{lazy:.0f} ms, {pydantic:.0f} ms"
     )
     yield Figure(
-        "from assent import Agent, tool / asyncio + pydantic",
+        "from askfirst import Agent, tool / asyncio + pydantic",
         used / needed,
-        2.5,
+        1.8,
         note=f"{used:.0f} ms, {needed:.0f} ms",
     )
 

@@ -18,12 +18,12 @@ from unittest import mock
 
 import asyncpg
 
-from assent import Agent, AgentSpec, tool
-from assent.checkpointer.base import Step
-from assent.checkpointer.postgres import PostgresCheckpointer
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.ids import new_id
-from assent.messages import (
+from askfirst import Agent, AgentSpec, tool
+from askfirst.checkpointer.base import Step
+from askfirst.checkpointer.postgres import PostgresCheckpointer
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.ids import new_id
+from askfirst.messages import (
     AssistantMessage,
     Message,
     TextPart,
@@ -32,10 +32,10 @@ from assent.messages import (
     UserMessage,
     encode,
 )
-from assent.models import ModelRequest
-from assent.store.postgres_engine import _DIALECT, PostgresSession, as_one
+from askfirst.models import ModelRequest
+from askfirst.store.postgres_engine import _DIALECT, PostgresSession, as_one
 from benchmarks import by_hand, steps
-from benchmarks.measure import Figure, interleaved, no_collection
+from benchmarks.measure import Figure, interleaved, no_collection, python_calls
 
 Sent = tuple[str, tuple[Any, ...], bool]
 KILOBYTE = "x" * 1024
@@ -130,27 +130,31 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
         async def six_commits() -> None:
             raw()
 
+        calls = await python_calls(ours)
         *taken, theirs = await interleaved(ours, store_alone, hand, six_commits, rounds=15, per_round=10)
         rates = await _throughput(ours, store_alone, hand)
         bare.close()
     return [
-        figure
-        for who, time_taken, (serial, together) in zip(_WHO, taken, rates, strict=True)
-        for figure in (
-            Figure(
-                f"SQLite: {who} / six raw sqlite3 commits",
-                time_taken / theirs,
-                2.5 if who == _CYCLE else None,
-                note=_times(time_taken, theirs),
-            ),
-            Figure(
-                f"SQLite: {who}, {THREADS} threads at once / one after another",
-                together / serial,
-                5 if who == _CYCLE else None,
-                at_least=True,
-                note=_rates(together, serial),
-            ),
-        )
+        Figure("SQLite: Python calls of an approve cycle, on the loop", calls, 900, unit="calls"),
+        *(
+            figure
+            for who, time_taken, (serial, together) in zip(_WHO, taken, rates, strict=True)
+            for figure in (
+                Figure(
+                    f"SQLite: {who} / six raw sqlite3 commits",
+                    time_taken / theirs,
+                    2.5 if who == _CYCLE else None,
+                    note=_times(time_taken, theirs),
+                ),
+                Figure(
+                    f"SQLite: {who}, {THREADS} threads at once / one after another",
+                    together / serial,
+                    5 if who == _CYCLE else None,
+                    at_least=True,
+                    note=_rates(together, serial),
+                ),
+            )
+        ),
     ]
 
 
@@ -311,7 +315,7 @@ def _size(path: Path) -> int:
 
 async def postgres_cycles() -> list[Figure]:
     """A cycle against the very statements it sends, replayed by asyncpg itself in six transactions."""
-    dsn = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
+    dsn = os.environ.get("ASKFIRST_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
     async with PostgresCheckpointer(dsn) as store:
         transactions, thread_id = await _recorded(store)
         connection = await asyncpg.connect(dsn)

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.measure import Figure
 from benchmarks.service import Connection, Server, server
 
-CORPUS = Path(__file__).parent.parent / "tests" / "attacks" / "hostile_corpus.py"
+CORPUS = Path(__file__).parent.parent / "tests" / "kit" / "hostile_corpus.py"
 POLLS = 200
 JSON = "application/json"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,28 @@ async def interleaved(*works: Callable[[], Awaitable[object]], rounds: int, per_
                 taken.append((time.perf_counter() - begin) / per_round)
             await asyncio.sleep(0)
     return [statistics.median(taken) for taken in times]
+
+
+async def python_calls(work: Callable[[], Awaitable[object]], *, warm: int = 5) -> int:
+    """How many Python functions a work calls on this thread, asyncio's and libraries' own included.
+
+    It is a count, the same on every machine. What is done once only is done in the rounds before.
+    """
+    for _ in range(warm):
+        await work()
+    calls = 0
+
+    def hook(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    with no_collection():
+        sys.setprofile(hook)
+        try:
+            await work()
+        finally:
+            sys.setprofile(None)
+    return calls
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""The same approve cycle by Assent and by its peers, in one run: pause, a person approves, resume.
+"""The same approve cycle by Askfirst and by its peers, in one run: pause, a person approves, resume.
 
 Each ``benchmarks/peer_*.py`` is one peer, used as its users would; its functions yield one or more `Ways`. The
-fastest way of all peers is what Assent is held against.
+fastest way of all peers is what Askfirst is held against.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from assent import Agent, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
-from assent.checkpointer.postgres import PostgresCheckpointer
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.messages import AssistantMessage, TextPart, ToolCall
-from assent.models import ModelRequest
+from askfirst import Agent, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
+from askfirst.checkpointer.postgres import PostgresCheckpointer
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.messages import AssistantMessage, TextPart, ToolCall
+from askfirst.models import ModelRequest
 from benchmarks.measure import Figure, interleaved
 
 Work = Callable[[], Awaitable[object]]
@@ -74,14 +74,14 @@ async def in_memory() -> Figure:
 async def on_sqlite(folder: Path) -> list[Figure]:
     async with AsyncExitStack() as stack:
         peers = await _entered(stack, WITH_A_STORE, "sqlite", folder)
-        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "assent.db"))
+        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "askfirst.db"))
 
-        async def assent() -> None:
+        async def askfirst() -> None:
             await cycle(store, secrets.token_hex(8))
 
-        alone = await _measured(assent, peers, rounds=15, per_round=4)
+        alone = await _measured(askfirst, peers, rounds=15, per_round=4)
         many = {name: _at_once(work) for name, work in peers.items()}
-        together = await _measured(_at_once(assent), many, rounds=5, per_round=1)
+        together = await _measured(_at_once(askfirst), many, rounds=5, per_round=1)
     return [
         _figure("SQLite: the fastest peer's approve cycle / ours", *alone, 4),
         _figure(f"SQLite, {AT_ONCE} at once: our throughput / the best peer's", *together, 20, of=AT_ONCE),
@@ -94,10 +94,10 @@ async def on_postgres() -> Figure:
         peers = await _entered(stack, WITH_A_STORE, "postgres", dsn)
         store = await stack.enter_async_context(PostgresCheckpointer(dsn))
 
-        async def assent() -> None:
+        async def askfirst() -> None:
             await cycle(store, secrets.token_hex(8))
 
-        ours, theirs = await _measured(assent, peers, rounds=15, per_round=5)
+        ours, theirs = await _measured(askfirst, peers, rounds=15, per_round=5)
     return _figure("PostgreSQL: the fastest peer's approve cycle / ours", ours, theirs, 2.5)
 
 
@@ -105,13 +105,13 @@ async def after_many_turns(folder: Path) -> Figure:
     """One more turn on a thread with a thousand; the model is shown all of them."""
     async with AsyncExitStack() as stack:
         peers = await _entered(stack, WITH_A_STORE, "after_turns", folder, TURNS)
-        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "assent-long.db"))
+        store = await stack.enter_async_context(SQLiteCheckpointer(folder / "askfirst-long.db"))
         await live(store, "long", TURNS)
         ours, theirs = await _measured(lambda: cycle(store, "long"), peers, rounds=7, per_round=1)
     return _figure(f"SQLite, {TURNS:,} turns: the fastest peer's cycle / ours", ours, theirs, 4)
 
 
-# Assent's side.
+# Askfirst's side.
 
 
 class Model:
@@ -183,10 +183,10 @@ def _at_once(work: Work) -> Work:
 
 
 async def _measured(
-    assent: Work, peers: Ways, *, rounds: int, per_round: int
+    askfirst: Work, peers: Ways, *, rounds: int, per_round: int
 ) -> tuple[float, dict[str, float]]:
     """Our seconds, and those of each way of the peers, the fastest first."""
-    ours, *theirs = await interleaved(assent, *peers.values(), rounds=rounds, per_round=per_round)
+    ours, *theirs = await interleaved(askfirst, *peers.values(), rounds=rounds, per_round=per_round)
     times = zip(peers, theirs, strict=True)
     return ours, dict(sorted(times, key=lambda pair: pair[1]))
 
@@ -206,8 +206,8 @@ def _figure(name: str, ours: float, theirs: dict[str, float], budget: float, *, 
 @asynccontextmanager
 async def _database() -> AsyncIterator[str]:
     """The address of a new PostgreSQL database, dropped in the end."""
-    server = os.environ.get("ASSENT_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
-    name = f"assent_peers_{secrets.token_hex(4)}"
+    server = os.environ.get("ASKFIRST_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
+    name = f"askfirst_peers_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(server)
     try:
         await connection.execute(f"CREATE DATABASE {name}")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from assent.permissions import PendingAction, StaticPermissionPolicy
+from askfirst.permissions import PendingAction, StaticPermissionPolicy
 from benchmarks.measure import Figure, interleaved
 
 FEW, MANY = 10, 10_000

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.service.app import create_app
-from assent.service.budgets import Budgets
-from assent.service.embedding import running, service_in
-from assent.service.opening import open_review
-from assent.service.review import ReviewRequest
-from assent.store import sqlite_engine
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.service.api import open_review
+from askfirst.service.app import create_app
+from askfirst.service.budgets import Budgets
+from askfirst.service.embedding import running, service_in
+from askfirst.service.new_review import ReviewRequest
+from askfirst.store import sqlite_engine
 from benchmarks.measure import Figure, interleaved
 from benchmarks.open_files import allow_many
 
@@ -229,12 +229,12 @@ async def _recorded(work: Callable[[], Awaitable[None]]) -> list[Sent]:
 
     with mock.patch.object(sqlite_engine, "_execute", recording):
         await work()
-    assert [re.search("assent_[a-z_]+", sql)[0] for sql, _ in sent] == [  # pyright: ignore[reportOptionalSubscript]
-        "assent_cases",
-        "assent_usage",
-        "assent_case_tokens",
-        "assent_acts",
-        "assent_acts",
+    assert [re.search("askfirst_[a-z_]+", sql)[0] for sql, _ in sent] == [  # pyright: ignore[reportOptionalSubscript]
+        "askfirst_cases",
+        "askfirst_usage",
+        "askfirst_case_tokens",
+        "askfirst_acts",
+        "askfirst_acts",
     ], sent
     return sent
 

@@ -17,20 +17,18 @@ import uvicorn
 from fastapi import FastAPI, Response
 from pydantic_core import to_json
 
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.protocol import hash_token, issue_token
-from assent.service import rate
-from assent.service.app import create_app
-from assent.service.budgets import Budgets
-from assent.service.case import Case
-from assent.service.heavy import SWITCH_SECONDS
-from assent.service.keys import Keys
-from assent.service.rows import row_of
-from assent.service.wire import poll_answer
-from assent.store import case_tokens, cases
-from assent.store.case_rows import CaseRow, TokenRow
-from assent.store.rows import fresh_write_id
-from assent.store.statement import Transaction
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.protocol import hash_token, issue_token
+from askfirst.service import rate
+from askfirst.service.app import create_app
+from askfirst.service.budgets import Budgets
+from askfirst.service.case import Case, poll_answer, row_of
+from askfirst.service.keys import Keys
+from askfirst.service.worker_threads import SWITCH_SECONDS
+from askfirst.store import cases
+from askfirst.store.case_rows import CaseRow, TokenRow
+from askfirst.store.rows import fresh_write_id
+from askfirst.store.statement import Transaction
 from benchmarks.open_files import allow_many
 
 rate.KEPT = rate.LIMIT.most  # a case is polled here as often in seconds as an agent does in minutes
@@ -69,7 +67,7 @@ def bare(body: bytes) -> FastAPI:
 def insert(rows: Sequence[CaseRow], tokens: Sequence[dict[str, Any]]) -> Transaction[None]:
     yield cases.INSERT, [row._asdict() for row in rows]
     if tokens:
-        yield case_tokens.INSERT, list(tokens)
+        yield cases.INSERT_TOKEN, list(tokens)
 
 
 async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[tuple[str, str]]:
@@ -109,5 +107,5 @@ async def main(database: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.setswitchinterval(SWITCH_SECONDS)  # as `assent serve` does
+    sys.setswitchinterval(SWITCH_SECONDS)  # as `askfirst serve` does
     asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from unittest import mock
 
-from assent.checkpointer.base import Step
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.ids import new_id
+from askfirst.checkpointer.base import Step
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.ids import new_id
 
 Deed = Callable[[SqlCheckpointer, str], Awaitable[object]]
 """Something done to a thread of a store."""

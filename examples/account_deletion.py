@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from assent import (
+from askfirst import (
     AgentSpec,
     ApprovalResponse,
     PendingApproval,
@@ -13,9 +13,9 @@ from assent import (
     run_agent_resume,
     tool,
 )
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
-from assent.permissions import StaticPermissionPolicy
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import StaticPermissionPolicy
 
 
 @tool(effect="none")

@@ -11,17 +11,17 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from assent import Agent, tool
-from assent.cli.render import TerminalView
-from assent.hitl import (
+from askfirst import Agent, tool
+from askfirst.cli.render import TerminalView
+from askfirst.hitl import (
     ConfirmToolCallMiddleware,
     HitlInvalidAnswer,
     HitlRequest,
     HitlStaleAnswer,
     InMemoryChannel,
 )
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
 
 
 @tool(effect="none")

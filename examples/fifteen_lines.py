@@ -1,8 +1,8 @@
 import asyncio
 
-from assent import Agent, tool
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
+from askfirst import Agent, tool
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
 
 
 @tool

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 
-from assent import Agent, AgentEvent, BeforeToolCallResult, Middleware, ToolCallContext, tool
-from assent.messages import TextPart, ToolCall, ToolResultMessage
-from assent.models import ScriptedModel
+from askfirst import Agent, AgentEvent, BeforeToolCallResult, Middleware, ToolCallContext, tool
+from askfirst.messages import TextPart, ToolCall, ToolResultMessage
+from askfirst.models import ScriptedModel
 
 
 @tool(effect="none")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from assent import Agent, AgentEvent, ToolContext, tool
-from assent.events import MessageDeltaEvent, RunEndedEvent, ToolEndedEvent, ToolProgressEvent
-from assent.messages import TextDelta, ToolCall
-from assent.models import ScriptedModel
+from askfirst import Agent, AgentEvent, ToolContext, tool
+from askfirst.events import MessageDeltaEvent, RunEndedEvent, ToolEndedEvent, ToolProgressEvent
+from askfirst.messages import TextDelta, ToolCall
+from askfirst.models import ScriptedModel
 
 
 @tool(effect="none")

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, create_model
 
-from assent import Agent, Tool, ToolContext, ToolResult
-from assent.messages import ToolCall, ToolResultMessage
-from assent.models import ScriptedModel
+from askfirst import Agent, Tool, ToolContext, ToolResult
+from askfirst.messages import ToolCall, ToolResultMessage
+from askfirst.models import ScriptedModel
 
 
 class Transfer(BaseModel):

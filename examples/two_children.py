@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from assent import AgentResult, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
-from assent.permissions import StaticPermissionPolicy
+from askfirst import AgentResult, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import StaticPermissionPolicy
 
 
 @tool

@@ -4,7 +4,7 @@
 set -euo pipefail
 CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
-VENV=${ASSENT_VENV:-.venv}
+VENV=${ASKFIRST_VENV:-.venv}
 PY=$VENV/bin/python
 
 say() { printf '%s\n' "$*" >&2; }
@@ -18,7 +18,7 @@ find_python() {
       return
     fi
   done
-  die "Assent needs Python 3.11 or newer, and none was found. Install it, or set PYTHON to its path."
+  die "Askfirst needs Python 3.11 or newer, and none was found. Install it, or set PYTHON to its path."
 }
 
 make_venv() {
@@ -49,10 +49,10 @@ print(hashlib.sha256(repr((parts, sys.version_info[:2], pathlib.Path.cwd())).enc
 PYTHON
 }
 
-ready() { local now; sound && now=$(fingerprint) && [ "$(cat "$VENV/assent-$1.stamp" 2>/dev/null)" = "$now" ]; }
+ready() { local now; sound && now=$(fingerprint) && [ "$(cat "$VENV/askfirst-$1.stamp" 2>/dev/null)" = "$now" ]; }
 
 install() {
-  local group=$1 stamp=$VENV/assent-$1.stamp
+  local group=$1 stamp=$VENV/askfirst-$1.stamp
   case $group in
     demo) set -- -e '.[cli,service]' ;;
     demo-models) set -- -e '.[cli,models,service]' ;;
@@ -65,7 +65,7 @@ install() {
     fingerprint > "$stamp"
     "$PY" -m compileall -qq -j 0 "$VENV/lib" 9<&- &  # pip does it on one core, and all else has to wait
   else
-    [ -e "$stamp" ] || die "What Assent needs could not be installed; pip says why above."
+    [ -e "$stamp" ] || die "What Askfirst needs could not be installed; pip says why above."
     say "pyproject.toml has changed but could not be installed; going on with what was installed before."
   fi
 }

@@ -36,7 +36,7 @@ _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A package of the lock file; ``via`` are the packages that want it, ``assent`` among them if we do."""
+    """A package of the lock file; ``via`` are the packages that want it, ``askfirst`` among them if we do."""
 
     name: str
     version: str
@@ -166,7 +166,7 @@ def _component(package: Locked) -> dict[str, Any]:
         "name": package.name,
         "version": package.version,
         "purl": _purl(package),
-        "properties": [{"name": "assent:distribution:sha256", "value": each} for each in package.hashes],
+        "properties": [{"name": "askfirst:distribution:sha256", "value": each} for each in package.hashes],
     }
     try:
         license_of = metadata.metadata(package.name).get("License-Expression")

@@ -6,61 +6,68 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-import attack_table
-import browsers
-import bytecode  # noqa: F401
-import crash_table
 import hypothesis  # here too because its plugin would import it from deep within: a bug of Python 3.11.7
 import pytest
-import servers
-from attack_table import attacks_tried  # noqa: F401
 from blockbuster import blockbuster_ctx
-from processes import StoreUrls
-from rigs import rig, stored_rig  # noqa: F401
-from stores import checkpointer, database, fresh_databases  # noqa: F401
+from kit import (
+    attack_table,
+    browsers,
+    bytecode,  # noqa: F401
+    crash_table,
+    database_servers,
+    speeds,
+)
+from kit.attack_table import attacks_tried  # noqa: F401
+from kit.channel_rigs import rig, stored_rig  # noqa: F401
+from kit.store_urls import StoreUrls
+from kit.stores import SHARED, checkpointer, databases, fresh_databases  # noqa: F401
 
-from assent.hitl.testing import RaceTrack
+from askfirst.hitl.testing import RaceTrack
+
+database = databases(*SHARED)
 
 # No test fails because the machine is busy.
 hypothesis.settings.register_profile(
-    "assent", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "askfirst", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("assent")
+hypothesis.settings.load_profile("askfirst")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    servers.begin(session)
+    database_servers.begin(session)
     browsers.begin(session)
 
 
 LONGEST = (
-    "test_pages_browser.py",
-    "test_crashes.py",
-    "test_crashes_trees.py",
-    "test_service_crashes.py",
-    "test_races.py",
-    "test_restarts.py",
-    "test_demo.py",
-    "test_client_other_service.py",
-    "test_servers.py",
-    "test_checkpointer_races.py",
-    "test_credentials_browser.py",
-    "test_cli_corners.py",
-    "test_examples.py",
-    "test_email_codes.py",
-    "test_client_durable.py",
-    "test_cli_answer.py",
-    "test_pages_edits.py",
-    "test_link_to_result.py",
-    "test_hitl_machine.py",
+    "service/pages/test_render_browser.py",
+    "proofs/test_crashes.py",
+    "proofs/test_crashes_trees.py",
+    "proofs/test_crashes_service.py",
+    "proofs/test_races.py",
+    "proofs/test_restarts.py",
+    "project/test_demo.py",
+    "client/test_client_other_service.py",
+    "project/test_kit_servers.py",
+    "proofs/test_races_store.py",
+    "service/pages/test_credentials_browser.py",
+    "cli/test_commands_misused.py",
+    "project/test_examples.py",
+    "service/test_identity_email_codes.py",
+    "proofs/test_crashes_durable.py",
+    "cli/test_answer.py",
+    "service/pages/test_edits.py",
+    "service/pages/test_link_to_result_browser.py",
+    "proofs/test_machine_hitl.py",
 )
 """Files that take longest come first, so that no process is left with one of them at the end."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+    items.sort(key=lambda item: places.get(speeds.place(item), len(LONGEST)))
     attack_table.mark(items)
+    speeds.mark(items)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -74,7 +81,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    servers.summarize(terminalreporter)
+    database_servers.summarize(terminalreporter)
     crash_table.summarize(terminalreporter)
     attack_table.summarize(terminalreporter)
 
@@ -95,7 +102,7 @@ def no_files_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 @pytest.fixture(scope="session", autouse=True)
 def no_blocking_in_the_loop() -> Iterator[None]:
     """A blocking call in the event loop fails the test, wherever one of our frames is on the stack."""
-    with blockbuster_ctx("assent") as blockbuster:
+    with blockbuster_ctx("askfirst") as blockbuster:
         for function in blockbuster.functions.values():  # as it connects: ~/.pgpass, certificates
             function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_dsn_and_args")
         yield

@@ -13,10 +13,10 @@ import pytest
 import rfc8785
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from message_strategies import json_objects, json_values
+from kit.message_strategies import json_objects, json_values
 
-from assent.errors import InvalidMessage
-from assent.messages import (
+from askfirst.errors import InvalidMessage
+from askfirst.messages import (
     AssistantMessage,
     ToolCall,
     call_digest,

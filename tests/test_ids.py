@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from assent.ids import child_thread_id, new_id
+from askfirst.ids import child_thread_id, new_id
 
 
 def test_ids_are_unique_and_of_one_length() -> None:

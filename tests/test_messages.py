@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from message_strategies import messages
+from kit.message_strategies import messages
 
-from assent.errors import AssentError, InvalidMessage
-from assent.messages import (
+from askfirst.errors import AskfirstError, InvalidMessage
+from askfirst.messages import (
     AssistantMessage,
     FilePart,
     ImagePart,
@@ -261,7 +261,7 @@ def test_bad_data_names_the_path(data: str | bytes, path: str) -> None:
     assert caught.value.path == path
     assert caught.value.problem
     assert str(caught.value) == (f"{path}: {caught.value.problem}" if path else caught.value.problem)
-    assert isinstance(caught.value, AssentError)
+    assert isinstance(caught.value, AskfirstError)
     assert isinstance(caught.value, ValueError)
 
 

@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from assent.errors import HitlInvalidAnswer
-from assent.fitting import fit_answer
-from assent.messages import call_digest
-from assent.requests import (
+from askfirst.errors import HitlInvalidAnswer
+from askfirst.messages import call_digest
+from askfirst.requests import (
     ApproveAnswer,
     ApproveRequest,
     AskRequest,
@@ -24,6 +23,7 @@ from assent.requests import (
     Option,
     Question,
     StoredRequest,
+    fit_answer,
     plain_answer,
     same_question,
 )

@@ -10,22 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kit.channel_rigs import Rig, asked
 from opentelemetry import trace
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import SecretStr
-from rigs import Rig, asked
 
-from assent import Agent, AgentSpec, tool, tracing
-from assent.errors import HitlAborted, HitlDetached, HitlError
-from assent.hitl import InMemoryChannel, Question, ask_user_tool
-from assent.hitl.testing import NoopChannel, ScriptedChannel
-from assent.messages import AssistantMessage, ToolCall, Usage
-from assent.models import ScriptedModel
+from askfirst import Agent, AgentSpec, tool, tracing
+from askfirst.errors import HitlAborted, HitlDetached, HitlError
+from askfirst.hitl import InMemoryChannel, Question, ask_user_tool
+from askfirst.hitl.testing import NoopChannel, ScriptedChannel
+from askfirst.messages import AssistantMessage, ToolCall, Usage
+from askfirst.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
-pytest_plugins = ("telemetry",)
+pytest_plugins = ("kit.telemetry",)
 
 OUTCOMES = {"approved", "denied", "edited", "answered", "cancelled", "timed_out", "aborted", "detached"}
 APPROVE = {"decision": "approve"}
@@ -367,7 +367,7 @@ async def test_open_requests_and_the_time_to_answer_are_measured(
     def still_open() -> dict[str, int]:
         return {
             point.attributes["hitl.kind"]: point.value
-            for point in points(reader, "assent.hitl.open_requests")
+            for point in points(reader, "askfirst.hitl.open_requests")
         }
 
     task = rig.start(channel.approve("bash", "tc1", {}))
@@ -382,7 +382,7 @@ async def test_open_requests_and_the_time_to_answer_are_measured(
     await channel.cancel(request.question_id)
     await asyncio.wait([task])
     assert still_open() == {"approve": 0, "confirm": 0}
-    (answered,) = points(reader, "assent.hitl.time_to_answer")
+    (answered,) = points(reader, "askfirst.hitl.time_to_answer")
     assert dict(answered.attributes) == {"hitl.kind": "approve", "hitl.outcome": "denied"}
     assert (answered.count, answered.sum >= 0) == (1, True)
 
@@ -398,10 +398,10 @@ WITHOUT = """
                 raise ModuleNotFoundError(name)
 
     sys.meta_path.insert(0, Blocked())
-    from assent import Agent, tool
-    from assent.hitl.testing import NoopChannel
-    from assent.messages import ToolCall
-    from assent.models import ScriptedModel
+    from askfirst import Agent, tool
+    from askfirst.hitl.testing import NoopChannel
+    from askfirst.messages import ToolCall
+    from askfirst.models import ScriptedModel
 
     @tool(requires_approval=True)
     async def pay(amount: int) -> str:
@@ -428,7 +428,9 @@ def test_without_opentelemetry_nothing_is_traced_and_everything_works() -> None:
 
 
 def test_opentelemetry_is_loaded_when_it_is_first_used() -> None:
-    program = "import sys, assent, assent.hitl, assent.agent.agent; print('opentelemetry' in sys.modules)"
+    program = (
+        "import sys, askfirst, askfirst.hitl, askfirst.agent.agent; print('opentelemetry' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
     assert done.stdout.strip() == "False"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assent import AgentResult, AgentSpec, tool
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.messages import Message, ToolCall
-from assent.models import ScriptedModel
-from assent.permissions import StaticPermissionPolicy
+from askfirst import AgentResult, AgentSpec, tool
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.messages import Message, ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import StaticPermissionPolicy
 
 CHAT = "slack-thread-123"
 

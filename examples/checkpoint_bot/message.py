@@ -6,8 +6,8 @@ import asyncio
 
 from bot import CHAT, make_spec, open_memory, post
 
-from assent import run_agent
-from assent.checkpoints import RunCheckpointStore
+from askfirst import run_agent
+from askfirst.checkpoints import RunCheckpointStore
 
 
 async def main() -> None:

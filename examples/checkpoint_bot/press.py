@@ -7,14 +7,14 @@ import sys
 
 from bot import CHAT, make_spec, open_memory, post
 
-from assent import ApprovalResponse
-from assent.checkpoints import (
+from askfirst import ApprovalResponse
+from askfirst.checkpoints import (
     CheckpointNotFound,
     CheckpointNotPendingError,
     RunCheckpointStore,
     resume_checkpoint,
 )
-from assent.errors import HitlStaleAnswer, InvalidCheckpoint
+from askfirst.errors import HitlStaleAnswer, InvalidCheckpoint
 
 
 async def main(checkpoint_id: str, pending_id: str, decision: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from bot import CHAT, open_memory
 
-from assent.checkpoints import RunCheckpointStore
+from askfirst.checkpoints import RunCheckpointStore
 
 
 async def main() -> None:

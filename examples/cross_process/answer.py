@@ -8,8 +8,8 @@ import sys
 
 from desk import STORE
 
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.hitl import ApproveAnswer, ApproveRequest
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.hitl import ApproveAnswer, ApproveRequest
 
 
 async def main(url: str) -> None:

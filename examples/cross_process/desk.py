@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from assent import Agent, tool
-from assent.checkpointer.base import Checkpointer
-from assent.messages import Message, ToolCall
-from assent.models import ScriptedModel
+from askfirst import Agent, tool
+from askfirst.checkpointer.base import Checkpointer
+from askfirst.messages import Message, ToolCall
+from askfirst.models import ScriptedModel
 
 STORE = "sqlite:///cross_process.db"
 THREAD = "ticket-1042"

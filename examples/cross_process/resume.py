@@ -7,7 +7,7 @@ import sys
 
 from desk import STORE, make_agent
 
-from assent.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.connect import checkpointer_from_url
 
 
 async def main(url: str) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from desk import PROMPT, Desk, Paced, script
 from play import Play
 
-from assent.errors import AssentError
-from assent.models import Model, PydanticAIModel
+from askfirst.errors import AskfirstError
+from askfirst.models import Model, PydanticAIModel
 
 MODELS = {"ANTHROPIC_API_KEY": "anthropic:claude-sonnet-5", "OPENAI_API_KEY": "openai:gpt-5"}
 SCRIPTED = "scripted"
@@ -70,13 +70,13 @@ def main(argv: Sequence[str]) -> int:
     pace = 0 if options.fast else 0.09
     try:
         model = make_model(name, pace)
-    except (AssentError, ImportError) as error:
+    except (AskfirstError, ImportError) as error:
         print(f"The model {name} cannot be used: {error} (--model {SCRIPTED} needs none.)", file=sys.stderr)
         return 2
     play = Play(model, Desk(pace), auto=options.auto)
     try:
         return asyncio.run(play.run(options.prompt, options.port, options.base_url))
-    except (AssentError, OSError) as error:
+    except (AskfirstError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

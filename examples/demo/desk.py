@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from assent import Tool, ToolContext, tool
-from assent.messages import AssistantMessage, Delta, Message, ThinkingPart, ToolCall, ToolResultMessage
-from assent.models import Model, ModelRequest, ScriptedModel
+from askfirst import Tool, ToolContext, tool
+from askfirst.messages import AssistantMessage, Delta, Message, ThinkingPart, ToolCall, ToolResultMessage
+from askfirst.models import Model, ModelRequest, ScriptedModel
 
 INSTRUCTIONS = (
     "You work at the refund desk of a small shop. Look everything up and never guess an amount; work out a refund "

@@ -16,18 +16,18 @@ from rich.console import Console
 from single_keys import has_keys, keys
 from visitor import NotAsExpected, approve
 
-from assent import Agent, AgentResult
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.cli.qr import print_qr
-from assent.cli.render import TerminalView
-from assent.delivery.column import Column
-from assent.events import AgentEvent, HitlAnswerEvent
-from assent.hitl import CheckpointedChannel, HitlStaleAnswer
-from assent.models import Model
-from assent.requests import ApproveRequest
-from assent.service.app import create_app
-from assent.service.case import Case
-from assent.service.embedding import review_link
+from askfirst import Agent, AgentResult
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.cli.qr import print_qr
+from askfirst.cli.render import TerminalView
+from askfirst.delivery.terminal import Column
+from askfirst.events import AgentEvent, HitlAnswerEvent
+from askfirst.hitl import CheckpointedChannel, HitlStaleAnswer
+from askfirst.models import Model
+from askfirst.requests import ApproveRequest
+from askfirst.service.app import create_app
+from askfirst.service.case import Case
+from askfirst.service.embedding import review_link
 
 THREAD = "refund-of-ada"
 TIME_TO_ANSWER = 900
@@ -56,7 +56,7 @@ class Play:
 
     async def run(self, prompt: str, port: int, base_url: str | None) -> int:
         """Play; returns the exit code."""
-        with tempfile.TemporaryDirectory(prefix="assent-demo-") as folder, listener(port) as socket:
+        with tempfile.TemporaryDirectory(prefix="askfirst-demo-") as folder, listener(port) as socket:
             async with SQLiteCheckpointer(Path(folder) / "demo.db") as store:
                 app = create_app(store, base_url=base_url or address_of(socket), on_case=self._cases.put)
                 async with serving(app, socket):

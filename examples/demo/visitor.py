@@ -11,7 +11,7 @@ import httpx2
 
 Say = Callable[[str], None]
 BROWSER = {
-    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Assent demo",
+    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Askfirst demo",
     "Accept": "text/html",
     "Sec-Fetch-Mode": "navigate",
     "Sec-Fetch-Dest": "document",

@@ -15,9 +15,9 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 
-from assent.delivery.base import Notice
-from assent.service.app import create_app
-from assent.service.embedding import human_input_required, running, service_in
+from askfirst.delivery.base import Notice
+from askfirst.service.app import create_app
+from askfirst.service.embedding import human_input_required, running, service_in
 
 ASK_FROM = 2_000
 BROWSER = {
@@ -47,7 +47,7 @@ class Shop:
 async def shop() -> AsyncGenerator[Shop]:
     """The API on a free port of this machine, with a key for one agent."""
     with (
-        tempfile.TemporaryDirectory(prefix="assent-shop-") as folder,
+        tempfile.TemporaryDirectory(prefix="askfirst-shop-") as folder,
         socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listening,
     ):
         listening.bind(("127.0.0.1", 0))

@@ -15,7 +15,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from shop_api import Shop, human, shop
 
-from assent.client import HitlClient, ReviewOutcome
+from askfirst.client import HitlClient, ReviewOutcome
 
 
 def refund_tool(client: HitlClient, api: Shop) -> BaseTool:

@@ -16,7 +16,7 @@ from agents.items import TResponseStreamEvent
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from shop_api import Shop, human, shop
 
-from assent.client import HitlClient, ReviewOutcome
+from askfirst.client import HitlClient, ReviewOutcome
 
 
 def refund_tool(client: HitlClient, api: Shop) -> FunctionTool:

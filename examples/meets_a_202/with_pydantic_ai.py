@@ -12,7 +12,7 @@ from pydantic_ai import Agent, ModelMessage, ModelResponse, RunContext, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from shop_api import Shop, human, shop
 
-from assent.client import HitlClient, ReviewOutcome
+from askfirst.client import HitlClient, ReviewOutcome
 
 
 @dataclass

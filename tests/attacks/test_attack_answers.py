@@ -7,18 +7,19 @@ import time
 from typing import Any
 
 import pytest
-from rigs import asked
+from kit.channel_rigs import asked
+from kit.patience import PATIENCE
 
-from assent import Agent, ApprovalResponse, tool
-from assent.checkpointer.base import RunRecord, Step
-from assent.checkpointer.memory import MemoryCheckpointer
-from assent.clock import SystemClock
-from assent.delivery.open_request import InStore, OnChannel
-from assent.errors import HitlStaleAnswer
-from assent.hitl import CheckpointedChannel, InMemoryChannel
-from assent.messages import AssistantMessage, ToolCall, UserMessage, call_digest
-from assent.models import ScriptedModel
-from assent.requests import (
+from askfirst import Agent, ApprovalResponse, tool
+from askfirst.checkpointer.base import RunRecord, Step
+from askfirst.checkpointer.memory import MemoryCheckpointer
+from askfirst.clock import SystemClock
+from askfirst.delivery.terminal_answers import InStore, OnChannel
+from askfirst.errors import HitlStaleAnswer
+from askfirst.hitl import CheckpointedChannel, InMemoryChannel
+from askfirst.messages import AssistantMessage, ToolCall, UserMessage, call_digest
+from askfirst.models import ScriptedModel
+from askfirst.requests import (
     ApproveRequest,
     AskRequest,
     ConfirmRequest,
@@ -108,7 +109,7 @@ async def test_the_desk_tells_rounds_of_the_same_words_apart() -> None:
 @attack
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_a_channel_takes_no_answer_for_another_round(is_stored: bool) -> None:
-    async with asyncio.timeout(60), MemoryCheckpointer() as store:
+    async with asyncio.timeout(PATIENCE), MemoryCheckpointer() as store:
         stored = CheckpointedChannel(checkpointer=store, thread_id="t")
         channel = stored if is_stored else InMemoryChannel()
         task = asyncio.create_task(channel.approve("pay", "q", {"cents": 1}))

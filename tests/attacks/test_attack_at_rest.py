@@ -12,21 +12,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from service.serving import serving
-from stores import SHARED, Database, empty, on_server
+from kit.running_service import serving
+from kit.stores import SHARED, Database, empty, on_server
 
-from assent import Agent, tool
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.client.wait_secrets import WaitSecrets
-from assent.client.waits import Waits
-from assent.errors import StoreError
-from assent.master_keys import MasterKeys, new_master_key
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
-from assent.service.cases import purge
-from assent.store.all_tables import metadata
-from assent.store.resealing import reseal
-from assent.store.sealing import SealingEngine, add_data_key, rewrap
+from askfirst import Agent, tool
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.client.durable import Waits
+from askfirst.client.wait_secrets import WaitSecrets
+from askfirst.encryption_keys import MasterKeys, new_master_key
+from askfirst.errors import StoreError
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.service.cases import purge
+from askfirst.store.case_tables import metadata
+from askfirst.store.encryption import SealingEngine, add_data_key, reseal
+from askfirst.store.encryption import rewrap_data_keys as rewrap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.attack("M10", "reading what is at rest")]
 
@@ -156,7 +156,7 @@ async def test_without_the_key_it_is_refused(database: Database) -> None:
     async with database.checkpointer(encryption_key=new_master_key()) as store:
         await store.save_checkpoint("k1", "agent", {"kept": SECRET})
     for options, said in (
-        ({}, "is encrypted: set ASSENT_ENCRYPTION_KEY"),
+        ({}, "is encrypted: set ASKFIRST_ENCRYPTION_KEY"),
         ({"encryption_key": new_master_key()}, "another key"),
     ):
         with pytest.raises(StoreError, match=said):
@@ -172,13 +172,13 @@ async def test_what_is_encrypted_cannot_be_altered_or_moved(tmp_path: Path, chan
         model = ScriptedModel([ToolCall("c1", "pay", {"to": "ann"})])
         await Agent(model=model, tools=[pay], checkpointer=store, thread_id="t1").prompt("Pay.")
     with sqlite3.connect(path) as connection:
-        sealed = connection.execute("SELECT body FROM assent_messages LIMIT 1").fetchone()[0]
-        own = connection.execute("SELECT body FROM assent_checkpoints WHERE checkpoint_id = 'k1'").fetchone()[
-            0
-        ]
+        sealed = connection.execute("SELECT body FROM askfirst_messages LIMIT 1").fetchone()[0]
+        own = connection.execute(
+            "SELECT body FROM askfirst_checkpoints WHERE checkpoint_id = 'k1'"
+        ).fetchone()[0]
         altered = own[:-6] + ("AAAA" if own[-6:-2] != "AAAA" else "BBBB") + own[-2:]
         value = {"moved to another column": sealed, "altered": altered, "cut": own[:-8]}[change]
-        connection.execute("UPDATE assent_checkpoints SET body = ? WHERE checkpoint_id = 'k1'", (value,))
+        connection.execute("UPDATE askfirst_checkpoints SET body = ? WHERE checkpoint_id = 'k1'", (value,))
     connection.close()
     async with SQLiteCheckpointer(path, encryption_key=key) as store:
         with pytest.raises(StoreError, match=r"checkpoints\.body was altered"):
@@ -213,7 +213,7 @@ async def test_a_stored_wait_keeps_no_token_in_the_clear(
     assert "shop.example/status" in found
     assert "review-secret" not in found
     assert "submit-secret" not in found
-    key = tmp_path / "ann" / "assent" / "waits.key"
+    key = tmp_path / "ann" / "askfirst" / "waits.key"
     assert await asyncio.to_thread(lambda: key.stat().st_mode & 0o777) == 0o600
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "mallory"))
     async with database.checkpointer() as store:
@@ -261,9 +261,9 @@ def test_the_command_line_makes_changes_and_explains(tmp_path: Path) -> None:
     key, other = new_master_key(), new_master_key()
 
     def run(*arguments: str, **environ: str) -> tuple[int, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("ASSENT_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ASKFIRST_")}
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "assent.cli", *arguments],
+            [sys.executable, "-m", "askfirst.cli", *arguments],
             cwd=tmp_path,
             env={**kept, **environ},
             capture_output=True,
@@ -275,28 +275,28 @@ def test_the_command_line_makes_changes_and_explains(tmp_path: Path) -> None:
     assert run("keys", "create", "bob")[0] == 0
     (tmp_path / "key.txt").write_text(f"{key}\n")
     assert run("encryption", "rewrite")[0] == 1
-    assert run("encryption", "rewrite", ASSENT_ENCRYPTION_KEY_FILE="key.txt")[0] == 0
+    assert run("encryption", "rewrite", ASKFIRST_ENCRYPTION_KEY_FILE="key.txt")[0] == 0
     code, said = run("pending")
     assert code == 1
     assert "is encrypted" in said
-    code, said = run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{other},{key}")
+    code, said = run("encryption", "rotate", ASKFIRST_ENCRYPTION_KEY=f"{other},{key}")
     assert (code, said) == (0, "1 data key encrypted anew.\n")
-    assert run("pending", ASSENT_ENCRYPTION_KEY=other)[0] == 0
-    assert run("encryption", "rewrite", "--new-data-key", ASSENT_ENCRYPTION_KEY=other)[0] == 0
-    assert run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{key},{other}")[1].startswith("2 data keys")
-    assert run("encryption", "rotate", ASSENT_ENCRYPTION_KEY=f"{other},{key}")[0] == 0
+    assert run("pending", ASKFIRST_ENCRYPTION_KEY=other)[0] == 0
+    assert run("encryption", "rewrite", "--new-data-key", ASKFIRST_ENCRYPTION_KEY=other)[0] == 0
+    assert run("encryption", "rotate", ASKFIRST_ENCRYPTION_KEY=f"{key},{other}")[1].startswith("2 data keys")
+    assert run("encryption", "rotate", ASKFIRST_ENCRYPTION_KEY=f"{other},{key}")[0] == 0
     assert len(run("encryption", "new-key")[1].strip()) == 44
-    (tmp_path / "assent.db").chmod(0o644)
-    code, said = run("doctor", ASSENT_ENCRYPTION_KEY=other)
+    (tmp_path / "askfirst.db").chmod(0o644)
+    code, said = run("doctor", ASKFIRST_ENCRYPTION_KEY=other)
     assert code == 1
     assert "can be read by other accounts" in said
-    (tmp_path / "assent.db").chmod(0o600)
+    (tmp_path / "askfirst.db").chmod(0o600)
     (tmp_path / "key.txt").write_text(f"{other}\n")
     (tmp_path / "key.txt").chmod(0o644)
-    code, said = run("doctor", ASSENT_ENCRYPTION_KEY_FILE="key.txt")
+    code, said = run("doctor", ASKFIRST_ENCRYPTION_KEY_FILE="key.txt")
     assert code == 1
-    assert "ASSENT_ENCRYPTION_KEY_FILE names can be read by other accounts" in said
-    code, said = run("doctor", ASSENT_ENCRYPTION_KEY="short-one")
+    assert "ASKFIRST_ENCRYPTION_KEY_FILE names can be read by other accounts" in said
+    code, said = run("doctor", ASKFIRST_ENCRYPTION_KEY="short-one")
     assert "an encryption key is 32 bytes" in said
     assert "short-one" not in said
 

@@ -10,21 +10,19 @@ from typing import Any
 
 import httpx2
 import pytest
-from proof_badges import POLICY, Badges
-from receivers import receiving
-from serving import Agent, HandClock, Opened, Served, serving, until
+from kit.callback_receivers import receiving
+from kit.proof_badges import POLICY, Badges
+from kit.running_service import Agent, HandClock, Opened, Served, serving, until
+from kit.stores import SHARED, Database
 from sqlalchemy import func, select
-from stores import SHARED, Database
 
-from assent.protocol.submit import ErrorBody
-from assent.service import prefills, transitions
-from assent.service.budgets import Budgets
-from assent.service.cases import Cases
-from assent.service.review import ReviewRequest
-from assent.service.streaming import LEASE_MILLISECONDS, OpenStreams
-from assent.store.budget_tables import counts
-from assent.store.case_tables import case_events
-from assent.store.statement import Statement
+from askfirst.protocol.submit import ErrorBody
+from askfirst.service import egress, transitions
+from askfirst.service.budgets import LEASE_MILLISECONDS, Budgets, OpenStreams
+from askfirst.service.cases import Cases
+from askfirst.service.new_review import ReviewRequest
+from askfirst.store.case_tables import case_events, counts
+from askfirst.store.statement import Statement
 
 pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)
@@ -136,16 +134,16 @@ async def test_stored_bytes_of_a_key_are_bounded_until_they_are_purged(tmp_path:
 async def test_many_uses_take_a_few_numbers_to_remember(tmp_path: Path) -> None:
     clock = HandClock()
     async with on_file(tmp_path, clock=clock, budgets=Budgets(posts_per_minute=10_000)) as served:
-        spending = served.service.spending
+        spending = served.service.quotas.spending
         for _ in range(300):
             await spending.post("a link")
             clock.turn(1)
-        rows = await served.service.cases.store._engine.read(_counted)
+        rows = await served.service.cases.engine.read(_counted)
         assert len(rows) == 1
         assert len(rows[0][0]) < 61 * 20
         clock.turn(3 * 3600)
         await spending.forget()
-        assert await served.service.cases.store._engine.read(_counted) == []
+        assert await served.service.cases.engine.read(_counted) == []
 
 
 def _counted() -> Any:
@@ -211,7 +209,7 @@ async def test_the_streams_of_a_process_that_died_count_no_longer(database: Data
     async with database.checkpointer() as store:
         cases = Cases(store, clock=clock)
         await cases.create("key", ReviewRequest(**REVIEW))
-        dead, alive = (OpenStreams(cases.store, Budgets(streams_per_key=2), clock) for _ in range(2))
+        dead, alive = (OpenStreams(cases.engine, Budgets(streams_per_key=2), clock) for _ in range(2))
         await dead.begin("key", None)
         await alive.begin("key", None)
         clock.turn(LEASE_MILLISECONDS / 1000 - 1)
@@ -248,7 +246,7 @@ async def test_three_hundred_drafts_are_a_few_events(
         def stored() -> Any:
             return (yield Statement(select(func.count()).select_from(case_events)), {})
 
-        assert await served.service.cases.store._engine.read(stored) == [(transitions.MOST_DRAFTS,)]
+        assert await served.service.cases.engine.read(stored) == [(transitions.MOST_DRAFTS,)]
 
 
 @using_up
@@ -354,7 +352,7 @@ async def test_tries_from_an_address_are_bounded_over_cases(tmp_path: Path) -> N
 async def test_fetches_for_a_page_are_bounded_over_its_views(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prefills, "SECONDS", 60.0)  # however busy this machine is
+    monkeypatch.setattr(egress, "SECONDS", 60.0)  # however busy this machine is
     options: Any = {"clock": HandClock(), "budgets": Budgets(prefills_per_minute=10)}
     answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
     async with receiving(answer=answer) as receiver, on_file(tmp_path, **options) as served:

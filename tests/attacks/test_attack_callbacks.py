@@ -10,17 +10,25 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from receivers import OK, Receiver, receiving
-from serving import HandClock, Served, serving, until
+from kit.callback_receivers import OK, Receiver, receiving
+from kit.running_service import HandClock, Served, serving, until
+from kit.stores import SHARED, Database
 from sqlalchemy import select
-from stores import SHARED, Database
 
-from assent.service.breakers import FAILURES, FIRST_PAUSE, LONGEST_PAUSE, PROBE, Breakers
-from assent.service.outbound import PATIENCE_SECONDS, Outcome, next_attempt
-from assent.store.callbacks import PER_KEY
-from assent.store.case_rows import CallbackRow
-from assent.store.case_tables import callbacks
-from assent.store.statement import Statement
+from askfirst.service.callbacks import (
+    FAILURES,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    PATIENCE_SECONDS,
+    PROBE,
+    Breakers,
+    Outcome,
+    next_attempt,
+)
+from askfirst.store.case_queues import PER_KEY
+from askfirst.store.case_rows import CallbackRow
+from askfirst.store.case_tables import callbacks
+from askfirst.store.statement import Statement
 
 pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)
@@ -49,7 +57,7 @@ async def rows(served: Served) -> list[CallbackRow]:
         columns = [callbacks.c[name] for name in CallbackRow._fields]
         return (yield Statement(select(*columns)), {})
 
-    return [CallbackRow(*row) for row in await served.service.cases.store._engine.read(read)]
+    return [CallbackRow(*row) for row in await served.service.cases.engine.read(read)]
 
 
 @silent_receivers
@@ -83,7 +91,7 @@ async def test_sixty_callbacks_that_nobody_answers_delay_no_other_keys(
 
 @asynccontextmanager
 async def failing(folder: Path, clock: HandClock, **options: Any) -> AsyncIterator[tuple[Served, Receiver]]:
-    with mock.patch("assent.service.callbacks.TAKEN_MILLISECONDS", TAKEN):
+    with mock.patch("askfirst.service.callbacks.TAKEN_MILLISECONDS", TAKEN):
         async with (
             receiving(answer=ERROR) as receiver,
             serving(f"sqlite:///{folder}/cases.db", clock=clock, **options) as served,
@@ -142,7 +150,7 @@ async def _sent_to(served: Served, url: str) -> None:
     def write() -> Any:
         yield Statement(update(callbacks).values(url=url)), {}
 
-    await served.service.cases.store._engine.write(write)
+    await served.service.cases.engine.write(write)
 
 
 @silent_receivers

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from mail_server import Mailbox, mailbox
-from serving import Agent, HandClock, Opened, Served, serving
-from stores import SHARED, Database
+from kit.running_service import Agent, HandClock, Opened, Served, serving
+from kit.smtp_mailbox import Mailbox, mailbox
+from kit.stores import SHARED, Database
 
-from assent.service import email_codes
-from assent.service.budgets import Budgets
+from askfirst.service import email_codes
+from askfirst.service.budgets import Budgets
 
 pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)

@@ -1,4 +1,4 @@
-"""Connections that are slow or too many, to a real ``assent serve`` over real sockets."""
+"""Connections that are slow or too many, to a real ``askfirst serve`` over real sockets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.service.keys import Keys
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.service.keys import Keys
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 90.0
 QUICK = """
 import sys
-from assent import limits
+from askfirst import limits
 limits.HEADER_SECONDS, limits.BODY_SECONDS = {head}, {body}
-from assent.cli.main import main
+from askfirst.cli.main import main
 sys.argv[1:] = {arguments!r}
 main()
 """
@@ -31,7 +31,7 @@ main()
 
 @dataclass
 class Serve:
-    """A running ``assent serve``, with a key to it."""
+    """A running ``askfirst serve``, with a key to it."""
 
     port: int
     key: str
@@ -80,7 +80,7 @@ async def serve(folder: Path, *options: str, head: float = 60, body: float = 60)
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = ["serve", "--port", str(port), *options]
-    env = {**os.environ, "ASSENT_DATABASE_URL": f"sqlite:///{folder}/a.db"}
+    env = {**os.environ, "ASKFIRST_DATABASE_URL": f"sqlite:///{folder}/a.db"}
     log = folder / "log"
     with log.open("wb") as file:
         program = QUICK.format(head=head, body=body, arguments=arguments)

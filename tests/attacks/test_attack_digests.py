@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from assent.messages import call_digest
+from askfirst.messages import call_digest
 
 
 @pytest.mark.attack("L6", "two values under one digest")

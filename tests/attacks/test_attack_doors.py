@@ -14,15 +14,16 @@ from unittest import mock
 
 import httpx2
 import pytest
-from attacks.hostile_corpus import BIGGEST, BODIES
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from kit.hostile_corpus import BIGGEST, BODIES
+from kit.patience import PATIENCE
 from starlette.routing import Mount
 
-from assent.protocol import issue_token
-from assent.service.app import create_app
-from assent.service.embedding import running, service_in
-from assent.store import sqlite_engine
+from askfirst.protocol import issue_token
+from askfirst.service.app import create_app
+from askfirst.service.embedding import running, service_in
+from askfirst.store import sqlite_engine
 
 pytestmark = pytest.mark.anyio
 LOOP_SECONDS = 0.05
@@ -130,7 +131,7 @@ async def test_a_body_without_a_credential_costs_next_to_nothing_at_any_route(
     app: FastAPI, http: httpx2.AsyncClient, key: dict[str, str], attacks_tried: Callable[[int], None]
 ) -> None:
     case = await opened(http, key, context={"text": "x" * 1_900_000})
-    wrong = {"Authorization": f"Bearer assent_{issue_token('review')}"}
+    wrong = {"Authorization": f"Bearer askfirst_{issue_token('review')}"}
     made = {name: (kind, make()) for name, (kind, make) in BODIES.items()}
     assert max(len(body) for _, body in made.values()) > BIGGEST * 0.9
     count = 0
@@ -206,7 +207,7 @@ async def test_a_wrong_token_or_key_reads_nothing_of_the_case(
     def noting(connection: Any, statement: Any, params: Any) -> Any:
         rows = execute(connection, statement, params)
         sql = statement.form(sqlite_engine._DIALECT)[0]
-        if re.search(r"assent_cases\.body", sql):
+        if re.search(r"askfirst_cases\.body", sql):
             sent.extend(
                 sql for row in rows if any(isinstance(each, str) and len(each) > 1_000_000 for each in row)
             )
@@ -355,5 +356,5 @@ async def test_a_body_that_ends_too_soon_is_no_failure_of_ours(app: FastAPI, key
         "root_path": "",
         "headers": [(name.lower().encode(), value.encode()) for name, value in key.items()],
     }
-    await asyncio.wait_for(app(scope, gone, hear), 60)
+    await asyncio.wait_for(app(scope, gone, hear), PATIENCE)
     assert heard[0] == 400

@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from service.serving import BROWSER, Opened, Served, serving
+from kit.running_service import BROWSER, Opened, Served, serving
 
-from assent.service.draft_owner import COOKIE
+from askfirst.service.review_routes import COOKIE
 
 pytestmark = pytest.mark.anyio
 KIND = "planted drafts"

@@ -6,13 +6,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from cli_rig import Shell, call, run_command
+from kit.cli_rig import Shell, call, run_command
 
-from assent import Agent, tool
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
-from assent.service.adoption import case_id_of
+from askfirst import Agent, tool
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.service.adoption import case_id_of
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ def computed(thread_id: str, call_id: str) -> str:
 async def _pay(folder: Path, *call_ids: str, seen: str | None = None) -> tuple[str, list[str], list[str]]:
     """A person looks at the first call; it is withdrawn, and the model calls again; the person answers what they saw.
 
-    What was printed for the first call, what ``assent answer`` said to it, and whom was paid.
+    What was printed for the first call, what ``askfirst answer`` said to it, and whom was paid.
     """
     shell, paid = Shell(folder), list[str]()
 
@@ -41,7 +41,7 @@ async def _pay(folder: Path, *call_ids: str, seen: str | None = None) -> tuple[s
         ToolCall(second, "pay", {"to": "mallory", "cents": 99_999_999}),
         "Done.",
     ]
-    async with SQLiteCheckpointer(folder / "assent.db") as store:
+    async with SQLiteCheckpointer(folder / "askfirst.db") as store:
         agent = Agent(id="till", model=ScriptedModel(turns), tools=[pay], checkpointer=store, thread_id="t")
         await agent.prompt("Pay the milkman.")
         _, out, _ = await run_command(shell, "pending")

@@ -9,22 +9,21 @@ import re
 from collections.abc import Callable
 
 import pytest
-from delivery.smtp_server import post_office
 from hypothesis import given
 from hypothesis import strategies as st
+from kit.post_office import post_office
 from rich.console import Console
 
-from assent.cli.exact import exact_json
-from assent.cli.main import main
-from assent.cli.output import say
-from assent.delivery.apprise_place import Place, places_of
-from assent.delivery.base import Notice
-from assent.delivery.column import Column
-from assent.delivery.email import EmailDelivery
-from assent.delivery.telegram_text import asking_text
-from assent.delivery.text import cut
-from assent.service.pages.passage import has_hidden, marked
-from assent.visible import MOST_MARKS, NOTE, pieces, visible
+from askfirst.cli.main import main
+from askfirst.cli.output import exact_json, say
+from askfirst.delivery.apprise import Place, places_of
+from askfirst.delivery.base import Notice
+from askfirst.delivery.email import EmailDelivery
+from askfirst.delivery.telegram_messages import asking_text
+from askfirst.delivery.terminal import Column
+from askfirst.delivery.text import cut
+from askfirst.service.pages.inert_text import has_hidden, marked
+from askfirst.visible_text import MOST_MARKS, NOTE, pieces, visible
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")
 KIND = "letters that deceive"

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delivery.smtp_server import post_office
 from hypothesis import given
 from hypothesis import strategies as st
-from service.mail_server import Mailbox, mailbox
-from service.serving import Served, serving
-from stores import SHARED
+from kit.post_office import post_office
+from kit.running_service import Served, serving
+from kit.smtp_mailbox import Mailbox, mailbox
+from kit.stores import SHARED
 
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.delivery.base import Notice
-from assent.delivery.email import EmailDelivery
-from assent.errors import DeliveryError, ServiceError
-from assent.mail import Mail, NotComposed, compose, is_mailable
-from assent.service.audit import export
-from assent.service.mail import Mailer
-from assent.visible import visible
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.delivery.base import Notice
+from askfirst.delivery.email import EmailDelivery
+from askfirst.errors import DeliveryError, ServiceError
+from askfirst.service.audit import export
+from askfirst.service.email_codes import Mailer
+from askfirst.smtp import Mail, NotComposed, compose, is_mailable
+from askfirst.visible_text import visible
 
 pytestmark = pytest.mark.anyio
 on_sqlite = pytest.mark.parametrize("database", [SHARED[0]], indirect=True)
@@ -204,6 +204,6 @@ def addressed_to(service: Served, address: str) -> Iterator[None]:
 
 
 def test_the_library_that_decodes_is_not_used_for_text_of_others() -> None:
-    """Assigning to a header of the standard library's message decodes encoded words: `assent.mail` writes it."""
-    for file in Path("assent").rglob("*.py"):
+    """Assigning to a header of the standard library's message decodes encoded words: `askfirst.smtp` writes it."""
+    for file in Path("askfirst").rglob("*.py"):
         assert not re.search(r"\w\[\"(Subject|From|To|Reply-To)\"\](, .*)? =", file.read_text("utf-8")), file

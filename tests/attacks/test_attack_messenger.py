@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.core_rig import rig, until
-from delivery.telegram_server import CHAT, TOKEN, USER, telegram_server
+from kit.client_rig import rig, until
+from kit.telegram_server import CHAT, TOKEN, USER, telegram_server
 
-from assent.client import HitlClient, HitlClientSync
-from assent.client.context_text import LONGEST, context_text
-from assent.client.telling import labelled
-from assent.delivery import Button, Notice, TelegramDelivery, TerminalDelivery, delivery_named
-from assent.delivery.given import given_deliveries
-from assent.errors import DeliveryError
+from askfirst.client import HitlClient, HitlClientSync
+from askfirst.client.notify import labelled
+from askfirst.client.offer import LONGEST, context_text
+from askfirst.delivery import Button, Notice, TelegramDelivery, TerminalDelivery, delivery_named
+from askfirst.delivery.registry import given_deliveries
+from askfirst.errors import DeliveryError
 
 pytestmark = pytest.mark.anyio
 KIND = "approving unseen in a messenger"

@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from client.scripted_server import Said, scripted
+from kit.scripted_server import Said, scripted
 
-from assent.client import HitlClient
-from assent.client.offer import read_offer
-from assent.client.polling import read_facts
-from assent.delivery.base import Notice
-from assent.errors import InvalidOffer
+from askfirst.client import HitlClient
+from askfirst.client.offer import read_offer
+from askfirst.client.polling import read_facts
+from askfirst.delivery.base import Notice
+from askfirst.errors import InvalidOffer
 
 pytestmark = pytest.mark.anyio
 

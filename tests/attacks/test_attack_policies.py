@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assent.permissions import ArgConstraint, PendingAction, StaticPermissionPolicy
-from assent.permissions.spellings import FORMS
+from askfirst.permissions import ArgConstraint, PendingAction, StaticPermissionPolicy
+from askfirst.permissions.operators import FORMS
 
 Tried = Callable[[int], None]
 

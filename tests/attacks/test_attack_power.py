@@ -11,20 +11,21 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI, Request
-from service.serving import BROWSER, BUTTON, HandClock, Opened, Served, listening, serving, until
-from stores import approval, asked
+from kit.running_service import BROWSER, BUTTON, HandClock, Opened, Served, listening, serving, until
+from kit.stores import approval, asked
 
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.errors import ServiceError
-from assent.protocol import PollResponse, SigningKey, jwks_document, shown_digest, verify_answer
-from assent.service.adoption import case_id_of
-from assent.service.app import create_app
-from assent.service.audit import export
-from assent.service.case import Case
-from assent.service.embedding import human_input_required, review_link, revoke_links, running
-from assent.service.person import Person
-from assent.store import case_tokens
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.errors import ServiceError
+from askfirst.protocol import PollResponse, SigningKey, jwks_document, shown_digest, verify_answer
+from askfirst.service.adoption import case_id_of
+from askfirst.service.app import create_app
+from askfirst.service.audit import export
+from askfirst.service.case import Case
+from askfirst.service.embedding import human_input_required, review_link, revoke_links, running
+from askfirst.service.person import Person
+from askfirst.store import cases
+from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio
 CFO = {"platform": "telegram", "platform_user_id": "1001", "display_name": "Alice, CFO"}
@@ -240,7 +241,7 @@ async def test_an_agents_own_request_is_not_settled_by_who_may_not(store: SqlChe
         case_id = case_id_of("t", "call-1", 1)
 
         async def adopted() -> bool:
-            return await served.service.cases.store.get(case_id) is not None
+            return await served.service.cases.engine.read(partial(case_store.shown, case_id)) is not None
 
         await until(adopted)
         link = (await review_link(served.app, case_id)).replace("?", "/respond?")
@@ -277,7 +278,7 @@ async def test_an_agents_request_never_counts_as_approved_by_silence(store: SqlC
         case_id = case_id_of("t", "call-1", 1)
 
         async def adopted() -> bool:
-            return await served.service.cases.store.get(case_id) is not None
+            return await served.service.cases.engine.read(partial(case_store.shown, case_id)) is not None
 
         await until(adopted)
         assert (await served.service.cases.get(case_id)).default_action == "skip"
@@ -446,7 +447,7 @@ async def test_repeating_a_request_gives_the_same_link_and_no_other(
 
 
 async def stored_tokens(store: SqlCheckpointer, case_id: str) -> int:
-    reads = [partial(case_tokens.of_scope, case_id, scope) for scope in ("review", "submit")]
+    reads = [partial(cases.token_of_scope, case_id, scope) for scope in ("review", "submit")]
     return sum([len(await store.engine.read(each)) for each in reads])
 
 

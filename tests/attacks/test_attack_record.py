@@ -10,29 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import approval, asked, confirmation, said
+from kit.stores import approval, asked, confirmation, said
 
-from assent import Agent, tool
-from assent.account import os_account
-from assent.checkpointer.base import Settlement
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.cli.audit_commands import escaped
-from assent.errors import HitlStaleAnswer
-from assent.hitl import CheckpointedChannel
-from assent.hitl.testing import FakeClock
-from assent.messages import AssistantMessage, ToolCall
-from assent.models import ScriptedModel
-from assent.permissions import Decision, PendingAction, SessionPermissionCache, StaticPermissionPolicy
-from assent.service.audit import export, verify
-from assent.service.cases import Cases, Respondent, purge
-from assent.service.keys import Keys
-from assent.service.review import ReviewRequest
-from assent.store.audit import digest
-from assent.store.chain import GENESIS, Head
-from assent.store.linking import link_all
-from assent.store.permissions import USES
-from assent.store.statement import Transaction
+from askfirst import Agent, tool
+from askfirst.account import os_account
+from askfirst.checkpointer.base import Settlement
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.cli.audit import escaped
+from askfirst.errors import HitlStaleAnswer
+from askfirst.hitl import CheckpointedChannel
+from askfirst.hitl.testing import FakeClock
+from askfirst.messages import AssistantMessage, ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import Decision, PendingAction, SessionPermissionCache, StaticPermissionPolicy
+from askfirst.service.audit import export, verify
+from askfirst.service.cases import Cases, Respondent, purge
+from askfirst.service.keys import Keys
+from askfirst.service.new_review import ReviewRequest
+from askfirst.store.audit import digest
+from askfirst.store.audit_chain import GENESIS, Head, link_all
+from askfirst.store.grants import USES
+from askfirst.store.statement import Transaction
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +159,7 @@ async def test_grants_keys_and_purges_have_their_rows(checkpointer: SqlCheckpoin
 
 # What is changed by hand.
 
-REQUEST, CASE = "assent_requests", "assent_cases"
+REQUEST, CASE = "askfirst_requests", "askfirst_cases"
 CHANGED = {
     "a question": (f"UPDATE {REQUEST} SET payload = replace(payload, '10000', '10')", "request c1 of thread"),
     "an answer": (f'UPDATE {REQUEST} SET answer = \'{{"decision":"deny"}}\'', "how it ended, answered"),
@@ -182,11 +181,11 @@ CHANGED = {
     ),
     "a case opened again": (f"UPDATE {CASE} SET is_open = 1, status = 'pending'", "it is open, and row"),
     "the unlinked acts removed": (
-        "DELETE FROM assent_acts WHERE act = 'request.answered'",
+        "DELETE FROM askfirst_acts WHERE act = 'request.answered'",
         "no row that it was answered",
     ),
     "an unlinked act altered": (
-        "UPDATE assent_acts SET actor = '\"eve\"'",
+        "UPDATE askfirst_acts SET actor = '\"eve\"'",
         "was altered: its hash does not fit it",
     ),
 }
@@ -198,7 +197,7 @@ CHANGED = {
 async def test_a_question_or_an_answer_changed_by_sql_is_found_and_named(
     tmp_path: Path, sql: str, told: str, linked: bool
 ) -> None:
-    linked = linked and "assent_acts" not in sql
+    linked = linked and "askfirst_acts" not in sql
     async with SQLiteCheckpointer(tmp_path / "x.db") as checkpointer:
         await payment(checkpointer)
         cases = Cases(checkpointer)
@@ -233,9 +232,9 @@ async def test_a_trail_written_anew_is_found_by_a_head_that_was_kept(tmp_path: P
         kept = Head(verdict.rows, verdict.head)
         assert (await verify(checkpointer.engine, kept=kept)).is_whole
         connection = sqlite3.connect(tmp_path / "x.db")
-        connection.execute("DELETE FROM assent_audit")
-        connection.execute("DELETE FROM assent_audit_head")
-        connection.execute("DELETE FROM assent_requests")
+        connection.execute("DELETE FROM askfirst_audit")
+        connection.execute("DELETE FROM askfirst_audit_head")
+        connection.execute("DELETE FROM askfirst_requests")
         connection.commit()
         connection.close()
         assert (await verify(checkpointer.engine)).is_whole
@@ -261,11 +260,11 @@ async def test_rows_of_an_earlier_version_stay_verifiable_beneath_new_ones(tmp_p
         hashed = digest(row)
         connection = sqlite3.connect(tmp_path / "x.db")
         connection.execute(
-            "INSERT INTO assent_audit (seq, at, actor, act, subject, detail, previous, hash) "
+            "INSERT INTO askfirst_audit (seq, at, actor, act, subject, detail, previous, hash) "
             "VALUES (1, 7, '\"cli\"', 'key.created', '\"key_1\"', '{\"name\":\"a\"}', ?, ?)",
             (GENESIS, hashed),
         )
-        connection.execute("INSERT INTO assent_audit_head VALUES (1, 1, ?)", (hashed,))
+        connection.execute("INSERT INTO askfirst_audit_head VALUES (1, 1, ?)", (hashed,))
         connection.commit()
         await payment(checkpointer)
         await link_all(checkpointer.engine)
@@ -273,7 +272,7 @@ async def test_rows_of_an_earlier_version_stay_verifiable_beneath_new_ones(tmp_p
         assert (verdict.rows, verdict.faults) == (3, ())
         first, second, _ = await rows(checkpointer)
         assert (first, second["previous"]) == ({**row, "hash": hashed}, hashed)
-        connection.execute("UPDATE assent_audit SET actor = '\"eve\"' WHERE seq = 1")
+        connection.execute("UPDATE askfirst_audit SET actor = '\"eve\"' WHERE seq = 1")
         connection.commit()
         connection.close()
         [fault] = (await verify(checkpointer.engine)).faults
@@ -286,7 +285,7 @@ async def test_what_is_older_than_the_hashes_is_counted_and_not_accused(tmp_path
         await asked(checkpointer, "old")
         await checkpointer.settle("old", "call-1", {"decision": "approve"})
         connection = sqlite3.connect(tmp_path / "x.db")
-        connection.execute("DELETE FROM assent_acts")  # as in a database of an earlier version
+        connection.execute("DELETE FROM askfirst_acts")  # as in a database of an earlier version
         connection.commit()
         connection.close()
         verdict = await verify(checkpointer.engine)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assent.errors import InvalidProtocolObject, InvalidSignature
-from assent.protocol import (
+from askfirst.errors import InvalidProtocolObject, InvalidSignature
+from askfirst.protocol import (
     PollResponse,
     Result,
     SignedFacts,

@@ -7,11 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-from scripted_server import Said, Scripted, scripted
+from kit.scripted_server import Said, Scripted, scripted
 
-from assent.client import HitlClient, HitlClientSync, ReviewOutcome
-from assent.delivery.base import Notice
-from assent.errors import InvalidOffer, ResponseTooLarge
+from askfirst.client import HitlClient, HitlClientSync, ReviewOutcome
+from askfirst.delivery.base import Notice
+from askfirst.errors import InvalidOffer, ResponseTooLarge
 
 pytestmark = pytest.mark.anyio
 
@@ -117,7 +117,7 @@ async def test_a_redirected_poll_takes_no_credentials_along() -> None:
 
 
 async def test_credentials_are_in_no_repr_and_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "assent")
+    caplog.set_level(logging.DEBUG, "askfirst")
     async with scripted() as service:
         client = HitlClient(deliver=nobody, token=TOKEN, headers=OWN)
         async with client:

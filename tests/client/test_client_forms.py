@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from core_rig import Person, rig
-from scripted_server import Said, scripted
+from kit.client_rig import Person, rig
+from kit.scripted_server import Said, scripted
 
-from assent.client import HitlClient, ReviewOutcome, notices
-from assent.client.offer import read_offer
-from assent.client.telling import Teller, Telling
-from assent.client.wait_state import WaitState
-from assent.errors import InvalidOutcome
-from assent.hitl.testing import FakeClock
-from assent.protocol import Form, PollResponse, Progress
+from askfirst.client import HitlClient, ReviewOutcome, notify
+from askfirst.client.notify import Teller, Telling
+from askfirst.client.offer import read_offer
+from askfirst.client.wait_state import WaitState
+from askfirst.errors import InvalidOutcome
+from askfirst.hitl.testing import FakeClock
+from askfirst.protocol import Form, PollResponse, Progress
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +50,7 @@ STEPS = {
     ],
 )
 def test_how_much_there_is_to_fill_in(form: dict[str, Any], line: str) -> None:
-    assert notices.form_line(Form.read(form)) == line
+    assert notify.form_line(Form.read(form)) == line
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_how_much_there_is_to_fill_in(form: dict[str, Any], line: str) -> None:
     ],
 )
 def test_how_far_somebody_is(progress: dict[str, int], line: str) -> None:
-    assert notices.progress_line(Progress.read(progress)) == line
+    assert notify.progress_line(Progress.read(progress)) == line
 
 
 async def test_a_form_of_our_service_from_the_link_to_the_outcome(tmp_path: Path) -> None:

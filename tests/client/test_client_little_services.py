@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from little_services import (
+from kit.little_services import (
     Bare,
     BareWithEvents,
     Chatty,
@@ -23,18 +22,19 @@ from little_services import (
     NamesTheChannel,
     Unreadable,
 )
-from other_service import KEY, SECRET, OtherCase, OtherService, QuickClock, listening
-from service.serving import listening as served
+from kit.other_service import KEY, SECRET, OtherCase, OtherService, QuickClock, listening
+from kit.patience import PATIENCE
+from kit.running_service import listening as served
+from kit.warm_python import warm_python
 
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.client import CallbackReceiver, HitlClient, HitlClientSync, ReviewOutcome
-from assent.delivery.base import Notice
-from assent.errors import ReviewUnreadable
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.client import CallbackReceiver, HitlClient, HitlClientSync, ReviewOutcome
+from askfirst.delivery.base import Notice
+from askfirst.errors import ReviewUnreadable
 
 pytestmark = pytest.mark.anyio
 
 QUICK: dict[str, Any] = {"poll_interval": 0.02, "min_poll_interval": 0.02}
-PATIENCE = 60.0
 PRESS: dict[str, Any] = {
     "submitted_via": "telegram_inline_button",
     "submitted_by": {"platform": "telegram", "platform_user_id": "123456789", "display_name": "Alex"},
@@ -168,9 +168,9 @@ async def test_a_callback_wakes_the_wait(service: type[OtherService], end: str) 
 
 _DIES = """
 import asyncio, sys
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.client import HitlClient, waits
-waits.CLAIM_SECONDS = 0.5
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.client import HitlClient, durable
+durable.CLAIM_SECONDS = 0.5
 async def tell(notice):
     print("told", flush=True)
 async def main(url, store, key):
@@ -187,7 +187,7 @@ async def test_a_wait_goes_on_after_a_crash(service: type[OtherService], tmp_pat
     store = f"sqlite:///{tmp_path}/waits.db"
     async with listening(service()) as there, asyncio.timeout(PATIENCE):
         dying = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _DIES, f"{there.url}/orders", store, KEY, stdout=asyncio.subprocess.PIPE
+            *warm_python(), "-c", _DIES, f"{there.url}/orders", store, KEY, stdout=asyncio.subprocess.PIPE
         )
         assert dying.stdout is not None
         assert await dying.stdout.readline() == b"told\n"

@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import other_bugs as bugs
 import pytest
-from other_service import KEY, SECRET, OtherCase, OtherService, QuickClock, Reply, listening
-from service.serving import listening as served
+from kit import other_service_bugs as bugs
+from kit.other_service import KEY, SECRET, OtherCase, OtherService, QuickClock, Reply, listening
+from kit.patience import PATIENCE
+from kit.running_service import listening as served
 
-from assent.client import CallbackReceiver, HitlClient, ReviewOutcome
-from assent.delivery.base import Notice
-from assent.errors import (
+from askfirst.client import CallbackReceiver, HitlClient, ReviewOutcome
+from askfirst.delivery.base import Notice
+from askfirst.errors import (
     InvalidOffer,
     ReviewContradiction,
     ReviewError,
@@ -60,7 +61,7 @@ class Rig:
         asking = self.ask()
         if decide is not None:
             decide(await self.service.case())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await asking
 
     def approve(self, case: OtherCase) -> None:
@@ -504,7 +505,7 @@ async def test_whatever_a_stream_says_the_outcome_is_the_truth(bug: type[Any], e
         await at.service.until(lambda: case.polls > 0 and case.streams > 0)
         assert not asking.done(), "nobody has decided anything yet"
         at.approve(case) if end == "completed" else at.service.cancel(case, "sold out")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             is_the_truth(await asking, case)
 
 

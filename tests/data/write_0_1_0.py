@@ -1,6 +1,6 @@
-"""Writes threads_0_1_0.sql: threads as Assent 0.1.0 leaves them, for later versions to go on with.
+"""Writes threads_0_1_0.sql: threads as Askfirst 0.1.0 leaves them, for later versions to go on with.
 
-Run with the Assent of that version only (``python tests/data/write_0_1_0.py``); what it wrote is kept for good.
+Run with that version only, which had another name; what it wrote is kept for good.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from assent import Agent, ToolContext, tool
-from assent.checkpointer import points
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.hitl import CheckpointedChannel, ask_user_tool
-from assent.hitl.testing import FakeClock
-from assent.messages import ToolCall
-from assent.models import ScriptedModel
+from askfirst import Agent, ToolContext, tool
+from askfirst.checkpointer import points
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.hitl import CheckpointedChannel, ask_user_tool
+from askfirst.hitl.testing import FakeClock
+from askfirst.messages import ToolCall
+from askfirst.models import ScriptedModel
 
 TARGET = Path(__file__).with_name("threads_0_1_0.sql")
 QUESTION = {"key": "colour", "prompt": "Which colour?", "options": [{"label": "Red", "value": "red"}]}

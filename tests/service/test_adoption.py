@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,17 @@ import httpx2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import BROWSER, HandClock, Served, serving, until
-from stores import CALL, asked, prompt, said
+from kit.running_service import BROWSER, HandClock, Served, serving, until
+from kit.stores import CALL, asked, prompt, said
 
-from assent import Agent, tool
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.fitting import fit_answer
-from assent.hitl import CheckpointedChannel
-from assent.ids import new_id
-from assent.messages import AssistantMessage, ToolCall, call_digest
-from assent.models import ScriptedModel
-from assent.requests import (
+from askfirst import Agent, tool
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.hitl import CheckpointedChannel
+from askfirst.ids import new_id
+from askfirst.messages import AssistantMessage, ToolCall, call_digest
+from askfirst.models import ScriptedModel
+from askfirst.requests import (
     ApproveRequest,
     AskRequest,
     ConfirmRequest,
@@ -33,15 +33,15 @@ from assent.requests import (
     HitlRequest,
     Option,
     Question,
+    fit_answer,
     plain_answer,
 )
-from assent.service.adoption import adopted, case_id_of
-from assent.service.answers import clean_answer
-from assent.service.case import Case
-from assent.service.embedding import review_link
-from assent.service.from_request import answer_of, result_of
-from assent.service.rows import case_of, row_of
-from assent.store.rows import RequestRow
+from askfirst.service.adoption import adopted, answer_of, case_id_of, result_of
+from askfirst.service.answers import clean_answer
+from askfirst.service.case import Case, case_of, row_of
+from askfirst.service.embedding import review_link
+from askfirst.store import cases as case_store
+from askfirst.store.rows import RequestRow
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +123,7 @@ class Rig:
 
     async def case(self, case_id: str) -> str:
         async def known() -> bool:
-            return await self.served.service.cases.store.get(case_id) is not None
+            return await self.served.service.cases.engine.read(partial(case_store.shown, case_id)) is not None
 
         await until(known)
         return case_id
@@ -396,7 +396,7 @@ async def test_a_request_that_cannot_be_shown_keeps_none_from_it(
             raise KeyError("unreadable: secret-content")
         return adopted(row, rounds)
 
-    monkeypatch.setattr("assent.service.cases.adopted", broken)
+    monkeypatch.setattr("askfirst.service.cases.adopted", broken)
     await asked(rig.store, "bad", HitlRequest(question_id="q", payload=APPROVE, created_at=1.0))
     for number in range(3):
         assert await rig.told(await rig.ask(APPROVE, f"t{number}")) == 1

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from protocol.published import PUBLISHED, needs_published
-from serving import BROWSER, Agent, serving
+from kit.published_protocol import PUBLISHED, needs_published
+from kit.running_service import BROWSER, Agent, serving
 
-from assent.errors import InvalidReview
-from assent.requests import ApproveRequest, ConfirmRequest, HitlRequest
-from assent.service.adoption import adopted
-from assent.service.answers import clean_answer
-from assent.service.case import Case
-from assent.service.from_request import answer_of
-from assent.store.rows import RequestRow
+from askfirst.errors import InvalidReview
+from askfirst.requests import ApproveRequest, ConfirmRequest, HitlRequest
+from askfirst.service.adoption import adopted, answer_of
+from askfirst.service.answers import clean_answer
+from askfirst.service.case import Case
+from askfirst.store.rows import RequestRow
 
 pytestmark = pytest.mark.anyio
 

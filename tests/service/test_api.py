@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import BROWSER, HandClock, Served, events, fits, not_answering, serving
+from kit.running_service import BROWSER, HandClock, Served, events, fits, not_answering, serving
 
-from assent.checkpointer.connect import checkpointer_from_url
-from assent.errors import ServiceError
-from assent.limits import BODY_BYTES as MOST_BYTES
-from assent.protocol import Discovery, ErrorBody, PollResponse, Result, SigningKey, verify_result
-from assent.service.app import create_app
-from assent.service.browser import _origin
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.errors import ServiceError
+from askfirst.limits import BODY_BYTES as MOST_BYTES
+from askfirst.protocol import Discovery, ErrorBody, PollResponse, Result, SigningKey, verify_result
+from askfirst.service.app import create_app
+from askfirst.service.review_routes import _origin
+from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio
 
@@ -208,7 +210,9 @@ async def test_without_a_key_nothing_is_told(served: Served) -> None:
     keyless = [
         await served.http.post("/v1/reviews", json={"type": "approval", "prompt": "p"}),
         await served.http.get(case.hitl["poll_url"]),
-        await served.http.get(case.hitl["poll_url"], headers={"Authorization": "Bearer assent_" + "a" * 43}),
+        await served.http.get(
+            case.hitl["poll_url"], headers={"Authorization": "Bearer askfirst_" + "a" * 43}
+        ),
         await served.http.get(case.hitl["poll_url"], headers={"Authorization": f"Bearer {case.token}"}),
         await served.http.get(case.hitl["events_url"]),
         await served.http.post(f"/v1/reviews/{case.case_id}/cancel"),
@@ -360,7 +364,7 @@ async def test_nobody_decides_from_another_site(served: Served, headers: dict[st
 async def test_a_page_of_our_own_is_known_by_its_origin(tmp_path: Path) -> None:
     app = create_app("sqlite://", base_url="https://Ask.Example:443/hitl")
     async with app.router.lifespan_context(app):
-        assert _origin(app.state.service.base_url) == "https://ask.example"
+        assert _origin(app.state.service.settings.base_url) == "https://ask.example"
     assert _origin("http://localhost:8000") == "http://localhost:8000"
 
 
@@ -458,7 +462,7 @@ async def test_what_has_ended_is_deleted_after_its_time(tmp_path: Path) -> None:
         assert await served.service.cases.purge() == 1
         assert (await agent.get(old.hitl["poll_url"])).status_code == 404
         assert (await old.visit()).status_code == 404
-        assert await served.service.cases.store.events(old.case_id, 0) == []
+        assert await served.service.cases.engine.read(partial(case_store.events, old.case_id, 0)) == []
         assert (await young.poll())["status"] == "completed"
         assert (await open_still.poll())["status"] == "pending"
         assert await served.service.cases.purge() == 0

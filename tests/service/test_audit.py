@@ -16,19 +16,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import SHARED, Database
+from kit.stores import SHARED, Database
 
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.digests import canonical_json
-from assent.errors import StoreError
-from assent.service import audit as trail
-from assent.service.audit import Verdict, export, verify
-from assent.store import audit, chain
-from assent.store.audit import Entry
-from assent.store.chain import GENESIS
-from assent.store.engine import Engine
-from assent.store.linking import link_all
-from assent.store.sqlite_engine import SQLiteEngine
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.digests import canonical_json
+from askfirst.errors import StoreError
+from askfirst.service import audit as trail
+from askfirst.service.audit import Verdict, export, verify
+from askfirst.store import audit, audit_chain
+from askfirst.store.audit import Entry
+from askfirst.store.audit_chain import GENESIS, link_all
+from askfirst.store.engine import Engine
+from askfirst.store.sqlite_engine import SQLiteEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +86,7 @@ async def test_each_row_is_bound_to_the_one_before(checkpointer: SqlCheckpointer
 
 async def test_many_writers_make_one_chain(database: Database) -> None:
     async with database.checkpointer() as first:
-        others = [] if database.kind == "memory" else [database.checkpointer(), database.checkpointer()]
+        others = [database.checkpointer(), database.checkpointer()]
         for other in others:
             await other.__aenter__()
         engines = [first.engine, *(other.engine for other in others)]
@@ -160,8 +159,8 @@ def tamper(engine: SQLiteEngine, *statements: str) -> None:
     connection.close()
 
 
-ROW = "assent_audit"
-HEAD = "assent_audit_head"
+ROW = "askfirst_audit"
+HEAD = "askfirst_audit_head"
 TAMPERED = {
     "a time": ([f"UPDATE {ROW} SET at = 99 WHERE seq = 4"], [(4, "row 4 was altered")]),
     "an actor": ([f"UPDATE {ROW} SET actor = '\"eve\"' WHERE seq = 4"], [(4, "row 4 was altered")]),
@@ -255,9 +254,9 @@ def rewritten(rows: list[dict[str, Any]], first: int, change: dict[str, Any]) ->
     for row in rows:
         if row["seq"] == first:
             row = {**row, **change}
-            own = {name: row[name] for name in chain.OWN}
+            own = {name: row[name] for name in audit_chain.OWN}
             row["content"] = audit.digest(own)
-            row["hash"] = chain.link_hash(row["seq"], row["previous"], row["content"])
+            row["hash"] = audit_chain.link_hash(row["seq"], row["previous"], row["content"])
         yield row
 
 
@@ -338,24 +337,24 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def chained(entries: list[Entry]) -> list[chain.AuditRow]:
+def chained(entries: list[Entry]) -> list[audit_chain.AuditRow]:
     _, rows = next(audit.append(entries))
     acts = [audit.Act(**row) for row in (rows if isinstance(rows, list) else [rows])]  # type: ignore[arg-type]
-    return list(chain._linked(chain.START, acts))
+    return list(audit_chain._linked(audit_chain.START, acts))
 
 
-def judged(rows: list[chain.AuditRow], head: chain.Head) -> Verdict:
+def judged(rows: list[audit_chain.AuditRow], head: audit_chain.Head) -> Verdict:
     walk = trail._Walk()
     for row in rows:
         walk.step(row, head)
-    walk.end(chain.AuditPage(head, rows, head))
+    walk.end(audit_chain.AuditPage(head, rows, head))
     return walk.verdict()
 
 
 @given(entries=ENTRIES, data=st.data())
 def test_any_change_to_any_row_shows(entries: list[Entry], data: st.DataObject) -> None:
     rows = chained(entries)
-    head = chain.Head(rows[-1].seq, rows[-1].hash)
+    head = audit_chain.Head(rows[-1].seq, rows[-1].hash)
     assert judged(rows, head).is_whole
     at = data.draw(st.integers(0, len(rows) - 1))
     column = data.draw(st.sampled_from(sorted(CHANGES)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,17 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.cli.commands import assent
-from assent.errors import OverBudget, ServiceError
-from assent.service.budgets import Budgets, read_budgets
-from assent.service.case import Case
-from assent.service.cases import Cases
-from assent.service.review import ReviewRequest
-from assent.service.rows import row_of
-from assent.store.rows import fresh_write_id
-from assent.store.schema import alembic_config
-from assent.store.windows import PARTS, Window, read_used, write_used
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.cli.commands import askfirst
+from askfirst.errors import OverBudget, ServiceError
+from askfirst.service.budgets import Budgets, read_budgets
+from askfirst.service.case import Case, row_of
+from askfirst.service.cases import Cases
+from askfirst.service.new_review import ReviewRequest
+from askfirst.store import case_queues
+from askfirst.store.budgets import PARTS, Window, read_used, write_used
+from askfirst.store.rows import fresh_write_id
+from askfirst.store.schema import alembic_config
 
 pytestmark = pytest.mark.anyio
 REVIEW = ReviewRequest(type="approval", prompt="Please decide.")
@@ -54,8 +55,8 @@ def test_budgets_are_given_by_name() -> None:
 
 
 def test_serve_says_what_is_no_budget(tmp_path: Path) -> None:
-    environ = {"ASSENT_DATABASE_URL": f"sqlite:///{tmp_path}/assent.db"}
-    done = CliRunner().invoke(assent, ["serve", "--budget", "open=5"], env=environ)
+    environ = {"ASKFIRST_DATABASE_URL": f"sqlite:///{tmp_path}/askfirst.db"}
+    done = CliRunner().invoke(askfirst, ["serve", "--budget", "open=5"], env=environ)
     assert done.exit_code == 1
     assert "there is no budget 'open'" in done.output
 
@@ -94,9 +95,9 @@ def before(tmp_path: Path) -> tuple[Path, list[Case]]:
             values = row_of(case, fresh_write_id())._asdict()
             del values["size"]
             names, marks = ", ".join(values), ", ".join("?" * len(values))
-            connection.execute(f"INSERT INTO assent_cases ({names}) VALUES ({marks})", [*values.values()])  # noqa: S608
+            connection.execute(f"INSERT INTO askfirst_cases ({names}) VALUES ({marks})", [*values.values()])  # noqa: S608
         connection.execute(
-            "INSERT INTO assent_callbacks (callback_id, case_id, key_id, url, body, attempts, due_at, write_id)"
+            "INSERT INTO askfirst_callbacks (callback_id, case_id, key_id, url, body, attempts, due_at, write_id)"
             " VALUES ('cb', 'gone', 'key', 'https://a.example/hook', '{}', 1, 5, 0)"
         )
     return path, cases
@@ -109,7 +110,8 @@ async def test_what_was_there_before_counts_after_the_upgrade(before: tuple[Path
         with pytest.raises(OverBudget) as refused:
             await cases.create("key", REVIEW)
         assert (refused.value.budget, refused.value.retry_after) == ("open_cases", 60)
-        [callback] = await cases.store.take_callbacks(10, 20, 5, {})
+        take = partial(case_queues.take_callbacks, 10, 20, 5, {}, fresh_write_id())
+        [callback] = await cases.engine.write(take)
         assert (callback.callback_id, callback.since) == ("cb", 5)
         await cases.cancel(await cases.get(made[0].case_id), "enough", "test")
         await cases.create("key", REVIEW)

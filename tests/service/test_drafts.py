@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import HandClock, Served, serving, until
+from kit.running_service import HandClock, Served, serving, until
 
 pytestmark = pytest.mark.anyio
 

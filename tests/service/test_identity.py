@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
-from serving import Opened, Served, serving, until
+from kit.logins import ANN, by_header, signed_in
+from kit.running_service import Opened, Served, serving, until
+from kit.stores import SHARED, approval, asked
 from starlette.requests import Request
-from stores import SHARED, approval, asked
 
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.service.adoption import case_id_of
-from assent.service.audit import export
-from assent.service.embedding import review_link
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.service.adoption import case_id_of
+from askfirst.service.audit import export
+from askfirst.service.embedding import review_link
+from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio
 each_store = pytest.mark.parametrize("database", SHARED, indirect=True)
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-ANN = {"name": "Ann", "email": "ann@example.com"}
-
-
-async def by_header(request: Request) -> Any:
-    """What a single sign-on proxy says."""
-    said = request.headers.get("x-user")
-    return None if said is None else json.loads(said)
-
-
-def signed_in(user: Any) -> dict[str, str]:
-    return {"x-user": json.dumps(user)}
 
 
 async def opened(served: Served) -> Opened:
@@ -63,7 +55,7 @@ async def test_a_login_is_who_settled_an_agents_request(checkpointer: SqlCheckpo
         case_id = case_id_of("t", "call-1", 1)
 
         async def known() -> bool:
-            return await cases.store.get(case_id) is not None
+            return await cases.engine.read(partial(case_store.shown, case_id)) is not None
 
         await until(known)
         link = (await review_link(served.app, case_id)).replace("?", "/respond?")
@@ -125,7 +117,7 @@ async def test_an_identity_that_is_none_decides_nothing(checkpointer: SqlCheckpo
 async def test_a_login_that_fails_decides_nothing_and_the_page_says_so(
     checkpointer: SqlCheckpointer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "assent")
+    caplog.set_level(logging.DEBUG, "askfirst")
 
     async def broken(request: Request) -> None:
         raise RuntimeError("session-cookie-0815")

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lost_commits import break_once
-from stores import SERVERS, SHARED, Database
+from kit.lost_commits import break_once
+from kit.stores import SERVERS, SHARED, Database
 
-from assent.account import os_account
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.checkpointer.sqlite import SQLiteCheckpointer
-from assent.errors import StoreError
-from assent.hitl.testing import FakeClock
-from assent.service.audit import export, verify
-from assent.service.keys import Keys
+from askfirst.account import os_account
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.checkpointer.sqlite import SQLiteCheckpointer
+from askfirst.errors import StoreError
+from askfirst.hitl.testing import FakeClock
+from askfirst.service.audit import export, verify
+from askfirst.service.keys import Keys
 
 pytestmark = pytest.mark.anyio
 
@@ -38,9 +38,9 @@ async def test_a_key_is_issued_found_and_revoked(checkpointer: SqlCheckpointer) 
     clock = FakeClock()
     keys = Keys(checkpointer.engine, clock=clock)
     key_id, text = await keys.issue("billing \0 ünit", by="cli")
-    assert re.fullmatch(r"assent_[A-Za-z0-9_-]{43}", text)
+    assert re.fullmatch(r"askfirst_[A-Za-z0-9_-]{43}", text)
     assert await found(keys, text) == key_id
-    assert await found(keys, "assent_" + "x" * 43) is None
+    assert await found(keys, "askfirst_" + "x" * 43) is None
     await clock.advance(5)
     assert await keys.revoke(key_id, by="cli")
     assert await found(keys, text) is None
@@ -136,6 +136,6 @@ async def test_what_has_not_the_shape_of_a_key_is_not_looked_for(
     monkeypatch.setattr(store.engine, "read", lambda work: (reads.append(work), read(work))[1])
     assert await found(keys, text) is not None
     assert len(reads) == 1
-    for wrong in ("", "assent_", "assent_short", "x" * 50, "assent_" + "é" * 43, text + "x", "\ud800"):
+    for wrong in ("", "askfirst_", "askfirst_short", "x" * 50, "askfirst_" + "é" * 43, text + "x", "\ud800"):
         assert await found(keys, wrong) is None
     assert len(reads) == 1

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assent.service import posted_form
-from assent.service.posted_form import posted_fields
+from askfirst.service import bodies
+from askfirst.service.bodies import posted_fields
 
 PIECES = st.sampled_from(
     ["a", "b", "=", "&", "+", "%", "%4", "%41", "%C3%A9", "%zz", "%E2%82", " ", "é", "%2B", "\0"]
@@ -19,7 +19,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=60).map("".join), st.integers(3, 9))
 def test_it_reads_what_the_standard_library_reads(text: str, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(posted_form, "_PIECE", piece)
+        patched.setattr(bodies, "_PIECE", piece)
         read = posted_fields(text.encode(), most=1_000)
     assert read == parse_qs(text, keep_blank_values=True)
 

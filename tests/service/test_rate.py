@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from serving import HandClock
-from stores import SHARED, Database
+from kit.running_service import HandClock
+from kit.stores import SHARED, Database
 
-from assent.checkpointer.memory import MemoryCheckpointer
-from assent.checkpointer.sql import SqlCheckpointer
-from assent.service.cases import Cases
-from assent.service.rate import KEPT, LIMIT, CaseRate
-from assent.service.review import ReviewRequest
+from askfirst.checkpointer.memory import MemoryCheckpointer
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.service.cases import Cases
+from askfirst.service.new_review import ReviewRequest
+from askfirst.service.rate import KEPT, LIMIT, CaseRate
+from askfirst.store import case_access
 
 pytestmark = pytest.mark.anyio
 MOST, MINUTE = LIMIT.most, LIMIT.window / 1000
@@ -34,14 +36,14 @@ class Process:
     @classmethod
     def on(cls, store: SqlCheckpointer, clock: HandClock) -> Process:
         cases = Cases(store, clock=clock)
-        return cls(cases, CaseRate(cases.store, clock))
+        return cls(cases, CaseRate(cases.engine, clock))
 
     async def open(self) -> str:
         review = ReviewRequest(type="approval", prompt="Please decide.", timeout="7d")
         return (await self.cases.create(OWNER, review)).case.case_id
 
     async def poll(self, case_id: str) -> int | None:
-        asked = await self.cases.store.asked_by_owner(case_id, OWNER)
+        asked = await self.cases.engine.read(partial(case_access.case_by_owner, case_id, OWNER))
         assert asked.row is not None
         return await self.rate.poll(case_id, asked.times)
 
@@ -137,9 +139,7 @@ async def test_at_worst_a_minute_has_what_another_process_has_not_told(rig: Rig)
 @on_sqlite
 async def test_a_poller_who_waits_as_told_costs_no_write(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     case_id, writes = await rig.here.open(), list[str]()
-    for process in (rig.here, rig.there):
-        store = process.cases.store
-        monkeypatch.setattr(store, "count", lambda case_id, *_, **__: writes.append(case_id))
+    monkeypatch.setattr(case_access, "count_poll", lambda case_id, *_, **__: writes.append(case_id))
     for place in range(40):
         assert await (rig.here, rig.there)[place % 3 == 0].poll(case_id) is None
         await rig.here.rate.catch_up()
@@ -153,13 +153,13 @@ async def test_a_case_that_was_hammered_is_left_alone_again(
 ) -> None:
     case_id, writes = await rig.here.open(), list[str]()
     await rig.here.polls(case_id, 60)
-    count = rig.here.cases.store.count
+    count = case_access.count_poll
 
     def counting(case_id: str, *args: Any, **named: Any) -> Any:
         writes.append(case_id)
         return count(case_id, *args, **named)
 
-    monkeypatch.setattr(rig.here.cases.store, "count", counting)
+    monkeypatch.setattr(case_access, "count_poll", counting)
     for _ in range(10):
         rig.clock.turn(30)
         await rig.here.poll(case_id)
@@ -178,7 +178,7 @@ async def test_answers_by_messenger_are_counted_for_all(rig: Rig) -> None:
 
 @on_sqlite
 async def test_memory_is_bounded_and_given_back(rig: Rig) -> None:
-    rate = CaseRate(rig.here.cases.store, rig.clock, cases=100)
+    rate = CaseRate(rig.here.cases.engine, rig.clock, cases=100)
     for number in range(1000):
         await rate.poll(f"case-{number}", ())
     assert len(rate._cases) == 100
@@ -204,10 +204,10 @@ async def test_what_was_counted_is_deleted_with_the_case(rig: Rig) -> None:
     case_id = await rig.here.open()
     await rig.here.polls(case_id, 10)
     await rig.here.cases.cancel(await rig.here.cases.get(case_id), "enough", OWNER)
-    assert await rig.there.cases.store.busy(0, "poll") == [case_id]
+    assert await rig.there.cases.engine.read(partial(case_access.busy_cases, 0, "poll")) == [case_id]
     rig.clock.turn(86_400)
     assert await rig.here.cases.purge(0.5) == 1
-    assert await rig.there.cases.store.busy(0, "poll") == []
+    assert await rig.there.cases.engine.read(partial(case_access.busy_cases, 0, "poll")) == []
 
 
 Asked = tuple[float, int, int]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import HandClock, Opened, Served, serving
+from kit.running_service import HandClock, Opened, Served, serving
 
-from assent.protocol import VerificationEvidence
-from assent.service import verification
-from assent.service.case import Case
-from assent.service.verification import Finding
+from askfirst.protocol import VerificationEvidence
+from askfirst.service import verification
+from askfirst.service.case import Case
+from askfirst.service.verification import Finding
 
 pytestmark = pytest.mark.anyio
 PROOF = "raw-proof-of-a-person-0815"
@@ -100,7 +100,7 @@ def evidence(case: Opened, proof: str = PROOF, **changes: Any) -> list[dict[str,
 
 
 async def test_a_good_proof_is_told_of_but_not_shown(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "assent")
+    caplog.set_level(logging.DEBUG, "askfirst")
     case = await rig.open()
     assert (await case.press("confirm", verification_evidence=evidence(case))).status_code == 200
     polled = await case.poll()

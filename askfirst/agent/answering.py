@@ -1,0 +1,277 @@
+"""Answers that come while no run waits for them in this process: found, put where the run finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from askfirst.agent.question_ids import ambiguous
+from askfirst.agent.result import AgentResult
+from askfirst.agent.session import Session
+from askfirst.agent.thread import is_finished
+from askfirst.agent.tree import (
+    asked,
+    check_owner,
+    decided_approvals,
+    load_tree,
+    open_request,
+    pending_approvals,
+    walk,
+)
+from askfirst.approvals import ApprovalResponse, PendingApproval, ResponseLike, as_responses
+from askfirst.channels import HitlChannel
+from askfirst.errors import HitlInvalidAnswer, HitlStaleAnswer, InvalidCheckpoint
+from askfirst.requests import (
+    HitlRequest,
+    StoredRequest,
+    asked_call,
+    check_in_time,
+    check_seen,
+    fit_answer,
+    plain_answer,
+    shown_digest,
+)
+
+
+async def look(session: Session) -> HitlRequest | None:
+    """What is asked, by the agent or one of its subagents, as the store says now."""
+    request = await session.inbox.look()
+    if request is None and session.checkpointer is None and session.thread.pending is not None:
+        request = session.thread.pending.request
+    if request is None and session.spec.delegates:
+        known = session.apart()
+        await _load(known)
+        request = await open_request(known)
+    return request
+
+
+async def respond(
+    session: Session,
+    question_id: str | None,
+    answer: Any,
+    by: str | None,
+    via: str | None,
+    digest: str | None = None,
+) -> AgentResult:
+    """Settle what is asked, by the agent or one of its subagents, and go on."""
+    owner = session
+    known = session.apart()
+    await _load(known)
+    await check_owner(known)
+    if session.spec.delegates or question_id is None:
+        owner, question_id = await _meant(known, question_id, digest)
+    await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
+    return await session.resume()
+
+
+async def answer_here(
+    session: Session,
+    asked_here: Sequence[tuple[HitlChannel, HitlRequest]],
+    question_id: str | None,
+    answer: Any,
+    by: str | None,
+    via: str | None,
+    digest: str | None,
+) -> None:
+    """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
+    named = [it for it in asked_here if question_id in (None, it[1].question_id)]
+    meant = [it for it in named if digest in (None, shown_digest(it[1].payload))] or named
+    if len(meant) > 1:
+        raise ambiguous(question_id, [request.question_id for _, request in meant])
+    channel, waiting = (meant or asked_here)[0]
+    if digest is None or question_id in (None, waiting.question_id):
+        if digest is not None:
+            check_seen(waiting, digest)
+        await channel.answer(question_id or waiting.question_id, answer, by=by, via=via, digest=digest)
+        return
+    # Of what a channel does not wait for, only a store can tell what is asked.
+    for owner in walk(session):
+        store = owner.checkpointer
+        if store is not None and await store.request(owner.thread_id, question_id) is not None:
+            await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
+            return
+    raise HitlStaleAnswer(question_id)
+
+
+async def _meant(known: Session, question_id: str | None, digest: str | None) -> tuple[Session, str | None]:
+    """Who asks this, or anything at all, and under which id; raises `HitlStaleAnswer` if something else is asked.
+
+    Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown; the
+    same if several are asked and none is named.
+    """
+    asking = await asked(known)
+    meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
+    if len(meant) > 1:
+        shown = [(owner, it) for owner, it in meant if digest in (None, shown_digest(it.payload))]
+        if len(shown) > 1:
+            raise ambiguous(question_id, [it.question_id for _, it in shown])
+        meant = shown or meant
+    if meant:
+        return meant[0][0], meant[0][1].question_id
+    for owner in walk(known):
+        if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
+            return owner, question_id
+    if question_id is not None and asking:
+        raise HitlStaleAnswer(question_id)
+    return known, question_id
+
+
+async def resume_with(
+    session: Session,
+    responses: Sequence[ResponseLike],
+    by: str | None = None,
+    via: str | None = None,
+    *,
+    once: Callable[[], None] | None = None,
+    again: bool = False,
+    shown: Sequence[PendingApproval] | None = None,
+) -> AgentResult:
+    """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that.
+
+    ``again`` says that a worker before this one may have settled some of them, and died. ``shown`` is what people
+    were shown, where that is known.
+    """
+    given = as_responses(responses)
+    async with session.lock:
+        await _load(session)
+        await check_owner(session)
+        left = unsaid(session, given, shown) if again else given
+        await answer_all(session, left, by, via, once, shown)
+    return await session.resume()
+
+
+async def _load(session: Session) -> None:
+    await session.load(fresh=True)
+    await load_tree(session)
+
+
+async def answer_all(
+    session: Session,
+    responses: Sequence[ApprovalResponse],
+    by: str | None,
+    via: str | None,
+    once: Callable[[], None] | None = None,
+    shown: Sequence[PendingApproval] | None = None,
+) -> None:
+    """Settle what the responses decide; if one of them does not fit, `InvalidCheckpoint` and none is settled.
+
+    The same with `HitlStaleAnswer` if one is about something else than is asked now, and with `HitlError` if no run
+    could go on with it. ``shown`` is what people were shown, where that is known: then nothing else can be answered.
+    ``once`` is called, and may raise, when all is found to fit.
+    """
+    fitted = _fitted(_waiting(session, shown), responses)
+    for owner, stored in fitted:
+        if owner.checkpointer is None:  # a store looks at its own clock
+            check_in_time(stored.request)
+        if is_finished(owner.thread.messages):
+            await owner.inbox.check(owner.thread, stored.request)
+    if once is not None:
+        once()
+    for owner, stored in fitted:
+        await owner.inbox.settle(owner.thread, replace(stored, answered_by=by, via=via))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked about a call, or was, by whom; and what people were shown of it, where that is known."""
+
+    approval: PendingApproval
+    owner: Session
+    stored: StoredRequest
+    shown: PendingApproval | None = None
+
+    def answered(self, response: ApprovalResponse) -> StoredRequest:
+        """The request with this response as its answer; raises `HitlInvalidAnswer` if that does not fit."""
+        return _answered(self.owner, self.stored, response)
+
+    def is_meant(self, response: ApprovalResponse) -> bool:
+        """Whether the response is about this, and not about what was asked earlier under its id."""
+        now, shown = self.approval, self.shown
+        if response.digest not in (None, now.digest):
+            return False
+        if shown is None and response.digest is None and self.stored.round > 1:
+            return False  # nothing says which round it is for
+        if shown is None or shown.digest is None:  # version 1 has none
+            return True
+        # Of a call in doubt a later attempt may be asked about, with the same arguments.
+        is_same = now.kind == "approve" or now.created_at == shown.created_at
+        return is_same and now.digest == shown.digest
+
+
+def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[str, _Asked]:
+    """What can be answered, by its id."""
+    waiting = {
+        approval.id: _Asked(approval, owner, stored) for approval, owner, stored in pending_approvals(session)
+    }
+    if shown is None:
+        return waiting
+    return {each.id: replace(waiting[each.id], shown=each) for each in shown if each.id in waiting}
+
+
+def _fitted(
+    waiting: Mapping[str, _Asked], responses: Sequence[ApprovalResponse]
+) -> list[tuple[Session, StoredRequest]]:
+    """The requests as the responses answer them; raises if there is anything wrong with any of these."""
+    problems: list[str] = []
+    stale: list[str] = []
+    fitted: list[tuple[Session, StoredRequest]] = []
+    seen: set[str] = set()
+    for response in responses:
+        asked = waiting.get(response.id)
+        if response.id in seen:
+            problems.append(f"there are two responses to {response.id!r}")
+        elif asked is None:
+            known = ", ".join(waiting) or "nothing"
+            problems.append(f"{response.id!r} is not pending here; what is: {known}")
+        elif not asked.is_meant(response):  # looked at first: an edit of something else need not fit
+            stale.append(asked.stored.question_id)
+        else:
+            try:
+                fitted.append((asked.owner, asked.answered(response)))
+            except HitlInvalidAnswer as error:
+                problems.append(f"the response to {response.id!r} does not fit: {'; '.join(error.faults)}")
+        seen.add(response.id)
+    if problems:
+        raise InvalidCheckpoint(problems)
+    if stale:
+        raise HitlStaleAnswer(stale[0], "superseded")
+    return fitted
+
+
+def unsaid(
+    session: Session,
+    responses: Sequence[ApprovalResponse],
+    shown: Sequence[PendingApproval] | None = None,
+) -> list[ApprovalResponse]:
+    """The responses without those that are on record already, word for word, about calls that are still open."""
+    seen = {each.id: each for each in shown or ()}
+    decided = {
+        approval.id: _Asked(approval, owner, stored, seen.get(approval.id))
+        for approval, owner, stored in decided_approvals(session)
+    }
+    return [each for each in responses if not _is_on_record(decided.get(each.id), each)]
+
+
+def _is_on_record(known: _Asked | None, response: ApprovalResponse) -> bool:
+    if known is None or not known.is_meant(response):
+        return False
+    try:
+        return _words(known.stored) == _words(known.answered(response))
+    except HitlInvalidAnswer:
+        return False
+
+
+def _words(answered: StoredRequest) -> object:
+    """What was answered, without who answered."""
+    said = plain_answer(answered.answer) if answered.answer is not None else None
+    if isinstance(said, dict):
+        return {name: value for name, value in said.items() if name not in ("answered_by", "via")}  # pyright: ignore[reportUnknownVariableType]
+    return said
+
+
+def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
+    said = response.answer_to(stored.request.payload.kind)
+    call = asked_call(stored.request.payload)
+    check = None if call is None else owner.args_check(call.tool_name, call)
+    return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

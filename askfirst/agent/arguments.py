@@ -1,0 +1,410 @@
+"""The arguments of a call: parsed, edited, masked for people, and sealed against changes."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import hmac
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+from pydantic import AliasChoices, BaseModel, Secret, SecretBytes, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, from_json, to_json
+
+from askfirst.agent.emitter import logger
+from askfirst.agent.question_ids import is_about
+from askfirst.agent.thread import Thread
+from askfirst.agent.tools import Tool, json_object
+from askfirst.digests import canonical_json
+from askfirst.messages import JsonObject
+from askfirst.requests import seal_in
+
+
+def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
+    """The arguments as the tool's model, or what is wrong with them."""
+    return _in_a_sentence(_read(tool, args, faults))
+
+
+def parse_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> BaseModel | str:
+    """Edited arguments as the tool's model, or what is wrong with them.
+
+    Of ``args``, those that were edited, what is not shown stays as it is; None, if they are not known.
+    """
+    return _in_a_sentence(_read_edit(tool, args, edited, faults))
+
+
+def _in_a_sentence(read: BaseModel | list[str]) -> BaseModel | str:
+    return "; ".join(read) + "." if isinstance(read, list) else read
+
+
+def _read_edit(
+    tool: Tool,
+    args: BaseModel | None,
+    edited: Mapping[str, Any],
+    told: Callable[[ValidationError], list[str]],
+) -> BaseModel | list[str]:
+    if args is None:
+        return _read(tool, edited, told)
+    restored, misplaced = unmasked(args, json_object(args), edited)
+    read = misplaced or _read(tool, restored, told)
+    return read if isinstance(read, list) else masks_in(read) or read
+
+
+def _read(
+    tool: Tool, args: Mapping[str, Any], told: Callable[[ValidationError], list[str]]
+) -> BaseModel | list[str]:
+    try:
+        return tool.parameters.model_validate(dict(args))
+    except ValidationError as error:
+        return told(error)
+    except Exception as error:  # a validator of the tool's own that failed at its work
+        logger.exception("the arguments of %s could not be checked", tool.name)
+        return [f"They could not be checked ({type(error).__name__})"]
+
+
+def faults(error: ValidationError) -> list[str]:
+    """What pydantic complains of, without the values it complains of."""
+    return [_at(fault, fault["msg"]) for fault in error.errors(include_url=False, include_input=False)]
+
+
+def _at(fault: ErrorDetails, words: str) -> str:
+    return f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {words}"
+
+
+def args_faults(tool: Tool, edited: Mapping[str, Any], args: BaseModel | None = None) -> list[str]:
+    """What is wrong with edited arguments, one by one; nothing, if they fit the tool. No value is repeated.
+
+    ``args`` are those that were edited, if they are known.
+    """
+    read = _read_edit(tool, args, edited, _unquoted)
+    return read if isinstance(read, list) else []
+
+
+_QUOTING = {
+    "union_tag_invalid": "{discriminator} is one of {expected_tags}",
+    "uuid_parsing": "Input should be a valid UUID",
+}
+"""What pydantic's messages come to that would quote the value, in part or in whole."""
+
+
+def _unquoted(error: ValidationError) -> list[str]:
+    said: list[str] = []
+    for fault in error.errors(include_url=False, include_input=False):
+        words = _QUOTING.get(fault["type"])
+        said.append(_at(fault, words.format(**fault.get("ctx", {})) if words else fault["msg"]))
+    return said
+
+
+def unknown_tool(name: str, known: list[str]) -> str:
+    """What a model is told that called a tool there is not."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
+
+
+def expected(tool: Tool) -> str:
+    """What a tool takes, in a sentence."""
+    properties = tool.schema.parameters.get("properties")
+    required = tool.schema.parameters.get("required")
+    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
+    needed: list[Any] = required if isinstance(required, list) else []
+    if not names:
+        return "It takes no arguments: send {}."
+    listed = ", ".join(name if name in needed else f"{name} (optional)" for name in names)
+    return f"It takes a JSON object with: {listed}."
+
+
+# Seals: they bind an answer to arguments that a person was not shown, and give nothing of them away.
+#
+# A seal is a salted digest of the arguments with nothing masked or left out. It is stored with the request,
+# as the arguments themselves are stored with the call.
+
+
+def seal_of(args: BaseModel, shown: JsonObject, known: str | None = None) -> str | None:
+    """The seal of arguments; None if all of them is shown.
+
+    With ``known``, a seal of the same call, there is always one: it is equal if the arguments are.
+    """
+    everything = whole(args, shown, made=False)
+    if known is None and everything == shown:
+        return None
+    salt = secrets.token_hex(16) if known is None else known.partition(":")[0]
+    digest = hmac.new(salt.encode(), canonical_json(json_object(everything)), hashlib.sha256)
+    return f"{salt}:{digest.hexdigest()}"
+
+
+def seal_on(thread: Thread, call_id: str, args: BaseModel, shown: JsonObject) -> str | None:
+    """The seal of a call's arguments, to be compared with those of what was asked about it before."""
+    return seal_of(args, shown, known_seal(thread, call_id) if thread.requests else None)
+
+
+def known_seal(thread: Thread, call_id: str) -> str | None:
+    """A seal of what was asked about a call, the approval's first."""
+    approval = thread.requests.get(call_id)
+    if approval is not None and (seal := seal_in(approval.request)) is not None:
+        return seal
+    for known in thread.requests.values():
+        if known is not approval and is_about(known.question_id, call_id) and seal_in(known.request):
+            return seal_in(known.request)
+    return None
+
+
+# Arguments that a person is not shown: masked, as a `SecretStr` is, or left out, as what a model excludes.
+#
+# An edit that gives them back as they were shown leaves them as they are, wherever in the arguments they
+# stand.
+
+
+MISPLACED = "a mask stands here, not a value: leave it where it was shown, or give the value"
+
+_Place = tuple[str, ...]
+_SECRETS = (SecretStr, SecretBytes, Secret)
+_LISTS = (list, tuple, set, frozenset, deque)
+_UNSHOWN: Any = object()
+
+
+def whole(value: Any, shown: Any = _UNSHOWN, *, made: bool = True) -> Any:
+    """A value as plain JSON, with nothing masked or left out; ``shown`` is what people see of it.
+
+    Without ``made`` it lacks what a default's factory made, which may be something else each time.
+    """
+    value = _unwrapped(value)
+    if value is None or isinstance(value, bool) or type(value) in (str, int):
+        return value
+    if type(value) in (dict, list) or isinstance(value, BaseModel):
+        given: Any = vars(value) if isinstance(value, BaseModel) else value
+        if _equal(given, shown):
+            return shown
+    parts = _parts(value)
+    if isinstance(parts, dict):
+        seen = cast(JsonObject, shown) if isinstance(shown, dict) else {}
+        unmade = set[str]() if made else _made(value)
+        kept = {key: part for key, part in parts.items() if key not in unmade}
+        return seen | {key: whole(part, seen.get(key, _UNSHOWN), made=made) for key, part in kept.items()}
+    if isinstance(parts, list):
+        listed = _beside(parts, shown)
+        plain = [whole(part, each, made=made) for part, each in zip(parts, listed, strict=True)]
+        return sorted(plain, key=canonical_json) if isinstance(value, set | frozenset) else plain
+    return _leaf(value, shown)
+
+
+def is_kept_back(value: Any, shown: Any) -> bool:
+    """Whether there is more to a value than what is shown of it."""
+    return whole(value, shown) != shown
+
+
+def unmasked(
+    args: BaseModel, shown: JsonObject, edited: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], list[str]]:
+    """Edited arguments with what was masked or left out when ``args`` were ``shown``, and what is wrong with that.
+
+    What stands where it was shown, as it was shown, is what it was. A mask in another place is a fault.
+    """
+    if not isinstance(edited, Mapping):  # a middleware's mistake, which whoever reads them will name
+        return edited, []
+    restoring = _Restoring()
+    restored = restoring.mapping((), args, shown, edited)
+    return restored, [f"{'.'.join(place)}: {MISPLACED}" for place in restoring.misplaced]
+
+
+def masks_in(args: BaseModel) -> list[str]:
+    """The faults of arguments that have a mask for a secret."""
+    return [f"{'.'.join(place)}: {MISPLACED}" for place in _masked_at((), args)]
+
+
+class _Restoring:
+    """An edit on its way to be whole."""
+
+    def __init__(self) -> None:
+        self.misplaced: list[_Place] = []
+        """Where something stands that was shown elsewhere for what is not shown."""
+
+    def value(self, place: _Place, original: Any, shown: Any, edited: Any) -> Any:
+        """What was meant by one value of an edit."""
+        given: Any = edited
+        if type(given) is type(shown) and _equal(given, shown):
+            return original if is_kept_back(original, shown) else given
+        parts = _parts(original)
+        if isinstance(edited, Mapping) and isinstance(shown, dict) and isinstance(parts, dict):
+            return self.mapping(place, original, cast(JsonObject, shown), cast("Mapping[str, Any]", edited))
+        if isinstance(edited, list) and isinstance(shown, list) and isinstance(parts, list):
+            return self._list(place, parts, cast("list[Any]", shown), cast("list[Any]", edited))
+        return given
+
+    def mapping(
+        self, place: _Place, original: Any, shown: JsonObject, edited: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What was meant by a model or a mapping whose entries were edited."""
+        found = _parts(original)
+        parts = found if isinstance(found, dict) else {}
+        restored: dict[str, Any] = {}
+        for key, value in edited.items():
+            if key in shown and key in parts:
+                restored[key] = self.value((*place, key), parts[key], shown[key], value)
+            else:
+                restored[key] = value
+                self._look_for(_masks(parts, shown), (*place, key), value)
+        return restored | {
+            key: value
+            for name, key, value in _left_out(original, shown)
+            if key not in restored and name not in restored
+        }
+
+    def _list(self, place: _Place, parts: list[Any], shown: list[Any], edited: list[Any]) -> list[Any]:
+        if len(edited) != len(shown) or len(parts) != len(shown):  # who is to say which is which now?
+            self._look_for(_masks(parts, shown), place, edited)
+            return edited
+        return [
+            self.value((*place, str(index)), *each)
+            for index, each in enumerate(zip(parts, shown, edited, strict=True))
+        ]
+
+    def _look_for(self, masks: set[str], place: _Place, edited: Any) -> None:
+        if masks:
+            self.misplaced += [where for where, leaf in _leaves(place, edited) if leaf in masks]
+
+
+def _equal(value: Any, shown: Any) -> bool:
+    try:
+        return bool(value == shown)
+    except Exception:  # objects of the tool's own, such as arrays, that do not say
+        return False
+
+
+def _unwrapped(value: Any) -> Any:
+    """What is in a secret, or in a model of one value."""
+    while True:
+        if isinstance(value, _SECRETS):
+            value = cast("Secret[Any]", value).get_secret_value()
+        elif (
+            isinstance(value, BaseModel) and value.__pydantic_root_model__
+        ):  # to import RootModel takes 35 ms
+            value = cast(Any, value).root
+        else:
+            return value
+
+
+def _parts(value: Any) -> dict[str, Any] | list[Any] | None:
+    """What a value consists of: by the names that are shown, or in order; None if it is one piece."""
+    if isinstance(value, _SECRETS):
+        return None
+    value = _unwrapped(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[Any, Any]", value).items()
+        return {key if type(key) is str else _key(key): part for key, part in entries}
+    if isinstance(value, _LISTS):
+        return list(cast("list[Any]", value))
+    fielded = _fielded(value)
+    if fielded is None:
+        return None
+    infos, attributes = fielded
+    extra = (value.model_extra or {}) if isinstance(value, BaseModel) else {}
+    return {_shown_name(name, infos.get(name)): part for name, part in attributes.items()} | extra
+
+
+def _fielded(value: Any) -> tuple[Mapping[str, FieldInfo], dict[str, Any]] | None:
+    """The fields of a model or a dataclass, as far as pydantic knows them, and their values by name."""
+    infos: Mapping[str, FieldInfo] = getattr(value, "__pydantic_fields__", {})
+    if isinstance(value, BaseModel):
+        return infos, {name: part for name, part in vars(value).items() if name in infos}
+    if is_dataclass(value) and not isinstance(value, type):
+        return infos, {each.name: getattr(value, each.name) for each in fields(value)}
+    return None
+
+
+def _shown_name(name: str, info: FieldInfo | None) -> str:
+    return name if info is None else info.serialization_alias or info.alias or name
+
+
+def _given_name(name: str, info: FieldInfo | None) -> str:
+    """The name by which a field is given."""
+    alias = None if info is None else info.validation_alias or info.alias
+    if isinstance(alias, AliasChoices):
+        alias = next((each for each in alias.choices if isinstance(each, str)), None)
+    return alias if isinstance(alias, str) else name
+
+
+def _made(value: Any) -> set[str]:
+    """The entries of a model that a default's factory made."""
+    if not isinstance(value, BaseModel):
+        return set()
+    infos = type(value).model_fields
+    unset = infos.keys() - value.model_fields_set
+    return {_shown_name(name, infos[name]) for name in unset if infos[name].default_factory is not None}
+
+
+def _left_out(original: Any, shown: JsonObject) -> Iterator[tuple[str, str, Any]]:
+    """What was given to a model or a dataclass and is not shown: its name, the name it is given by, the value."""
+    original = _unwrapped(original)
+    infos, attributes = _fielded(original) or ({}, {})
+    for name, value in attributes.items():
+        given = not isinstance(original, BaseModel) or name in original.model_fields_set
+        if given and _shown_name(name, infos.get(name)) not in shown:
+            yield name, _given_name(name, infos.get(name)), value
+
+
+def _key(key: Any) -> str:
+    """A mapping's key as JSON has it."""
+    try:
+        return next(iter(from_json(to_json({key: None}, fallback=str))))
+    except Exception:
+        return str(key)
+
+
+def _beside(parts: list[Any], shown: Any) -> list[Any]:
+    """What is shown of each part."""
+    listed = cast("list[Any]", shown) if isinstance(shown, list) else []
+    return listed if len(listed) == len(parts) else [_UNSHOWN] * len(parts)
+
+
+def _leaf(value: Any, shown: Any) -> Any:
+    """One piece as JSON. What has no JSON form by itself is what is shown of it, else its text."""
+    try:
+        return from_json(to_json(value, inf_nan_mode="strings"))
+    except Exception:
+        if shown is not _UNSHOWN:
+            return shown
+    text = str(value)
+    return type(value).__qualname__ if " at 0x" in text else text  # an address is another each time
+
+
+def _masks(parts: Any, shown: Any) -> set[str]:
+    """The texts that are shown in place of what is not, here and further in."""
+    if isinstance(shown, str):
+        return {shown} if shown and is_kept_back(parts, shown) else set()
+    inner = _parts(parts)
+    if isinstance(shown, dict) and isinstance(inner, dict):
+        pairs = [(inner[key], each) for key, each in cast(JsonObject, shown).items() if key in inner]
+    elif isinstance(shown, list) and isinstance(inner, list):
+        pairs = list(zip(inner, _beside(inner, shown), strict=True))
+    else:
+        return set()
+    return {mask for part, each in pairs for mask in _masks(part, each)}
+
+
+def _leaves(place: _Place, tree: Any) -> Iterator[tuple[_Place, Any]]:
+    if isinstance(tree, Mapping):
+        for key, each in cast("Mapping[Any, Any]", tree).items():
+            yield from _leaves((*place, str(key)), each)
+    elif isinstance(tree, list):
+        for index, each in enumerate(cast("list[Any]", tree)):
+            yield from _leaves((*place, str(index)), each)
+    elif isinstance(tree, str):
+        yield place, tree
+
+
+def _masked_at(place: _Place, value: Any) -> Iterator[_Place]:
+    if isinstance(value, _SECRETS):
+        secret = cast("Secret[Any]", value)
+        held = secret.get_secret_value()
+        if held and str(held) == str(secret):
+            yield place
+        return
+    parts = _parts(value)
+    named = parts.items() if isinstance(parts, dict) else enumerate(parts or ())
+    for key, part in named:
+        yield from _masked_at((*place, str(key)), part)

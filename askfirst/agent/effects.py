@@ -1,0 +1,349 @@
+"""Running the bodies of settled calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeGuard
+
+from askfirst import tracing
+from askfirst.agent.asking import end_asked
+from askfirst.agent.context import asking_from
+from askfirst.agent.emitter import is_cancelled, logger
+from askfirst.agent.gate import Admitted, Settled
+from askfirst.agent.question_ids import is_about
+from askfirst.agent.run import Bodies, Run
+from askfirst.agent.spec import ToolCallContext
+from askfirst.agent.subagents import SubagentTool
+from askfirst.agent.thread import unresolved_calls
+from askfirst.agent.tools import ToolContext, ToolResult, as_result, json_object
+from askfirst.agent.verdicts import args_digest, edit_notice, refusal_of, said_of
+from askfirst.checkpointer.base import StoredEffect
+from askfirst.concurrency import join, waiting_line
+from askfirst.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
+from askfirst.events import ToolEndedEvent, ToolStartedEvent
+from askfirst.ids import OLDEST_FIRST_FENCE
+from askfirst.messages import JsonObject, TextPart, ToolResultMessage
+
+_RECORD = frozenset({"decision", "digest", "answered_by", "via"})
+_NOBODY_DECIDED = ("timed_out", "cancelled")
+
+
+async def execute(run: Run, settled: Sequence[Settled]) -> None:
+    """Run what was admitted and append a result for every call, in call order.
+
+    Parallel tools that stand next to each other run together; a sequential one runs alone.
+    """
+    for group in _groups(settled):
+        await _execute_group(run, group)
+
+
+def _groups(settled: Sequence[Settled]) -> Iterator[list[Settled]]:
+    group: list[Settled] = []
+    for item in settled:
+        if isinstance(item, Admitted) and item.tool.execution_mode == "sequential":
+            if group:
+                yield group
+            yield [item]
+            group = []
+        else:
+            group.append(item)
+    if group:
+        yield group
+
+
+async def _execute_group(run: Run, group: list[Settled]) -> None:
+    """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
+    results: dict[str, ToolResultMessage] = {}
+    stopped: list[HitlControlException | Exception] = []
+
+    async def resolve(item: Settled) -> None:
+        try:
+            await _resolve(run, item, results)
+        except (HitlControlException, Exception) as why:
+            stopped.append(why)
+        if run.bodies is not None and await run.bodies.done(item.call.id):
+            await run.rest()
+
+    await _start(run, group, results)
+    try:
+        await (resolve(group[0]) if len(group) == 1 else _together(resolve, group))
+    finally:
+        run.bodies = None
+        run.under_way = frozenset()  # the next commit, whoever makes it, says how they ended
+        if any(isinstance(why, HitlPaused | Exception) for why in stopped):
+            _leave_to_subagents(group, results)
+        await run.append(*_in_order(run, group, results))
+    if run.unwritten:
+        await run.commit_results(wait=bool(stopped or run.asked) or run.aborted)
+    if run.asked:  # not before the results are written: a body that is run again would ask again
+        await _end_moot(run, group)
+    if stopped:
+        raise _foremost(stopped)
+
+
+async def _together(resolve: Callable[[Settled], Awaitable[None]], group: list[Settled]) -> None:
+    line = waiting_line()
+
+    async def apart(item: Settled) -> None:
+        join(line)
+        await resolve(item)
+
+    async with asyncio.TaskGroup() as tasks:
+        for item in group:
+            tasks.create_task(apart(item))
+
+
+def _foremost(stopped: Sequence[BaseException]) -> BaseException:
+    """Of what stopped some bodies, that which stops the run: it is paused only if it is not stopped otherwise."""
+    return next((why for why in stopped if not isinstance(why, HitlPaused)), stopped[0])
+
+
+async def _end_moot(run: Run, group: list[Settled]) -> None:
+    """End what was asked for calls of the group that have a result by now: who asked has given up."""
+    unresolved = {call.id for call in unresolved_calls(run.messages)}
+    await end_asked(run, {item.call.id for item in group} - unresolved)
+
+
+def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
+    """While one subagent waits, those that are done keep their results on their own threads.
+
+    So results stand in the order of the calls, whichever person answers first.
+    """
+    for item in filter(_is_subagent, group):
+        results.pop(item.call.id, None)
+
+
+def _in_order(
+    run: Run, group: list[Settled], results: dict[str, ToolResultMessage]
+) -> Iterator[ToolResultMessage]:
+    """The group's results in call order; an aborted run says of the bodies it cut short what is known.
+
+    A subagent's call stays open until the subagent itself has been ended.
+    """
+    for item in group:
+        if item.call.id in results:
+            yield results[item.call.id]
+        elif run.aborted and item.call.id in run.thread.effects and not _is_subagent(item):
+            yield run.interrupted(item.call)
+
+
+async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
+    """From now on bodies are under way, as the store knows."""
+    run.under_way = frozenset(item.call.id for item in group if isinstance(item, Admitted))
+    try:
+        await _write_starts(run, group)
+    except BaseException:
+        run.under_way = frozenset()
+        raise
+    if run.journal is not None and run.spec.delegates and any(map(_is_subagent, group)):
+        run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
+
+
+async def _write_starts(run: Run, group: list[Settled]) -> None:
+    """Write down that bodies are about to start, if their effects may not be repeated."""
+    if run.journal is not None:
+        starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
+        # A subagent is no effect, but it has some: its call must be on record before them.
+        delegates = run.spec.delegates and any(map(_is_subagent, group))
+        # An answer that no store has seen counts only if nobody has gone on without it.
+        unsure = run.stood_back and bool(run.under_way) and not run.journal.holds
+        if starting or unsure or (delegates and run.unwritten):
+            await run.commit(started=starting)
+        elif delegates:
+            await run.journal.catch_up()
+
+
+def _is_subagent(item: Settled) -> bool:
+    return isinstance(item, Admitted) and isinstance(item.tool, SubagentTool)
+
+
+def _counts(item: Settled) -> TypeGuard[Admitted]:
+    return isinstance(item, Admitted) and item.tool.effect != "none"
+
+
+def _digest(item: Admitted) -> str:
+    return item.digest or args_digest(item.tool, item.args)
+
+
+def _effect(item: Admitted, digest: str = "") -> StoredEffect:
+    return StoredEffect(
+        item.call.id, item.tool.name, digest, item.tool.effect, item.attempt, granted=item.grant
+    )
+
+
+async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage]) -> None:
+    """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it.
+
+    No body starts once the run is aborted. Who listens just before or after a body asks as the body does: its
+    effect is under way then, and nobody else may take it up.
+    """
+    call = item.call
+    place = "safe_point" if _is_subagent(item) else "tool"  # a subagent goes on where it was
+    with asking_from(place, call.id, call.name):
+        if isinstance(item, Admitted):
+            if run.emitter.listening and not run.aborted:
+                shown = json_object(item.args)
+                await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
+            if run.aborted:
+                return
+            result = await _executed(run, item, results)
+        else:
+            result = results[call.id] = _message(item, as_result(ToolResult(item.why, is_error=True)))
+        await run.emit(ToolEndedEvent, tool_call_id=call.id, tool_name=call.name, is_error=result.is_error)
+
+
+async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
+    """Run the body, then the hooks after it."""
+    call = item.call
+    if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
+        await run.journal.confirm(run.run_id)  # this process may have stood still since the start was written
+    run.thread.effects[call.id] = _effect(item)
+    with tracing.tool_span(call.name, call.id) as span:
+        if tracing.is_on():
+            span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
+        result = results[call.id] = _message(item, await _run_body(run, item))
+        if tracing.is_on():
+            span.set_content("gen_ai.tool.call.result", lambda: result.text)
+            if result.is_error:
+                span.fail("tool_error")
+    if run.emitter.has_posted:
+        await run.emitter.flush()
+    return await _after(run, item, results) if run.spec.onion.after_tool_call else result
+
+
+async def _run_body(run: Run, item: Admitted) -> ToolResult:
+    """What the body returned, or how it failed."""
+    tool, call = item.tool, item.call
+    try:
+        return _without_record(item, as_result(await tool.run(item.args, _context(run, item))))
+    except Exception as error:
+        if isinstance(tool, SubagentTool):
+            raise  # its own failures are results: this is the store's, or ours, and what it was at is open still
+        failure: BaseException = error
+    except (HitlTimedOut, HitlCancelled) as signal:
+        why = f"{tool.name} stopped before its end, for {said_of(signal)}. What it had done by then stands."
+        return as_result(ToolResult(why, {"hitl": refusal_of(call.name, signal)[1]}, is_error=True))
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        failure = error
+    return as_result(ToolResult(f"{tool.name} failed: {_say(failure)}", is_error=True))
+
+
+def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
+    """What a body returned, without what it claims that a person decided: that is for the gate to say.
+
+    A body that has asked a person itself, such as that of ``ask_user``, may say that there was no decision, unless
+    there was one at the gate.
+    """
+    details: JsonObject = dict(result.details or {})
+    said = details.get("hitl")
+    if not isinstance(said, dict) or _RECORD.isdisjoint(said):
+        return result
+    kept = {name: value for name, value in said.items() if name not in _RECORD}
+    if item.trace is None and said.get("decision") in _NOBODY_DECIDED:
+        kept["decision"] = said["decision"]
+    return replace(result, details={**details, "hitl": kept})
+
+
+def _say(failure: BaseException) -> str:
+    name = type(failure).__name__
+    try:
+        said = str(failure)
+    except Exception:
+        return name
+    return f"{name}: {said}" if said else name
+
+
+async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
+    """What the hooks make of a result, in ``results`` too. Where a person was asked and did not say yes in the
+    end, whatever the reason, the model is not shown it: only that the tool has run."""
+    call = item.call
+    ctx = ToolCallContext(
+        call, item.tool, item.args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
+    )
+    with asking_from("tool", f"{call.id}:after", call.name) as asking:
+        for hook in run.spec.onion.after_tool_call:
+            result = results[call.id]
+            try:
+                results[call.id] = _same_call(await hook(replace(ctx, result=result)) or result, item)
+            except Exception as error:
+                withholds = bool(asking.asked) or isinstance(error, HitlError)
+                what = "is withheld" if withholds else "stands"
+                logger.exception("after_tool_call raised on %s; its result %s", item.tool.name, what)
+                if withholds:
+                    results[call.id] = _withheld(item, f"a check of it failed ({type(error).__name__})")
+                    break
+            except (HitlTimedOut, HitlCancelled) as signal:
+                results[call.id] = _withheld(item, said_of(signal))
+                break
+            except BaseException:
+                if asking.asked:
+                    results[call.id] = _withheld(item, "a person was asked about it, and has not answered")
+                    if not is_cancelled():  # else this is left to the run that goes on
+                        await run.withdraw_where(
+                            lambda asked: is_about(asked, asking.tool_call_id), "its call ended without it"
+                        )
+                raise
+    return results[call.id]
+
+
+def _withheld(item: Admitted, why: str) -> ToolResultMessage:
+    said = f"{item.tool.name} ran, but what came of it is withheld: {why}."
+    return _message(item, as_result(ToolResult(said, {"hitl": {"withheld": why}}, is_error=True)))
+
+
+def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:
+    """The result, if it is one of this call's: any other would leave the call open, to be run again."""
+    if not isinstance(result, ToolResultMessage) or result.tool_call_id != item.call.id:
+        raise TypeError(f"after_tool_call returned {result!r}, which is no result of {item.call.id}")
+    return result
+
+
+def _context(run: Run, item: Admitted) -> ToolContext:
+    call, loop = item.call, asyncio.get_running_loop()
+    return ToolContext(
+        run.thread.thread_id,
+        run.run_id,
+        call.id,
+        call.name,
+        item.attempt,
+        run.signal,
+        run.emitter,
+        loop,
+        _lasting_id(run),
+    )
+
+
+def _lasting_id(run: Run) -> str:
+    """An id that a run has whenever it goes on, and no other run has; empty on a thread of an old version.
+
+    A subagent that no store knows gets a new run each time it goes on, but the run at the top does not. On a thread
+    from before keys were made with this, calls keep the keys that they may have been begun with.
+    """
+    if run.journal is not None:
+        return run.run_id if run.journal.fence >= OLDEST_FIRST_FENCE else ""
+    while run.caller is not None:
+        run = run.caller
+    return run.run_id
+
+
+def _message(item: Settled, result: ToolResult) -> ToolResultMessage:
+    """The transcript's entry: what came of the call, and how a person decided on it."""
+    details: JsonObject = dict(result.details or {})
+    content = result.content
+    if item.trace is not None:
+        said = details.get("hitl")
+        details["hitl"] = {**json_object(item.trace), **(said if isinstance(said, dict) else {})}
+        if isinstance(item, Admitted) and (notice := edit_notice(item.args, item.trace)):
+            content = (TextPart(f"{notice}\n"), *content)
+    call = item.call
+    return ToolResultMessage.of_valid(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=content,
+        is_error=result.is_error,
+        details=details or None,
+    )

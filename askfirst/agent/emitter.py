@@ -1,0 +1,177 @@
+"""Telling listeners what happens, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+from askfirst.concurrency import join, waiting_line
+from askfirst.errors import HitlControlException
+from askfirst.events import AgentEvent, Event
+
+Listener = Callable[[AgentEvent], Any]
+"""A function of an event, sync or async; what it returns or raises is of no consequence."""
+
+logger = logging.getLogger("askfirst")
+
+
+class Emitter:
+    """The listeners of one agent, called in the order they subscribed and in the order of ``seq``.
+
+    Async listeners are awaited before the agent goes on. An event that nobody listens for is not made.
+    """
+
+    __slots__ = ("_listeners", "_parent", "_posted", "_seq", "path", "thread_id")
+
+    def __init__(
+        self,
+        thread_id: str,
+        listeners: Sequence[Listener] = (),
+        path: tuple[str, ...] = (),
+        parent: Emitter | None = None,
+    ) -> None:
+        self.thread_id = thread_id
+        self.path = path
+        self._parent = parent
+        self._listeners = tuple(listeners)
+        self._seq = 0
+        self._posted: tuple[asyncio.Future[None], ...] = ()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; call what is returned to remove it again."""
+        entry: Listener = lambda event: listener(event)  # noqa: E731  (one entry a subscription)
+        self._listeners = (*self._listeners, entry)
+
+        def unsubscribe() -> None:
+            self._listeners = tuple(kept for kept in self._listeners if kept is not entry)
+
+        return unsubscribe
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody would hear an event: here, or at the agent that this one works for."""
+        return bool(self._listeners) or (self._parent is not None and self._parent.listening)
+
+    def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> Awaitable[None]:
+        """Make an event and tell everyone; await what is returned to wait for async listeners.
+
+        A `HitlControlException` that a listener raises comes out of the await, when all have been told.
+        """
+        if not self._listeners and (self._parent is None or not self._parent.listening):
+            return NOTHING
+        waiting = self._tell(event_type, run_id, fields)
+        return _all(waiting) if waiting else NOTHING
+
+    def post(self, event_type: type[Event], run_id: str, **fields: Any) -> None:
+        """Tell everyone without waiting for async listeners; `flush` waits for them, and raises for them."""
+        if self.listening and (waiting := self._tell(event_type, run_id, fields)):
+            self._posted = (*self._posted, asyncio.ensure_future(_all(waiting)))
+
+    @property
+    def has_posted(self) -> bool:
+        """Whether async listeners may be at work on what was posted."""
+        return bool(self._posted)
+
+    async def flush(self) -> None:
+        """Wait until async listeners have dealt with what was posted."""
+        while self._posted:
+            posted, self._posted = self._posted, ()
+            await _all(posted)
+
+    def _tell(self, event_type: type[Event], run_id: str, fields: dict[str, Any]) -> list[Awaitable[None]]:
+        event: Any = event_type(
+            thread_id=self.thread_id,
+            run_id=run_id,
+            seq=self._seq,
+            at=time.time(),
+            agent_path=self.path,
+            **fields,
+        )
+        self._seq += 1
+        return self._pass_on(event)
+
+    def _pass_on(self, event: Any) -> list[Awaitable[None]]:
+        waiting: list[Awaitable[None]] = []
+        for listener in self._listeners:
+            try:
+                returned = listener(event)
+            except Exception:
+                _log(event)
+            except HitlControlException as signal:
+                waiting.append(_raise(signal))
+            else:
+                if inspect.isawaitable(returned):
+                    waiting.append(_guarded(returned, event, waiting_line()))
+        if self._parent is not None:
+            waiting += self._parent._pass_on(event)
+        return waiting
+
+
+class _Nothing:
+    """Awaited, it does nothing: most events have no async listener, and this costs no coroutine."""
+
+    __await__ = ().__iter__
+
+
+NOTHING = cast("Awaitable[None]", _Nothing())
+"""What is awaited where nobody has to be waited for."""
+
+
+def together(telling: Sequence[Awaitable[None]]) -> Awaitable[None]:
+    """Several things that are told at once, as one that can be awaited; `NOTHING` if nobody has to be waited for."""
+    waiting = [each for each in telling if each is not NOTHING]
+    if len(waiting) < 2:
+        return waiting[0] if waiting else NOTHING
+    return _all(waiting)
+
+
+async def _all(waiting: Sequence[Awaitable[None]]) -> None:
+    """Wait for all, then raise what the first of them raised."""
+    if len(waiting) == 1:
+        await waiting[0]
+        return
+    for ended in await asyncio.gather(*waiting, return_exceptions=True):
+        if ended is not None:
+            raise ended
+
+
+async def _guarded(returned: Awaitable[Any], event: Event, line: tuple[asyncio.Task[Any], ...]) -> None:
+    join(line)
+    try:
+        await returned
+    except Exception:
+        _log(event)
+    except asyncio.CancelledError:
+        if is_cancelled():
+            raise
+        _log(event)
+
+
+async def _raise(signal: HitlControlException) -> None:
+    raise signal
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled this task; if not, a ``CancelledError`` is the callee's own doing."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: Any) -> None:
+    """Call ``function`` on the loop: now if this is its thread, else as soon as the loop gets to it."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
+
+
+def _log(event: Any) -> None:
+    logger.exception("a listener raised on %s (seq %d); the run goes on", event.type, event.seq)

@@ -1,0 +1,443 @@
+"""The gate before a call's body: policy, effects in doubt, middleware, person."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pydantic import BaseModel
+
+from askfirst.agent.arguments import expected, parse_args, parse_edit, unknown_tool, whole
+from askfirst.agent.asking import (
+    MOOT,
+    Waiting,
+    answered_before,
+    ask_approve,
+    ask_escalate,
+    end_asked,
+    refused_before,
+)
+from askfirst.agent.context import asking_from
+from askfirst.agent.emitter import logger
+from askfirst.agent.inbox import attribution, tell
+from askfirst.agent.question_ids import is_about, is_from_body
+from askfirst.agent.run import Run
+from askfirst.agent.spec import BeforeToolCallResult, ToolCallContext
+from askfirst.agent.thread import answers
+from askfirst.agent.tools import Tool, json_object
+from askfirst.agent.verdicts import (
+    APPROVED,
+    approve_trace,
+    args_digest,
+    escalate_trace,
+    refusal_of,
+    with_decision,
+)
+from askfirst.checkpointer.base import StoredEffect
+from askfirst.errors import HitlAborted, HitlCancelled, HitlTimedOut
+from askfirst.messages import JsonObject, ToolCall, call_digest
+from askfirst.permissions.decision import Decision, PendingAction
+from askfirst.permissions.evaluate import decide
+from askfirst.permissions.guardrails import judge_answer, stricter, tighten
+from askfirst.requests import ApproveAnswer, EscalateAnswer, approval_seconds, asked_call
+
+# What the policy and the guardrails say of calls before they run; whatever goes wrong denies.
+
+
+ALLOWED = Decision.allow()
+
+
+def is_judged(run: Run) -> bool:
+    """Whether anybody has a say before calls run."""
+    return run.policy is not None or bool(run.spec.guardrails)
+
+
+async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list[Decision]:
+    """A decision for each call (the tool, the call's id, its arguments): the policy's, or a stricter one.
+
+    The policy is asked about all of them at once, the guardrails after it.
+    """
+    if not calls or not is_judged(run):
+        return [ALLOWED for _ in calls]
+    actions = [
+        PendingAction(
+            tool=tool.name,
+            principal=run.principal,
+            toolset=tool.toolset,
+            args=args,
+            tool_call_id=call_id,
+            agent_path=run.path,
+        )
+        for tool, call_id, args in calls
+    ]
+    decisions = await decide(run.policy, actions)
+    guardrails = run.spec.guardrails
+    if not guardrails:
+        return decisions
+    decisions = await tighten(decisions, actions, guardrails)
+    said = next(answers(run.messages), None)
+    objection = None if said is None else await judge_answer(said, guardrails)
+    if objection is None:
+        return decisions
+    return [stricter(decision, objection) for decision in decisions]
+
+
+async def judge_call(run: Run, tool: Tool, call_id: str, args: object) -> Decision:
+    """The decision about one call with these arguments, a model or a mapping."""
+    [decision] = await judge(run, [(tool, call_id, json_object(args))])
+    return decision
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A call that may run, with the arguments that it runs with."""
+
+    call: ToolCall
+    tool: Tool
+    args: BaseModel
+    trace: JsonObject | None = None
+    attempt: int = 1
+    digest: str | None = None
+    """The digest of these arguments, where it is known by now."""
+    grant: str | None = None
+    """The digest of the grant by which nobody was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A call that does not run, and what the model is told instead."""
+
+    call: ToolCall
+    why: str
+    trace: JsonObject | None = None
+
+
+Settled = Admitted | Refused
+
+
+async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], list[Waiting]]:
+    """Settle calls, in order: those that are settled, and those that wait for a person who is not here."""
+    admitted = [_admit(run, call) for call in calls]
+    settled: list[Settled] = []
+    waiting: list[Waiting] = []
+    for item, decision in zip(admitted, await _judged(run, admitted), strict=True):
+        outcome = await _settle(run, item, decision)
+        if isinstance(outcome, Waiting):
+            waiting.append(outcome)
+        else:
+            settled.append(outcome)
+    if not waiting or run.spec.tool_gate == "each":
+        await _withdraw_moot(run, settled)
+        await _tell_resolved(run, settled)
+    return settled, waiting
+
+
+async def put(run: Run, waiting: Sequence[Waiting], *, release: bool) -> None:
+    """Have what is waited for open, for people to find, and tell listeners of what is new."""
+    for request in await run.put([item.request for item in waiting], release=release):
+        await tell(run, request, "requested")
+
+
+async def _tell_resolved(run: Run, settled: Sequence[Settled]) -> None:
+    """Tell listeners of the decisions that people made while nobody waited for them here."""
+    if run.channel is not None or not run.thread.requests:
+        return
+    for item in settled:
+        known = run.thread.requests.get(item.call.id)
+        if known is not None and isinstance(known.answer, ApproveAnswer):
+            await tell(run, known.request, "resolved", known.answer.decision)
+
+
+async def _judged(run: Run, admitted: Sequence[Settled]) -> Sequence[Decision]:
+    """What policy and guardrails say of each call, all asked about at once."""
+    if not is_judged(run):
+        return [ALLOWED] * len(admitted)
+    able = [item for item in admitted if isinstance(item, Admitted)]
+    judged = iter(await judge(run, [(it.tool, it.call.id, json_object(it.args)) for it in able]))
+    return [next(judged) if isinstance(item, Admitted) else ALLOWED for item in admitted]
+
+
+async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
+    """End what is still asked about calls that were settled without it, such as those of a tool that is gone.
+
+    What the body of an admitted call asked before a restart is not moot: the body asks it again.
+    """
+    if run.thread.pending is not None:
+        for item in settled:
+            await run.withdraw_where(partial(_is_moot, item), MOOT)
+    if run.asked:  # by hooks that have given up
+        await end_asked(run, [item.call.id for item in settled])
+
+
+def _is_moot(settled: Settled, question_id: str) -> bool:
+    call_id = settled.call.id
+    by_its_body = isinstance(settled, Admitted) and is_from_body(question_id, call_id)
+    return is_about(question_id, call_id) and not by_its_body
+
+
+async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | Waiting:
+    """Settle one call; one that was started before and is not run now may have taken effect then."""
+    effect = run.thread.effects.get(admitted.call.id)
+    settled = await _decide(run, admitted, decision, effect)
+    if effect is not None and isinstance(settled, Refused):
+        return replace(settled, why=f"{settled.why} {_UNKNOWN_END}")
+    return settled
+
+
+async def _decide(
+    run: Run, admitted: Settled, decision: Decision, effect: StoredEffect | None
+) -> Settled | Waiting:
+    """Policy, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses.
+
+    Arguments that change on the way are put to the policy again.
+    """
+    if isinstance(admitted, Refused):
+        return admitted
+    call, tool = admitted.call, admitted.tool
+    run.thread.at_gate.pop(call.id, None)
+    free = decision.verdict == "allow" and not tool.requires_approval
+    if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
+        return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
+    with asking_from("gate", call.id, call.name):
+        try:
+            before = await _refused_before(run, admitted)
+            if before is not None:  # whatever the policy says by now
+                return before
+            if decision.verdict == "deny":
+                return _not_allowed(admitted, decision)
+            settled: Settled | Waiting = admitted
+            run.thread.at_gate[call.id] = admitted.args
+            if run.spec.onion.before_tool_call:
+                settled = await _through_middleware(run, admitted)
+            if effect is not None and isinstance(settled, Admitted):
+                settled = await _resolve_doubt(run, settled, effect)
+            if isinstance(settled, Admitted) and settled.args is not admitted.args and is_judged(run):
+                decision = await judge_call(run, tool, call.id, settled.args)
+                settled = _not_allowed(settled, decision) if decision.verdict == "deny" else settled
+            if isinstance(settled, Admitted):
+                settled = await _approved(run, settled, decision)
+            return settled
+        except (HitlTimedOut, HitlCancelled) as signal:
+            why, trace = refusal_of(call.name, signal)
+            return Refused(call, why, trace)
+
+
+async def _refused_before(run: Run, admitted: Admitted) -> Refused | Waiting | None:
+    """What a person decided against before this run, if one did."""
+    before, tool = await refused_before(run, admitted.call), admitted.tool
+    if before is None or isinstance(before, Waiting):
+        return before
+    trace = approve_trace(tool, admitted.args, before)
+    return Refused(admitted.call, denial(tool.name, before.reason), trace)
+
+
+def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
+    """A call that the policy, or a guardrail, denies."""
+    trace: JsonObject = {"decision": "policy_deny"}
+    if decision.reason is not None:
+        trace["reason"] = decision.reason
+    if decision.matched_rule_id is not None:
+        trace["matched_rule_id"] = decision.matched_rule_id
+    why = f"{admitted.tool.name} was not run: it is not allowed" + (
+        f" ({decision.reason})." if decision.reason else "."
+    )
+    return Refused(admitted.call, why, with_decision(admitted.trace, trace))
+
+
+def _admit(run: Run, call: ToolCall) -> Settled:
+    """Admit what can be run at all."""
+    tool = run.spec.tools_by_name.get(call.name)
+    if tool is None:
+        return Refused(call, unknown_tool(call.name, list(run.spec.tools_by_name)))
+    if call.malformed is not None:
+        return Refused(call, f"The arguments of {tool.name} were not a JSON object. {expected(tool)}")
+    args = parse_args(tool, call.args)
+    if isinstance(args, str):
+        why = f"The arguments of {tool.name} are invalid, so it was not run. {args} {expected(tool)}"
+        return Refused(call, why)
+    return Admitted(call, tool, args)
+
+
+_UNSEEN = "after a person approved it, arguments were changed that people are not shown."
+_UNKNOWN_END = "It was started before and interrupted: whether it took effect then is unknown."
+
+
+async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | Waiting:
+    """A body that was started and whose end nobody saw: run it again if that does no harm, else ask.
+
+    The person decides on what would run, which is what was started; if that is not so any more, they are told.
+    """
+    call, tool = admitted.call, admitted.tool
+    shown, args = _started(run, admitted, effect)
+    changed = shown is None
+    again = replace(admitted, args=args, attempt=effect.attempt + 1)
+    if "once" not in (effect.effect, tool.effect) and not changed:
+        return again
+    would_run = shown or _as_decided(run, admitted)
+    answer = await ask_escalate(run, call, would_run, effect.attempt, changed=changed)
+    if isinstance(answer, Waiting):
+        return answer
+    trace = with_decision(admitted.trace, escalate_trace(tool, would_run, answer))
+    if answer.action == "abort":
+        raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
+    if answer.action == "skip":
+        return Refused(call, f"{tool.name} was not run again, as a person decided.", trace)
+    if answer.modified_params is None:
+        return replace(again, trace=trace)
+    args = parse_edit(tool, would_run, answer.modified_params)
+    if isinstance(args, str):
+        trace["decision"] = "invalid_edit"  # nothing was retried
+        return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
+    return replace(again, args=args, trace=trace)
+
+
+def _started(run: Run, admitted: Admitted, effect: StoredEffect) -> tuple[BaseModel | None, BaseModel]:
+    """The arguments that a body was started with, None if they cannot be told, and those to go on with from here.
+
+    The two differ where a person's edit is yet to be applied, as it is when the approval is looked at.
+    """
+    args, decided = admitted.args, _as_decided(run, admitted)
+    if not effect.digest or args_digest(admitted.tool, decided) == effect.digest:
+        return decided, args
+    for retried in _retried_with(run, admitted, decided):
+        if args_digest(admitted.tool, retried) == effect.digest:
+            return retried, retried
+    return None, args
+
+
+def _as_decided(run: Run, admitted: Admitted) -> BaseModel:
+    """The arguments as a person has edited them, if one has."""
+    answer = answered_before(run, admitted.call)
+    if answer is None or answer.edited_args is None:
+        return admitted.args
+    edited = parse_edit(admitted.tool, admitted.args, answer.edited_args)
+    return admitted.args if isinstance(edited, str) else edited
+
+
+def _retried_with(run: Run, admitted: Admitted, args: BaseModel) -> Iterator[BaseModel]:
+    """The arguments that a person had in view, or gave, when an earlier start of this call was in doubt."""
+    for known in run.thread.requests.values():
+        asked = asked_call(known.request.payload)
+        if (
+            asked is None
+            or known.request.payload.kind != "escalate"
+            or asked.tool_call_id != admitted.call.id
+        ):
+            continue
+        given = known.answer.modified_params if isinstance(known.answer, EscalateAnswer) else None
+        for edit in (given, asked.args):
+            read = None if edit is None else parse_edit(admitted.tool, args, edit)
+            if read is not None and not isinstance(read, str):
+                yield read
+
+
+async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
+    call, tool, args, trace = admitted.call, admitted.tool, admitted.args, admitted.trace
+    approved: BaseModel | None = None
+    for hook in run.spec.onion.before_tool_call:
+        run.thread.at_gate[call.id] = args
+        ctx = ToolCallContext(
+            call, tool, args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
+        )
+        decision = await _decided(hook, ctx)
+        if decision is None:
+            continue
+        if decision.hitl_trace is not None:
+            trace = with_decision(trace, decision.hitl_trace)
+        if decision.block:
+            return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
+        if decision.edited_args is not None:
+            edited = parse_edit(tool, args, decision.edited_args)
+            if isinstance(edited, str):
+                return _misfit(call, edited, trace)
+            if approved is not None and decision.hitl_trace is None and _differ_unseen(approved, edited):
+                return Refused(call, f"{tool.name} was not run: {_UNSEEN}", trace)
+            args = edited
+        if decision.hitl_trace is not None:
+            approved = args if trace is not None and trace.get("decision") in APPROVED else None
+    return replace(admitted, args=args, trace=trace)
+
+
+async def _decided(
+    hook: Callable[[ToolCallContext], Awaitable[BeforeToolCallResult | None]], ctx: ToolCallContext
+) -> BeforeToolCallResult | None:
+    """What a hook decides about a call; one that fails blocks it."""
+    name = ctx.tool.name
+    try:
+        decision = await hook(ctx)
+        if decision is not None and not isinstance(decision, BeforeToolCallResult):
+            raise TypeError(f"before_tool_call returned {decision!r}, which is no BeforeToolCallResult")
+        return decision
+    except Exception as error:
+        logger.exception("before_tool_call raised on %s; the call is refused", name)
+        why = f"a check before it failed ({type(error).__name__})"
+        trace: JsonObject = {"decision": "policy_deny", "reason": why}
+        return BeforeToolCallResult(block=True, reason=f"{name} was not run: {why}.", hitl_trace=trace)
+
+
+def _differ_unseen(approved: BaseModel, args: BaseModel) -> bool:
+    """Whether arguments differ from those a person approved in nothing but what people are not shown."""
+    shown = json_object(args)
+    return json_object(approved) == shown and whole(args, shown, made=False) != whole(
+        approved, shown, made=False
+    )
+
+
+async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled | Waiting:
+    """What was seen is what runs: an approval counts for the very arguments it was given for.
+
+    A person is asked (again) if the tool or the policy requires it and no approval is on record, or if the
+    arguments have changed since. What one has decided holds, whether or not it would be asked by now. A person's
+    edit is put to the policy, which may deny it.
+    """
+    call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
+    on_record = before.get("decision") in APPROVED
+    required = tool.requires_approval or decision.verdict == "ask"
+    if not on_record and not required and answered_before(run, call) is None:
+        return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
+    shown = json_object(admitted.args)
+    digest = call_digest(tool.name, shown)
+    if on_record and before.get("digest") == digest:
+        return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
+    run.thread.at_gate[call.id] = admitted.args
+    details = attribution(run.path, run.principal, decision)
+    seconds = _seconds(run, tool, decision)
+    answer = await ask_approve(run, call, admitted.args, shown, digest, details, seconds)
+    if isinstance(answer, Waiting):
+        return answer
+    trace = with_decision(before, approve_trace(tool, admitted.args, answer, digest))
+    if answer.decision == "deny":
+        return Refused(call, denial(tool.name, answer.reason), trace)
+    if answer.edited_args is None:
+        return Admitted(call, tool, admitted.args, trace, admitted.attempt, digest)
+    edited = parse_edit(tool, admitted.args, answer.edited_args)
+    if isinstance(edited, str):
+        return _misfit(call, edited, trace)
+    again = replace(admitted, args=edited, trace=trace)
+    if is_judged(run):
+        judged = await judge_call(run, tool, call.id, edited)
+        return _not_allowed(again, judged) if judged.verdict == "deny" else again
+    return again
+
+
+def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
+    """How long people have to decide: what the rule says, else the tool, else the agent."""
+    said = (
+        decision.approval_timeout if decision.verdict == "ask" else None,
+        tool.approval_timeout,
+        run.spec.approval_timeout,
+    )
+    return approval_seconds(next((each for each in said if each is not None), None))
+
+
+def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:
+    """Edited arguments that the tool does not take; a person's edit that never ran is recorded as such."""
+    if trace is not None and trace.get("decision") == "human_edit":
+        trace = {**trace, "decision": "invalid_edit"}
+    return Refused(call, f"{call.name} was not run: the edited arguments do not fit. {faults}", trace)
+
+
+def denial(tool_name: str, reason: str | None) -> str:
+    """What the model is told when a person said no."""
+    return f"A person denied {tool_name}" + (f": {reason}" if reason else ".")

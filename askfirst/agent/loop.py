@@ -1,0 +1,183 @@
+"""The loop: a fold over the transcript that asks the model for the next message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from askfirst import tracing
+from askfirst.agent.channel_host import in_turn
+from askfirst.agent.context import asking_from
+from askfirst.agent.effects import execute
+from askfirst.agent.emitter import logger
+from askfirst.agent.gate import put, settle
+from askfirst.agent.question_ids import is_about
+from askfirst.agent.run import Run
+from askfirst.agent.spec import ModelCallContext
+from askfirst.agent.thread import answers, has_failed, is_finished, iterations, unresolved_calls
+from askfirst.agent.verdicts import said_of
+from askfirst.errors import HitlCancelled, HitlPaused, HitlTimedOut, ModelError
+from askfirst.events import TurnEndedEvent, TurnStartedEvent
+from askfirst.messages import AssistantMessage, ToolCall
+from askfirst.models.base import ModelRequest
+from askfirst.permissions.guardrails import judge_answer
+
+# Asking the model for its next message.
+
+
+async def ask_model(run: Run) -> AssistantMessage:
+    """The model's next message. A failure is a message too, with ``stop_reason="error"`` and the reason."""
+    if iterations(run.messages) >= run.spec.max_iterations:
+        return _failure(
+            f"the model was asked {run.spec.max_iterations} times (max_iterations) and is not done"
+        )
+    spec = run.spec
+    request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
+    await run.open_message()
+    with tracing.model_span(spec.resolved_model.name) as span:
+        try:
+            if spec.onion.around_model:
+                with asking_from("gate", _place(run), ""):
+                    message = await _hooked(run, request)
+            else:
+                message = await _stream(run, request)
+        except ModelError as error:
+            _fail(run, span, error)
+            return _failure(str(error))
+        except (HitlTimedOut, HitlCancelled) as signal:  # asked by a hook around the model
+            _fail(run, span, signal)
+            return _failure(said_of(signal))
+        except Exception as error:
+            logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
+            _fail(run, span, error)
+            return _failure(f"{type(error).__name__}: {error}")
+        if tracing.is_on():
+            span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
+            span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
+            span.set("gen_ai.response.finish_reasons", [message.stop_reason])
+    if spec.guardrails and not message.tool_calls:
+        with asking_from("gate", f"{_place(run)}-answer", ""):
+            message = await _guarded(run, message)
+    if run.thread.requests:
+        await _withdraw_moot(run)
+    if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
+        content = tuple(part for part in message.content if not isinstance(part, ToolCall))
+        return message.model_copy(update={"content": content})
+    return message
+
+
+def _place(run: Run) -> str:
+    """Where a resumed run asks again, under the same id."""
+    return f"model-{len(run.messages)}"
+
+
+async def _withdraw_moot(run: Run) -> None:
+    """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
+    resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
+    moot = (_place(run), f"{_place(run)}-answer", *resolved)
+    await run.withdraw_where(
+        lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
+    )
+
+
+async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
+    """An answer that calls nothing, if the guardrails let it pass; the gate puts those that call to them.
+
+    A guardrail that wants a person's approval gets it through the channel; without one the answer is refused.
+    """
+    objection = await judge_answer(message, run.spec.guardrails)
+    if objection is None:
+        return message
+    why = objection.reason or "it is not allowed"
+    channel = run.channel
+    if objection.verdict == "ask" and channel is not None:
+        details = {"answer": message.text, "reason": why}
+        if await in_turn(
+            channel, lambda: channel.confirm("May the agent give this answer?", details=details)
+        ):
+            return message
+        why = "a person did not allow it"
+    return _failure(f"the model's answer was held back: {why}")
+
+
+async def _hooked(run: Run, request: ModelRequest) -> AssistantMessage:
+    onion = run.spec.onion
+    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
+    ctx = await onion.before_model(ctx)
+    return await onion.after_model(ctx, await _stream(run, ctx.request))
+
+
+async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
+    final: AssistantMessage | None = None
+    model = run.spec.resolved_model
+    stream = model.stream(request)
+    try:
+        async for item in stream:
+            if isinstance(item, AssistantMessage):
+                final = item
+            else:
+                await run.hear(item)
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:  # stop asking the provider now, not when it is collected
+            await close()
+    if final is None:
+        raise ModelError(f"model {model.name} ended its stream without a message")
+    return final
+
+
+def _fail(run: Run, span: tracing.Span, error: BaseException) -> None:
+    run.error_type = type(error).__name__
+    span.fail(run.error_type)
+
+
+def _failure(why: str) -> AssistantMessage:
+    return AssistantMessage((), stop_reason="error", error=why)
+
+
+async def advance(run: Run) -> None:
+    """Carry a thread on until nothing is left to do, or until the run is aborted.
+
+    What to do next is read off the transcript, every time: calls without a result are settled (all of
+    them, before any starts) and executed; where there are none, the model is asked; when it calls nothing,
+    or fails, that is the end. The loop remembers nothing, so it can stop anywhere and go on in another
+    process from the transcript alone.
+    """
+    while not (run.aborted or is_finished(run.messages)):
+        with tracing.turn_span() as span:
+            if run.emitter.listening:
+                await run.emit(TurnStartedEvent)
+            calls = unresolved_calls(run.messages)
+            if not calls:
+                calls = await _said(run, await ask_model(run))
+            if calls:
+                await _resolve(run, calls)
+            if run.emitter.listening:
+                await run.emit(TurnEndedEvent)
+            if has_failed(run.messages):
+                span.fail(run.error_type)
+                return
+
+
+async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:
+    """What the model calls in a message that is in the transcript now; the calls have the ids that they got there."""
+    await run.append(message)
+    last = run.messages[-1]
+    return last.tool_calls if last.role == "assistant" else []
+
+
+async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:
+    """Settle calls and run what may run; stops the run where a person has to decide who is not here.
+
+    By default nothing starts before all is settled. With ``tool_gate="each"`` what is settled starts while
+    the rest waits.
+    """
+    apart = run.spec.tool_gate == "each"
+    for group in [[call] for call in calls] if apart and run.channel is not None else [calls]:
+        settled, waiting = await settle(run, group)
+        if waiting:
+            await put(run, waiting, release=not apart)
+            if not apart:
+                raise HitlPaused
+        await execute(run, settled)
+        if waiting:
+            raise HitlPaused

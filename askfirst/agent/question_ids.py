@@ -1,0 +1,132 @@
+"""Where in a run a question is asked from, and the id under which a resumed run finds its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from pydantic_core import PydanticSerializationError
+
+from askfirst.agent.context import current
+from askfirst.checkpointer.base import Settlement
+from askfirst.errors import HitlError
+from askfirst.ids import new_id
+from askfirst.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest, same_question
+
+
+def is_about(question_id: str, tool_call_id: str) -> bool:
+    """Whether a question belongs to this call: it has the call's id, or one that an `Asking` made of it."""
+    return question_id == tool_call_id or question_id.startswith(f"{tool_call_id}:")
+
+
+def is_from_body(question_id: str, tool_call_id: str) -> bool:
+    """Whether a question was asked by the call's body, not at its gate."""
+    return question_id.startswith(f"{tool_call_id}:body:")
+
+
+def is_of_a_place(question_id: str) -> bool:
+    """Whether `Asking` made this id from a place in a run; otherwise the id is random and belongs to one question."""
+    return re.search(r":(confirm|ask|escalate):\d+(~\d+)?$", question_id) is not None
+
+
+def ambiguous(question_id: str | None, open_ids: Sequence[str] = ()) -> HitlError:
+    """What to raise if an answer could be for several requests: no id is given, and there are these.
+
+    Or the agents of a tree have something open under one id, for call ids are a thread's own.
+    """
+    question_id = question_id or (open_ids[0] if len(set(open_ids)) == 1 else None)
+    if question_id is None:
+        named = ", ".join(map(repr, open_ids))
+        return HitlError(
+            f"several requests are open ({named}), and an answer to one must not count for another: "
+            "say which by respond(question_id=...)"
+        )
+    return HitlError(
+        f"several requests are open under the id {question_id!r}, and an answer to one must not count for another: "
+        "answer with agent.respond(digest=...), agent.resume_with(...) or checkpointer.settle(thread_id, ...), or "
+        "resume the agent, which asks one by one"
+    )
+
+
+# An id names one question, for ever: a late answer to what was asked first is not taken for what is asked now.
+
+ASKED_ANEW = "something else was asked in its place"
+"""Why a question was cancelled in whose place another is asked, outside of a run's steps: those supersede it."""
+
+
+def first_id(payload: HitlPayload) -> str:
+    """The id that a question gets unless it is another's: for an approve the tool call's, else one of its place.
+
+    Where no call is gated or run there is no place that it could be asked from again, and its id is nobody else's.
+    """
+    if isinstance(payload, ApproveRequest):
+        return payload.tool_call_id
+    asking = current.get().asking
+    return new_id() if asking is None else asking.question_id(payload.kind)
+
+
+async def named(
+    first: str, payload: HitlPayload, known: Callable[[str], Awaitable[StoredRequest | None]]
+) -> str:
+    """The id of a question: the ``first``, unless that is another's; then the next, ``~2`` and so on.
+
+    ``known`` finds what is on record under an id. The question's own id is found again when a run is resumed.
+    """
+    question_id, number = first, 1
+    while (found := await known(question_id)) is not None and not _is_still(found, payload):
+        number += 1
+        question_id = f"{first}~{number}"
+    return question_id
+
+
+def is_replaced(known: StoredRequest) -> bool:
+    """Whether something else was asked in a request's place: it is over, also for whoever asks the same again."""
+    return known.status == "superseded" or (known.status == "cancelled" and known.reason == ASKED_ANEW)
+
+
+def replaced_ids(request: HitlRequest) -> Iterator[str]:
+    """The ids in whose place this one was `named`; a call that is to be approved keeps its own."""
+    first, mark, number = request.question_id.rpartition("~")
+    if mark and number.isdecimal() and request.payload.kind != "approve":
+        yield first
+        yield from (f"{first}~{earlier}" for earlier in range(2, int(number)))
+
+
+def replaced(known: Mapping[str, StoredRequest], opened: Iterable[HitlRequest]) -> list[Settlement]:
+    """How the questions end that are pending, and in whose place these are asked."""
+    earlier = [known[it] for request in opened for it in replaced_ids(request) if it in known]
+    return [Settlement(it.question_id, "superseded") for it in earlier if it.status == "pending"]
+
+
+def mark(
+    known: dict[str, StoredRequest],
+    settled: Iterable[Settlement],
+    opened: Iterable[HitlRequest],
+    thread_id: str,
+    run_id: str,
+) -> None:
+    """Update the known requests with what a step has opened and settled."""
+    for it in settled:
+        if it.question_id in known:
+            known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
+    for it in opened:
+        before = known.get(it.question_id)
+        number = 1 if before is None else before.round + 1
+        known[it.question_id] = StoredRequest(it, thread_id, run_id, "pending", round=number)
+
+
+def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:
+    """Whether this is the question that is on record, and one that can still have an answer."""
+    if is_replaced(known):
+        return False
+    return same_question(known.request, payload) or same_question(known.request, _as_stored(payload))
+
+
+def _as_stored(payload: HitlPayload) -> HitlPayload:
+    """A question as it is read back from a store, where subclasses and NaN are not what they were."""
+    asked = HitlRequest(question_id="", payload=payload, created_at=0)
+    with suppress(PydanticSerializationError):
+        return HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True)).payload
+    return payload

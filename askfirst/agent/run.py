@@ -1,0 +1,454 @@
+"""Run: one passage of the loop over a thread, its bodies at rest, and how it is cut short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from askfirst.agent.emitter import Emitter
+from askfirst.agent.journal import Journal
+from askfirst.agent.question_ids import mark, replaced
+from askfirst.agent.spec import AgentSpec
+from askfirst.agent.subagents import SubagentTool
+from askfirst.agent.thread import Thread, iterations, unresolved_calls
+from askfirst.agent.verdicts import LARGE, synthetic, too_large, with_answer
+from askfirst.channels import HitlChannel
+from askfirst.checkpointer.base import RunRecord, Settlement, Step, StoredEffect
+from askfirst.clock import Clock, SystemClock
+from askfirst.errors import HitlDetached, HitlStaleAnswer, InvalidStep, StoreError
+from askfirst.events import (
+    Event,
+    HitlRequestEvent,
+    MessageDeltaEvent,
+    MessageEndedEvent,
+    MessageStartedEvent,
+    RunStatus,
+)
+from askfirst.messages import (
+    AssistantMessage,
+    Delta,
+    JsonObject,
+    Message,
+    TextDelta,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    encode,
+)
+from askfirst.permissions.decision import PermissionPolicy
+from askfirst.requests import HitlRequest, StoredRequest, same_question
+
+# How a conversation ends before its time.
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a conversation ends that waits for people, and what they are asked with it."""
+
+    status: Literal["aborted", "superseded"]
+    why: str
+    is_told: bool = False
+    """Whether listeners are told that somebody chose to end it there."""
+
+
+SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
+STOPPED = Ending("aborted", "the run was aborted")
+
+
+# The bodies of a run's calls while they are under way: which go on, and which only wait for people.
+
+
+class Bodies:
+    """Calls that a run has started together, some of which are subagents.
+
+    A subagent that waits for a person rests. While all that is left of the group rests, nothing goes on in the
+    caller either, and its thread, too, is leased to nobody. A subagent that goes on takes its caller's lease
+    first, and that one its own caller's: so if two workers have the answer, one of them gets the whole tree.
+    """
+
+    __slots__ = ("_keeps_result", "_left", "_resting", "_results", "_run", "lock")
+
+    def __init__(
+        self, run: Run, keeps_result: Mapping[str, bool], results: dict[str, ToolResultMessage]
+    ) -> None:
+        self._run = run
+        self._keeps_result = keeps_result
+        self._left = set(keeps_result)
+        self._resting: set[str] = set()
+        self._results = results
+        self.lock = asyncio.Lock()
+        """Held while something is written to the run's thread: its bodies do so one at a time."""
+
+    def is_alone(self, call_id: str) -> bool:
+        """Whether this is all that is left of the group."""
+        return self._left == {call_id}
+
+    async def rest(self, call_id: str) -> bool:
+        """A body waits for a person from now on. True if the thread was given back for it."""
+        self._resting.add(call_id)
+        return await self._give_back()
+
+    def stir(self, call_id: str) -> None:
+        """A body waits no longer."""
+        self._resting.discard(call_id)
+
+    async def wake(self, call_id: str) -> None:
+        """A body is about to write to its own thread: hold ours; raises `LeaseHeld` or `LeaseLost`."""
+        self.stir(call_id)
+        async with self.lock:
+            if self._run.journal is not None and not self._run.journal.holds:
+                await self._run.commit()
+
+    async def done(self, call_id: str) -> bool:
+        """A body has come to its end. True if the thread was given back, for the others wait."""
+        self._left.discard(call_id)
+        self._resting.discard(call_id)
+        return await self._give_back()
+
+    async def _give_back(self) -> bool:
+        """Give the thread back if all that is left rests, with the results of those that are done."""
+        async with self.lock:
+            run = self._run
+            if not self._left or self._left - self._resting or run.journal is None or not run.journal.holds:
+                return False
+            with suppress(StoreError):  # the next step raises it again
+                await run.append(*self._take_finished())
+                await run.commit(release=True)
+            return not run.journal.holds
+
+    def _take_finished(self) -> list[ToolResultMessage]:
+        """The results there are. Those of subagents stay on their own threads while another one waits."""
+        finished = [
+            call_id
+            for call_id, keeps in self._keeps_result.items()
+            if call_id not in self._left and call_id in self._results and not keeps
+        ]
+        return [self._results.pop(call_id) for call_id in finished]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """What the loop works on: the thread, what the agent is made of, who listens, and where it is written."""
+
+    spec: AgentSpec
+    thread: Thread
+    emitter: Emitter
+    run_id: str
+    channel: HitlChannel | None = None
+    journal: Journal | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    aborted: bool = False
+    """Whether somebody has asked this run to stop."""
+    _signal: asyncio.Event | None = None
+    said: list[str] | None = None
+    """The text of the message that the model is just saying; None between messages."""
+    unwritten: list[Message] = field(default_factory=list[Message])
+    """Messages that the next commit writes."""
+    dropped: list[Settlement] = field(default_factory=list[Settlement])
+    """How `close` ended the requests that were open."""
+    path: tuple[str, ...] = ()
+    """The ids of the agents from the root to this run's."""
+    call_path: tuple[str, ...] = ()
+    """The ids of the calls that led from the root to this run."""
+    principal: str = "*"
+    policy: PermissionPolicy | None = None
+    is_recorded: bool = False
+    """Whether the store knows of this run; its answers are found by it."""
+    caller: Run | None = None
+    """The run whose call this one serves."""
+    bodies: Bodies | None = None
+    """The calls that are under way, where there are subagents among them and a store."""
+    under_way: frozenset[str] = frozenset()
+    """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
+    asked: dict[str, str] = field(default_factory=dict[str, str])
+    """What people were asked and have not settled, by question id: the call it was asked for, or ``""``."""
+    stood_back: bool = False
+    """Whether the thread was given back for a question that is in no store, from where nobody hears who went on."""
+    error_type: str = "failed"
+    """The kind of failure that a run ends with, if it fails."""
+    messages: list[Message] = field(init=False)
+    """The thread's transcript."""
+
+    def __post_init__(self) -> None:
+        self.messages = self.thread.messages
+
+    @property
+    def signal(self) -> asyncio.Event:
+        """Set when the run is aborted; made when somebody wants to see it, for most runs nobody does."""
+        if self._signal is None:
+            self._signal = asyncio.Event()
+            if self.aborted:
+                self._signal.set()
+        return self._signal
+
+    def abort(self) -> None:
+        """Ask the run to stop."""
+        self.aborted = True
+        if self._signal is not None:
+            self._signal.set()
+
+    def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
+        """Tell the agent's listeners; to be awaited."""
+        return self.emitter.emit(event_type, self.run_id, **fields)
+
+    async def append(self, *messages: Message) -> None:
+        """Put messages at the transcript's end and tell the listeners; the next commit writes them."""
+        added = self._add(messages)
+        if self.emitter.listening:
+            for message in added:
+                await self.tell(message)
+        elif added:
+            self.said = None
+
+    def _add(self, messages: Iterable[Message]) -> list[Message]:
+        added = [self.thread.add(message) for message in messages]
+        if self.journal is not None:
+            self.unwritten += added
+        return added
+
+    async def tell(self, message: Message) -> None:
+        """Tell listeners of a message that is in the transcript now."""
+        if self.said is None:
+            await self.emit(MessageStartedEvent, role=message.role)
+        self.said = None
+        await self.emit(MessageEndedEvent, message=message)
+
+    async def commit(
+        self,
+        *,
+        opened: Sequence[HitlRequest] = (),
+        settled: Sequence[Settlement] = (),
+        started: Sequence[StoredEffect] = (),
+        run: RunRecord | None = None,
+        release: bool = False,
+        wait: bool = True,
+    ) -> None:
+        """Write what is new, in one transaction; nothing to do where there is no store.
+
+        A result and the end of its effect are written together. Without ``wait`` the run goes on meanwhile;
+        that is for what is followed by a question to the model, which has no effect.
+        """
+        journal = self.journal
+        if journal is None:
+            self._know(opened, settled)
+            return
+        if journal.lags:
+            await journal.catch_up()
+        if self.caller is not None and self.caller.bodies is not None and not journal.holds:
+            await self.caller.bodies.wake(self.call_path[-1])
+        writing, self.unwritten = self.unwritten, []
+        was_recorded, self.is_recorded = self.is_recorded, True
+        ledger = self.thread.ledger
+        if started:
+            ledger.update([effect.tool_call_id for effect in started])
+        ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
+        if run is None and not was_recorded:
+            run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
+        step = Step(self.run_id, writing, opened, settled, started, ended, run, release)
+        try:
+            await journal.write(step, wait=wait)
+        except (InvalidStep, asyncio.CancelledError):
+            if not journal.has_sent(step):  # the next commit has the same to write
+                self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
+                ledger.difference_update([effect.tool_call_id for effect in started])
+            elif not journal.failed:  # an aborted run, too, knows what it has asked; and nobody waits for it
+                self._know(opened, settled)
+                self.asked.update({it.question_id: "" for it in opened})
+            raise
+        ledger.difference_update(ended)
+        self._know(opened, settled)
+
+    def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
+        """Know the thread's requests as a step has left them."""
+        if opened or settled:
+            mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
+
+    async def commit_results(self, *, wait: bool) -> None:
+        """Write results, with the other unwritten messages. A result too large for the database is replaced by a
+        short error result, so that the end of its effect is recorded."""
+        try:
+            await self.commit(wait=wait)
+        except InvalidStep as error:
+            if not self._shorten(error.problem):
+                raise
+            await self.commit(wait=wait)
+
+    def _shorten(self, problem: str) -> bool:
+        """Replace the large results among what is unwritten; False if there is none."""
+        large = [it for it in self.unwritten if it.role == "tool" and len(encode(it)) > LARGE]
+        for result in large:
+            short = too_large(result, problem)
+            self.unwritten[self.unwritten.index(result)] = short
+            self.messages[self.messages.index(result)] = short
+        return bool(large)
+
+    async def open(
+        self, message: UserMessage, *, superseding: bool = False, is_new: bool = False
+    ) -> list[Message]:
+        """Begin with what a person says, written before anyone is told; returns what was added.
+
+        Calls that are still open are not run any more, and their requests are settled as superseded. Nobody
+        can be ahead of us on a thread that ``is_new``: if nobody listens either, the model is asked meanwhile.
+        """
+        superseded = self._drop(Ending("superseded", "a newer prompt came"))
+        trace: JsonObject | None = {"decision": "superseded"} if superseding else None
+        unrun = self._unrun("Not run: the conversation went on without it.", trace, "superseded")
+        added = self._add([*unrun, message])
+        wait = not is_new or self.emitter.listening
+        await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
+        return added
+
+    async def record(self, request: HitlRequest, *, release: bool) -> StoredRequest | None:
+        """Store a request, with whatever is unwritten; or find it as it was stored before a restart."""
+        if self.journal is None:
+            return None
+        known = self.thread.requests.get(request.question_id)
+        if known is None or not same_question(known.request, request.payload):
+            await self._open([request], release=release)
+            return self.thread.requests[request.question_id]
+        if release and known.status == "pending":
+            await self.let_go()
+        return known
+
+    async def rest(self) -> None:
+        """Release the callers' leases too while a person is asked, up to a caller with other bodies at work."""
+        caller = self.caller
+        if caller is not None and caller.bodies is not None and await caller.bodies.rest(self.call_path[-1]):
+            await caller.rest()
+
+    async def withdraw(self, question_id: str, why: str) -> None:
+        """End a stored request that need not be answered any more, unless it was just now."""
+        settled = None if self.journal is None else await self.journal.cancel(question_id, why)
+        if settled is not None:
+            self.thread.requests[question_id] = settled
+
+    async def expire(self, known: StoredRequest) -> StoredRequest:
+        """A pending request as it stands: timed out, if its deadline has passed."""
+        if known.request.expires_at is None:
+            return known
+        if self.journal is not None:
+            known = await self.journal.expire(known)
+        elif known.request.expires_at <= self.clock.now():
+            known = replace(known, status="timed_out", settled_at=self.clock.now())
+        self.thread.requests[known.question_id] = known
+        return known
+
+    async def withdraw_where(self, is_moot: Callable[[str], bool], why: str) -> None:
+        """End those of the open requests, by their question ids, that need not be answered any more."""
+        for known in list(self.thread.requests.values()):
+            if known.status == "pending" and is_moot(known.question_id):
+                await self.withdraw(known.question_id, why)
+
+    async def put(self, requests: Sequence[HitlRequest], *, release: bool) -> list[HitlRequest]:
+        """Have these requests open, and tell listeners of those that were not; those are returned.
+
+        With ``release`` the thread is leased to nobody afterwards.
+        """
+        known = self.thread.requests
+        new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
+        holds = self.journal is not None and self.journal.holds
+        if new or (release and (self.unwritten or holds)):
+            await self._open(new, release=release)
+        for request in new:
+            await self.emit(HitlRequestEvent, request=request)
+        return new
+
+    async def _open(self, requests: Sequence[HitlRequest], *, release: bool) -> None:
+        """Store requests; what they are asked in place of is over in the same step."""
+        over = replaced(self.thread.requests, requests)
+        try:
+            await self.commit(opened=requests, settled=over, release=release)
+        except HitlStaleAnswer as stale:  # it was answered just now: whoever goes on looks at the thread anew
+            raise HitlDetached(str(stale)) from stale
+
+    async def open_message(self) -> None:
+        """The model begins to speak."""
+        self.said = []
+        if self.emitter.listening:
+            await self.emit(MessageStartedEvent, role="assistant")
+
+    async def hear(self, delta: Delta) -> None:
+        """The model said a little more."""
+        if self.said is not None:
+            if isinstance(delta, TextDelta):
+                self.said.append(delta.text)
+            elif delta.type == "restart":
+                self.said.clear()
+        if self.emitter.listening:
+            await self.emit(MessageDeltaEvent, delta=delta)
+
+    async def take(self, ending: Ending) -> None:
+        """Hold the thread, with nothing asked on it any more: nobody goes on with it while it is being ended."""
+        dropped = self._drop(ending)
+        if dropped or (self.journal is not None and not self.journal.holds):
+            await self.commit(settled=dropped)
+
+    def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
+        """End a run early: no call is left open, and the last word is what the model had said by then.
+
+        Returns what was added, for listeners to be told of once it is written.
+        """
+        last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
+        self.dropped = self._drop(ending)
+        return self._add([*self._unrun(f"Not run: {ending.why}.", trace, ending.status), last])
+
+    async def finish(self, status: RunStatus, usage: Usage) -> None:
+        """Write the end of the run, and give the thread back."""
+        if self.journal is not None:
+            record = RunRecord(self.spec.id, status, iterations(self.messages), usage)
+            await self.commit(settled=self.dropped, run=record, release=True)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing can be written any more, if so."""
+        return None if self.journal is None else self.journal.failure
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the thread is leased to this run, or lacks some of what happened in it."""
+        journal = self.journal
+        return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
+
+    async def let_go(self) -> None:
+        """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway.
+
+        Messages that no store could keep are left out: they are the last, and the thread is read anew.
+        """
+        if not self.is_open:
+            return
+        try:
+            await self.commit(release=True)
+        except InvalidStep:
+            self.unwritten.clear()
+            if self.is_open:
+                await self.commit(release=True)
+
+    def _drop(self, ending: Ending) -> list[Settlement]:
+        """How the open requests end when their calls are not run any more."""
+        pending = [it for it in self.thread.requests.values() if it.status == "pending"]
+        return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
+
+    def _unrun(self, why: str, trace: JsonObject | None, status: str) -> list[ToolResultMessage]:
+        """A result for every unresolved call, so that the transcript can be continued by any provider."""
+        found: list[ToolResultMessage] = []
+        for call in unresolved_calls(self.messages):
+            noted = with_answer(trace, self.thread.requests.get(call.id), status)
+            begun = self.interrupted(call, noted) if call.id in self.thread.effects else None
+            found.append(self.thread.returned.get(call.id) or begun or synthetic(call, why, noted))
+        return found
+
+    def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
+        """The result of a call whose body began and whose end nobody saw."""
+        is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
+        why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+        if self.thread.effects[call.id].effect == "none" and not is_subagent:
+            why = "Interrupted while it ran. It has no effects, so it may be tried again."
+        return synthetic(call, why, trace)
+
+
+def _is_known(known: StoredRequest | None, request: HitlRequest) -> bool:
+    return known is not None and known.status == "pending" and same_question(known.request, request.payload)

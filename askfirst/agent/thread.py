@@ -1,0 +1,158 @@
+"""A thread: its transcript, what is open in it, and the pure functions that read a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from pydantic import BaseModel
+
+from askfirst.checkpointer.base import StoredEffect
+from askfirst.messages import NO_USAGE, AssistantMessage, Message, ToolCall, ToolResultMessage, Usage
+from askfirst.requests import StoredRequest
+
+_LONGEST_ID = 40  # OpenAI takes no longer one
+_LONGEST_ASKED = 200  # what is asked about a call gets an id made of the call's, which a store has to take
+
+
+class Thread:
+    """One conversation: its transcript, which only ever grows at its end, and what is open in it.
+
+    ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
+    and have not ended, by tool call id, ``ledger`` the ids of those whose start is written down, ``returned`` what
+    came of those that ended on threads of their own. ``at_gate`` are the arguments that calls were last seen with.
+    """
+
+    __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "returned", "thread_id")
+
+    def __init__(self, thread_id: str, messages: Iterable[Message] = ()) -> None:
+        self.thread_id = thread_id
+        self.messages = list(messages)
+        self.requests: dict[str, StoredRequest] = {}
+        self.effects: dict[str, StoredEffect] = {}
+        self.ledger: set[str] = set()
+        self.returned: dict[str, ToolResultMessage] = {}
+        self.at_gate: dict[str, BaseModel] = {}
+        self._call_ids: set[str] | None = None  # found when the first call is added
+
+    def add(self, message: Message) -> Message:
+        """Append a message and return it as it stands in the transcript, its calls' ids made unique."""
+        if message.role == "assistant" and (calls := message.tool_calls):
+            if self._call_ids is None:
+                self._call_ids = call_ids(self.messages)
+            unique = with_unique_calls(message, self._call_ids)
+            self._call_ids.update([call.id for call in calls])
+            if unique is not message:
+                self._call_ids.update([call.id for call in unique.tool_calls])
+                message = unique
+        elif message.role == "tool":
+            self.effects.pop(message.tool_call_id, None)
+            self.at_gate.pop(message.tool_call_id, None)
+        self.messages.append(message)
+        if self.requests and not unresolved_calls(self.messages):
+            self.requests.clear()
+        return message
+
+    @property
+    def pending(self) -> StoredRequest | None:
+        """The request that was open when the thread was last looked at, if any."""
+        return next((known for known in self.requests.values() if known.status == "pending"), None)
+
+
+def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
+    """The tool calls, in order, that no result follows yet; only the last assistant message can have any."""
+    resolved: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "tool":
+            resolved.add(message.tool_call_id)
+        elif message.role == "assistant":
+            return [call for call in message.tool_calls if call.id not in resolved]
+        else:
+            break
+    return []
+
+
+def is_finished(messages: Sequence[Message]) -> bool:
+    """Whether nothing is left to do: the model spoke last and called nothing. A failure is not an end."""
+    if not messages:
+        return True
+    last = messages[-1]
+    return last.role == "assistant" and last.stop_reason != "error" and not last.tool_calls
+
+
+def has_failed(messages: Sequence[Message]) -> bool:
+    """Whether the last thing that happened is a failure."""
+    last = messages[-1]
+    return last.role == "assistant" and last.stop_reason == "error"
+
+
+def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
+    """What the model said since the last user message, latest first."""
+    for message in reversed(messages):
+        if message.role == "user":
+            return
+        if message.role == "assistant":
+            yield message
+
+
+def iterations(messages: Sequence[Message]) -> int:
+    """How often the model has answered since the last user message."""
+    count = 0
+    for message in reversed(messages):
+        if message.role == "assistant":
+            count += message.stop_reason != "error"
+        elif message.role == "user":
+            break
+    return count
+
+
+def usage(messages: Sequence[Message]) -> Usage:
+    """What the answers since the last user message cost."""
+    total = NO_USAGE
+    for message in reversed(messages):
+        if message.role == "assistant":
+            if message.usage is not NO_USAGE:
+                total = message.usage if total is NO_USAGE else total + message.usage
+        elif message.role == "user":
+            break
+    return total
+
+
+def call_ids(messages: Sequence[Message]) -> set[str]:
+    """The ids of all tool calls."""
+    return {
+        part.id
+        for message in messages
+        if message.role == "assistant"
+        for part in message.content
+        if isinstance(part, ToolCall)
+    }
+
+
+def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
+    """The message with every tool call's id new to the thread, and such as every store keeps.
+
+    Some models number their calls anew in each message; results, answers and effects are told apart by id.
+    """
+    new: set[str] = set()
+    renamed: dict[int, ToolCall] = {}
+    for index, part in enumerate(message.content):
+        if isinstance(part, ToolCall):
+            kept = _kept(part.id)
+            short = _kept(kept[: _LONGEST_ID - 5])
+            unique, count = kept if len(kept) <= _LONGEST_ASKED else short, 1
+            while unique in taken or unique in new:
+                count += 1
+                unique = f"{short}-{count}"
+            new.add(unique)
+            if unique != part.id:
+                renamed[index] = part.model_copy(update={"id": unique})
+    if not renamed:
+        return message
+    content = tuple(renamed.get(index, part) for index, part in enumerate(message.content))
+    return message.model_copy(update={"content": content})
+
+
+def _kept(call_id: str) -> str:
+    """An id without what some store refuses: nothing at all, NUL, lone surrogates, spaces at its end."""
+    plain = call_id if call_id.isascii() else call_id.encode(errors="ignore").decode()
+    return plain.replace("\0", "").rstrip(" ") or "call"

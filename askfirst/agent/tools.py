@@ -1,0 +1,473 @@
+"""Tools: functions that a model may call, their results, and their parameters as a pydantic model."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints, overload
+
+import docstring_parser
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import from_json, to_json
+
+from askfirst.agent.emitter import Emitter, call_on
+from askfirst.digests import canonical_json
+from askfirst.errors import InvalidTool
+from askfirst.events import ToolProgressEvent
+from askfirst.json_schema import bare_schema
+from askfirst.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart, check_depth
+from askfirst.models.base import ToolSchema
+from askfirst.requests import approval_seconds
+
+# Sets in one order: Python's own differs from process to process, and digests and people compare.
+
+
+def in_order(model: BaseModel, shown: JsonObject) -> JsonObject:
+    """What is shown of a model, with all that are sets in it sorted."""
+    return (
+        _beside(model.model_dump(by_alias=True, warnings=False), shown) if _has_sets(type(model)) else shown
+    )
+
+
+@lru_cache(1024)
+def _has_sets(model: type[BaseModel]) -> bool:
+    try:
+        return "'uniqueItems': True" in repr(model.model_json_schema())
+    except PydanticUserError:  # something in it has no JSON form, and no tool takes such a model
+        return False
+
+
+def _beside(value: Any, shown: Any) -> Any:
+    if isinstance(value, set | frozenset) and isinstance(shown, list):
+        return sorted(cast("list[Any]", shown), key=canonical_json)
+    if isinstance(value, Mapping) and isinstance(shown, dict):
+        parts, entries = list(cast("Mapping[Any, Any]", value).values()), cast(JsonObject, shown)
+        if len(parts) != len(entries):  # two keys that are one in JSON
+            return entries
+        return {key: _beside(part, each) for part, (key, each) in zip(parts, entries.items(), strict=True)}
+    if isinstance(value, list | tuple) and isinstance(shown, list):
+        pairs = zip(cast("list[Any]", value), cast("list[Any]", shown), strict=True)
+        return [_beside(part, each) for part, each in pairs]
+    return shown
+
+
+# From a function's signature and docstring to a pydantic model of its parameters.
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes: a parameter model, and how its fields become arguments again."""
+
+    description: str
+    parameters: type[BaseModel]
+    fields: tuple[tuple[str, str | None], ...]
+    """(parameter, field) pairs; the names differ only where the parameter's is taken on every model.
+
+    A parameter without a field receives the context.
+    """
+    positional: int
+    """How many of them are positional-only; these come first."""
+
+    def arguments(self, args: BaseModel, context: object) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments to call the function with."""
+        values = [
+            (parameter, context if field is None else getattr(args, field))
+            for parameter, field in self.fields
+        ]
+        return [value for _, value in values[: self.positional]], dict(values[self.positional :])
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a function is called; a callable object goes by its class, a partial by what it wraps."""
+    written = _written(function)
+    return getattr(written, "__name__", type(written).__name__)
+
+
+def read_signature(
+    function: Callable[..., Any], name: str, context_type: type, localns: Mapping[str, Any]
+) -> Signature:
+    """Read a function; parameters annotated with ``context_type`` are left out of the model, and so are
+    those that a partial has bound.
+
+    Descriptions come from ``Field(description=...)`` or else from the docstring (Google, NumPy, Sphinx
+    and Epydoc styles). Raises `InvalidTool` for what no model could call.
+    """
+    description, documented = _read_docstring(inspect.getdoc(_written(function)) or "")
+    hints = _hints(_written(function), name, localns)
+    bound = _bound(function)
+    parameters = inspect.signature(function).parameters
+    definitions: dict[str, Any] = {}
+    fields: list[tuple[str, str | None]] = []
+    positional = 0
+    for parameter in parameters.values():
+        if parameter.name in bound:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidTool(
+                name, f"parameter {parameter} has no fixed name; spell out what the model may pass"
+            )
+        positional += parameter.kind is parameter.POSITIONAL_ONLY
+        if parameter.annotation is parameter.empty and parameter.name not in hints:
+            raise InvalidTool(
+                name,
+                f"parameter {parameter.name!r} has no annotation, so no model could know what to pass; "
+                f"say what it takes, such as {parameter.name}: str",
+            )
+        annotation = hints.get(parameter.name, Any)
+        if annotation is context_type or context_type in get_args(annotation):
+            fields.append((parameter.name, None))
+            continue
+        field = _field_name(parameter.name, {*parameters, *definitions})
+        fields.append((parameter.name, field))
+        said = documented.get(parameter.name)
+        definitions[field] = _field(annotation, parameter, said, alias=field != parameter.name)
+    return Signature(description, _model(name, definitions), tuple(fields), positional)
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that somebody wrote: what a partial wraps."""
+    return cast("partial[Any]", function).func if isinstance(function, partial) else function
+
+
+def _bound(function: Callable[..., Any]) -> Set[str]:
+    """The parameters that a partial has named and filled."""
+    return cast("partial[Any]", function).keywords.keys() if isinstance(function, partial) else frozenset()
+
+
+def _field_name(parameter: str, taken: Set[str]) -> str:
+    """The parameter's own name, unless every pydantic model has an attribute of that name."""
+    if not (hasattr(BaseModel, parameter) or parameter.startswith("_")):
+        return parameter
+    name = f"{parameter.strip('_')}_argument".lstrip("_")
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and what is said of each parameter."""
+    try:
+        parsed = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return text, {}
+    described = [part for part in (parsed.short_description, parsed.long_description) if part]
+    return "\n\n".join(described), {param.arg_name: param.description or "" for param in parsed.params}
+
+
+def _hints(function: Callable[..., Any], name: str, localns: Mapping[str, Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return get_type_hints(target, localns=dict(localns), include_extras=True)
+    except (NameError, TypeError) as error:
+        raise InvalidTool(name, f"an annotation cannot be resolved: {error}") from error
+
+
+def _field(
+    annotation: Any, parameter: inspect.Parameter, said: str | None, *, alias: bool
+) -> tuple[Any, Any]:
+    default: Any = ... if parameter.default is parameter.empty else parameter.default
+    extra: dict[str, Any] = {"alias": parameter.name} if alias else {}
+    given = default if isinstance(default, FieldInfo) else FieldInfo.from_annotation(annotation)
+    if said and not given.description:
+        extra["description"] = said
+    return (Annotated[annotation, Field(**extra)] if extra else annotation), default
+
+
+def _model(name: str, definitions: dict[str, Any]) -> type[BaseModel]:
+    try:
+        return create_model(
+            name, __config__=ConfigDict(extra="forbid", protected_namespaces=()), **definitions
+        )
+    except PydanticUserError as error:
+        raise InvalidTool(name, f"a parameter's type has no JSON form: {error.message}") from error
+
+
+Effect = Literal["once", "idempotent", "none"]
+ExecutionMode = Literal["parallel", "sequential"]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool's body may know about the call it serves; ask for it with a parameter of this type."""
+
+    thread_id: str
+    run_id: str
+    tool_call_id: str
+    tool_name: str
+    attempt: int
+    """1, or more if the call was interrupted before and is run again."""
+    signal: asyncio.Event
+    """Set when the run is aborted; a long body in a thread looks at ``signal.is_set()`` now and then."""
+    _emitter: Emitter = field(repr=False)
+    _loop: asyncio.AbstractEventLoop = field(repr=False)
+    _begun_in: str = field(default="", repr=False)
+    """What tells the call from one of the same id on another thread of the same name."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for this call whatever happens, and different for every other call.
+
+        Hand it to APIs that accept such a key, and a repeated attempt has no second effect. It is short and
+        plain enough for an HTTP header.
+        """
+        parts = (self.thread_id, self.tool_call_id, *((self._begun_in,) if self._begun_in else ()))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+    def report(self, progress: float | str, text: str = "") -> None:
+        """Tell listeners how far the body is: a fraction from 0 to 1, a text, or both; from any thread."""
+        fraction = None
+        if isinstance(progress, str):
+            text = progress
+        elif not math.isnan(progress):
+            fraction = min(max(float(progress), 0.0), 1.0)
+        call_on(self._loop, self._post, fraction, text)
+
+    def _post(self, fraction: float | None, text: str) -> None:
+        self._emitter.post(
+            ToolProgressEvent,
+            self.run_id,
+            tool_call_id=self.tool_call_id,
+            tool_name=self.tool_name,
+            fraction=fraction,
+            text=text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a body may return to say more than its content.
+
+    ``content`` is what the model sees: a string, JSON, a pydantic model or content parts. ``details`` is
+    kept in the transcript for people and programs and is not sent to the model.
+    """
+
+    content: Any
+    details: Mapping[str, Any] | None = None
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool:
+    """A tool by hand: a pydantic model of its parameters, and a function (async or not) of an instance.
+
+    The function is called with the validated model, and with a `ToolContext` if it takes a second
+    parameter. A function that is not async runs in a thread. To make one from a plain function, use
+    `tool`.
+
+    ``effect`` says what running the body twice would do: ``"once"`` (the default) harm, so it is never
+    repeated without a person; ``"idempotent"`` nothing more, given the same idempotency key; ``"none"``
+    nothing at all. ``execution_mode="sequential"`` keeps other calls of the same message from running at
+    the same time. ``requires_approval`` makes every call wait for a person, for ``approval_timeout`` (seconds, or a
+    text such as ``"24h"``) if that is given: then it is denied.
+    """
+
+    name: str
+    parameters: type[BaseModel]
+    function: Callable[..., Any]
+    description: str = ""
+    toolset: str = "default"
+    requires_approval: bool = False
+    effect: Effect = "once"
+    execution_mode: ExecutionMode = "parallel"
+    approval_timeout: float | str | None = None
+    schema: ToolSchema = field(init=False, repr=False)
+    """What models are told about this tool."""
+    args_schema: JsonObject | None = field(init=False, repr=False)
+    """What goes with a request, for those who check edited arguments without knowing this tool."""
+    _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
+    _is_async: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+        if not (isinstance(self.parameters, type) and issubclass(self.parameters, BaseModel)):
+            raise InvalidTool(self.name, f"its parameters are a pydantic model, not {self.parameters!r}")
+        for option, value, allowed in (
+            ("effect", self.effect, ("once", "idempotent", "none")),
+            ("execution_mode", self.execution_mode, ("parallel", "sequential")),
+        ):
+            if value not in allowed:
+                raise InvalidTool(self.name, f"{option} is one of {', '.join(allowed)}, not {value!r}")
+        try:
+            object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
+        except ValueError as error:
+            raise InvalidTool(self.name, str(error)) from None
+        if _yields(self.function):
+            raise InvalidTool(
+                self.name, "it is a generator: no model can take its values one by one; return them"
+            )
+        object.__setattr__(self, "schema", ToolSchema(self.name, self.description, _schema(self)))
+        object.__setattr__(self, "args_schema", bare_schema(self.schema.parameters))
+        object.__setattr__(self, "_call", _by_model(self))
+        object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as if it were no tool."""
+        return self.function(*args, **kwargs)
+
+    async def run(self, args: BaseModel, context: ToolContext) -> Any:
+        """Run the body: in the event loop if it is async, else in a thread."""
+        if self._is_async:
+            return await self._call(args, context)
+        returned = await asyncio.to_thread(_in_thread, self._call, args, context)
+        return await returned if inspect.isawaitable(returned) else returned
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidTool(name, "a name is 1 to 64 letters, digits, underscores or hyphens")
+
+
+def _yields(function: Any) -> bool:
+    """Whether calling it would only make a generator, and run nothing."""
+    forms = (function, type(function).__call__)
+    return any(inspect.isgeneratorfunction(it) or inspect.isasyncgenfunction(it) for it in forms)
+
+
+def _in_thread(call: Callable[[BaseModel, ToolContext], Any], args: BaseModel, context: ToolContext) -> Any:
+    try:
+        return call(args, context)
+    except StopIteration as error:  # no future can carry one: whoever awaits it would wait for ever
+        raise RuntimeError("the body raised StopIteration") from error
+
+
+def _schema(tool: Tool) -> JsonObject:
+    try:
+        schema = tool.parameters.model_json_schema()
+    except PydanticUserError as error:
+        raise InvalidTool(tool.name, f"a parameter's type has no JSON form: {error.message}") from error
+    # pydantic writes the Python class's name, which tells a model nothing.
+    schema.pop("title", None)
+    return schema
+
+
+def _by_model(tool: Tool) -> Callable[[BaseModel, ToolContext], Any]:
+    """How to call a hand-made tool's function, which takes the model and perhaps the context."""
+    function = tool.function
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError):  # one parameter, or a builtin that does not say
+        return lambda args, _context: function(args)
+    return lambda args, context: function(args, context)
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    toolset: str = "default",
+    requires_approval: bool = False,
+    effect: Effect = "once",
+    execution_mode: ExecutionMode = "parallel",
+    approval_timeout: float | str | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function, async or not, a `Tool`: ``@tool`` or ``@tool(effect="none")``.
+
+    The name is the function's; the description comes from its docstring; the parameters from its
+    annotations (pydantic's included) and from the docstring's description of each. A parameter annotated
+    `ToolContext` receives the call's context and is not shown to the model. The options are those of
+    `Tool`.
+    """
+    localns = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
+
+    def decorate(decorated: Callable[..., Any]) -> Tool:
+        return _from_function(decorated, localns, **options)
+
+    return decorate if function is None else decorate(function)
+
+
+def _from_function(
+    function: Callable[..., Any],
+    localns: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Any,
+) -> Tool:
+    if isinstance(function, Tool):
+        raise InvalidTool(function.name, "is a tool already")
+    named: str = name or name_of(function)
+    _check_name(named)
+    signature = read_signature(function, named, ToolContext, localns)
+    made = Tool(
+        name=named,
+        parameters=signature.parameters,
+        function=function,
+        description=signature.description if description is None else description,
+        **options,
+    )
+
+    def call(args: BaseModel, context: ToolContext) -> Any:
+        positional, keywords = signature.arguments(args, context)
+        return function(*positional, **keywords)
+
+    object.__setattr__(made, "_call", call)
+    return made
+
+
+def as_result(returned: Any) -> ToolResult:
+    """What a body returned, as content parts and JSON details.
+
+    By now the effect has happened, so nothing here may fail: a model that was told of an error would try
+    again. What has no JSON form is therefore written as its ``str``.
+    """
+    result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
+    details = None if result.details is None else json_object(result.details)
+    return ToolResult(_content(result.content), details, bool(result.is_error))
+
+
+def json_object(value: Any) -> JsonObject:
+    """A mapping or a model as a JSON object, whatever is in it; what has no JSON form is written as text."""
+    try:
+        plain: Any = value
+        if not isinstance(plain, BaseModel | dict) and isinstance(plain, Mapping):
+            plain = dict(cast("Mapping[Any, Any]", plain))
+        encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
+        check_depth(encoded, within=24)  # it may become a part of what is checked again
+        parsed: Any = from_json(encoded)
+        if parsed.__class__ is not dict:
+            return {"text": _text(value)}
+        return in_order(value, parsed) if isinstance(value, BaseModel) else parsed
+    except Exception:
+        return {"text": _text(value)}
+
+
+def _content(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[Any]", value)
+        if items and all(isinstance(item, _PARTS) for item in items):
+            return tuple(items)
+    return (TextPart.of_valid(text=_text(value)),)
+
+
+def _text(value: Any) -> str:
+    """A string as it is, JSON for what has it, and for the rest what Python says of it."""
+    try:
+        text = value if isinstance(value, str) else _json(value)
+    except Exception:  # an object whose own ``str`` or serializer raises
+        text = f"<{type(value).__name__}>"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _json(value: Any) -> str:
+    try:
+        return to_json(value, fallback=str, inf_nan_mode="constants").decode()
+    except Exception:  # bytes that are no text, a circle, half a character
+        return str(value)

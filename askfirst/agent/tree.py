@@ -1,0 +1,421 @@
+"""A session with the sessions of its subagents: walked, loaded, owned, written as a checkpoint and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from askfirst.agent.asking import CHOICES
+from askfirst.agent.inbox import attribution, pending_approval
+from askfirst.agent.question_ids import is_about
+from askfirst.agent.result import (
+    AgentResult,
+    CheckpointUsage,
+    KeptEffect,
+    KeptRequest,
+    RunCheckpoint,
+    SerializedSession,
+    result_of,
+)
+from askfirst.agent.run import Ending, Run
+from askfirst.agent.subagents import SubagentTool
+from askfirst.agent.thread import Thread, is_finished, iterations, unresolved_calls, usage
+from askfirst.agent.tools import ToolResult, as_result
+from askfirst.approvals import PendingApproval
+from askfirst.channels import HitlChannel
+from askfirst.checkpointer.base import Checkpointer, StoredEffect
+from askfirst.clock import SystemClock
+from askfirst.errors import (
+    HitlAborted,
+    HitlDetached,
+    HitlNoPendingRequest,
+    HitlPaused,
+    HitlStaleAnswer,
+    InvalidCheckpoint,
+    WrongAgent,
+)
+from askfirst.ids import child_thread_id, new_id
+from askfirst.messages import JsonObject, ToolResultMessage
+from askfirst.permissions.decision import Decision
+from askfirst.requests import (
+    ApproveRequest,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    StoredRequest,
+    seal_in,
+    with_seal,
+)
+
+if TYPE_CHECKING:
+    from askfirst.agent.session import Session
+
+
+def open_subagents(session: Session) -> Iterator[tuple[str, SubagentTool]]:
+    """The calls that run subagents and have no result yet: the call's id, and the tool."""
+    if session.spec.delegates:
+        for call in unresolved_calls(session.thread.messages):
+            tool = session.spec.tools_by_name.get(call.name)
+            if isinstance(tool, SubagentTool):
+                yield call.id, tool
+
+
+def open_children(session: Session) -> list[Session]:
+    """The sessions of those calls, as far as they are known in this process."""
+    return [session.children[it] for it, _ in open_subagents(session) if it in session.children]
+
+
+def walk(session: Session) -> Iterator[Session]:
+    """A session and all that work for it, callers first."""
+    yield session
+    for child in open_children(session):
+        yield from walk(child)
+
+
+async def load_tree(session: Session, *, fresh: bool = True) -> None:
+    """Know all that work for a session, which itself is known, as the store does."""
+    for call_id, tool in open_subagents(session):
+        child = session.child(tool, call_id)
+        await child.load(fresh=fresh)
+        await load_tree(child, fresh=fresh)
+        if child.thread.messages:  # begun by another process, perhaps
+            begun = StoredEffect(call_id, tool.name, "", tool.effect, 1)
+            session.thread.effects.setdefault(call_id, begun)
+            _note_returned(session, child, tool, call_id)
+
+
+def _note_returned(session: Session, child: Session, tool: SubagentTool, call_id: str) -> None:
+    """Know what a subagent has returned whose call is open still, for another one was waited for.
+
+    Not where hooks are to see it first: they come with the call's own turn, if it has one.
+    """
+    if session.spec.onion.after_tool_call or not is_finished(child.thread.messages):
+        return
+    result = result_of(child.thread.messages, child.thread_id, "")
+    if result.status == "completed":
+        said = as_result(returned_by(tool, result))
+        session.thread.returned[call_id] = ToolResultMessage(
+            call_id, tool.name, said.content, details=said.details
+        )
+
+
+def returned_by(tool: SubagentTool, result: AgentResult) -> ToolResult:
+    """What a subagent's call returns; raises the signal of one that has not come to its end."""
+    match result.status:
+        case "paused":
+            raise HitlPaused
+        case "suspended":
+            raise HitlDetached(result.reason or "it waits")
+        case "aborted":
+            raise HitlAborted(result.reason or "aborted")
+        case _:
+            failed = result.status == "failed"
+            said = f"{tool.name} failed: {result.reason}" if failed else result.text
+            return ToolResult(said, {"thread_id": result.thread_id}, is_error=failed)
+
+
+def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
+    """What people are being asked, by the session or one that works for it."""
+    return [
+        (owner, stored)
+        for owner in walk(session)
+        for stored in owner.thread.requests.values()
+        if stored.status == "pending"
+    ]
+
+
+async def open_request(session: Session) -> HitlRequest | None:
+    """One of those requests, if there is any; those that are past their deadlines are timed out."""
+    for owner in walk(session):
+        request = await owner.inbox.open_in(owner.thread)
+        if request is not None:
+            return request
+    return None
+
+
+async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
+    """What people are being asked, and by whom: as far as it is in the store, on a thread, or in a channel alone."""
+    found: list[tuple[Session, HitlRequest]] = []
+    for owner in walk(session):
+        first = await owner.inbox.open_in(owner.thread)
+        known = [it.request for it in owner.thread.requests.values() if it.status == "pending"]
+        found += [(owner, request) for request in known]
+        if first is not None and first not in known:
+            found.append((owner, first))
+    return found
+
+
+async def cut(session: Session, run: Run, ending: Ending) -> None:
+    """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
+
+    If the process dies in between, the caller is open still, and whoever comes next ends it.
+    """
+    if not any(open_subagents(session)):
+        return
+    await session.take(run, ending)
+    await load_tree(session)  # not before: until then another worker may begin one
+    for child in open_children(session):
+        if child.is_under_way:
+            await child.cut(ending)
+
+
+def check_closed(session: Session, waiting: HitlRequest | None) -> None:
+    """Nothing is open: that is right if the run that was ``waiting`` has closed itself, and else an error."""
+    for owner in walk(session):
+        for call in unresolved_calls(owner.thread.messages):
+            for known in owner.thread.requests.values():
+                if is_about(known.question_id, call.id):
+                    status = None if known.status == "pending" else known.status
+                    raise HitlStaleAnswer(known.question_id, status)
+    if waiting is None:
+        raise HitlNoPendingRequest(session.thread_id)
+    if result_of(session.thread.messages, session.thread_id, "").status != "aborted":
+        raise HitlStaleAnswer(waiting.question_id)
+
+
+def is_cut_short(session: Session) -> bool:
+    """Whether a subagent was ended together with its caller, whose own end was never written."""
+    return any(
+        result_of(child.thread.messages, child.thread_id, "").status == "aborted"
+        if is_finished(child.thread.messages)
+        else is_cut_short(child)
+        for child in open_children(session)
+        if child.thread.messages
+    )
+
+
+def in_flight(session: Session) -> list[tuple[HitlChannel, HitlRequest]]:
+    """What channels ask just now for the session, or for those that work for it; a subagent may have one of its own.
+
+    Other agents may ask through the same channels; their requests are none of ours.
+    """
+    if not session.children:
+        channel = session.channel
+        pending = None if channel is None else channel.pending
+        is_ours = pending is not None and pending.thread_id in (None, session.thread_id)
+        return [(channel, pending)] if channel is not None and pending is not None and is_ours else []
+    owners = list(walk(session))
+    threads = {None, *(owner.thread_id for owner in owners)}
+    channels = {id(owner.channel): owner.channel for owner in owners}
+    asked = [(channel, channel.pending) for channel in channels.values() if channel is not None]
+    return [(channel, it) for channel, it in asked if it is not None and it.thread_id in threads]
+
+
+def request_in_flight(session: Session) -> HitlRequest | None:
+    """One of those requests, if there is any."""
+    if not session.children and (session.channel is None or session.channel.pending is None):
+        return None
+    found = in_flight(session)
+    return found[0][1] if found else None
+
+
+def pending_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
+    """Those requests as values to be shown and answered, each with whom and what it is about."""
+    return [(_approval(owner, stored), owner, stored) for owner, stored in open_requests(session)]
+
+
+def decided_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
+    """What people have answered about calls that are still open."""
+    return [
+        (_approval(owner, stored), owner, stored)
+        for owner in walk(session)
+        for call in unresolved_calls(owner.thread.messages)
+        for stored in owner.thread.requests.values()
+        if stored.status == "answered" and is_about(stored.question_id, call.id)
+    ]
+
+
+def _approval(owner: Session, stored: StoredRequest) -> PendingApproval:
+    return pending_approval(owner.spec, owner.path, owner.principal, stored.request, owner.call_path)
+
+
+# Whose thread it is: an agent neither goes on with, nor ends, what waits for a person under another one.
+
+
+async def check_owner(session: Session) -> None:
+    """Raise `WrongAgent` if a thread, which is known, is another agent's to go on with; nothing is changed then.
+
+    That is if its run was begun by an agent of another id, or if a person is being asked about a call of a tool that
+    this agent does not have.
+    """
+    if session.parent is not None:
+        return
+    if session.run_by not in (None, session.spec.id) and session.is_under_way:
+        raise WrongAgent(session.thread_id, session.spec.id, run_by=session.run_by)
+    if session.spec.delegates:
+        await load_tree(session)
+    for owner in walk(session):
+        for call in unresolved_calls(owner.thread.messages):
+            if call.name not in owner.spec.tools_by_name and await _waits(owner, call.id):
+                raise WrongAgent(owner.thread_id, owner.spec.id, tool_name=call.name)
+
+
+async def _waits(owner: Session, call_id: str) -> bool:
+    """Whether a person is being asked about this call, or by a subagent that it runs."""
+    asked = [it for it in owner.thread.requests.values() if is_about(it.question_id, call_id)]
+    kept = await owner.inbox.kept()
+    if any(map(_is_open, asked)) or (kept is not None and is_about(kept.question_id, call_id)):
+        return True
+    return owner.checkpointer is not None and await _waits_beneath(
+        owner.checkpointer, owner.thread_id, call_id
+    )
+
+
+async def _waits_beneath(checkpointer: Checkpointer, thread_id: str, call_id: str) -> bool:
+    stored = await checkpointer.load(child_thread_id(thread_id, call_id))
+    if stored is None:
+        return False
+    if any(map(_is_open, stored.requests.values())):
+        return True
+    calls = unresolved_calls(stored.messages)
+    return any([await _waits_beneath(checkpointer, stored.thread_id, call.id) for call in calls])
+
+
+def _is_open(asked: StoredRequest) -> bool:
+    """Whether somebody can still answer; what is past its deadline is timed out by whoever comes."""
+    expires_at = asked.request.expires_at
+    return asked.status == "pending" and (expires_at is None or expires_at > SystemClock().now())
+
+
+# A paused run as a checkpoint, and back again; and people's responses put where the run finds them.
+
+
+def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> RunCheckpoint:
+    """A session, and all that work for it, as a value; what it is made of is valid as it is."""
+    messages = session.thread.messages
+    children = [each for each in walk(session) if each is not session and each.thread.messages]
+    return RunCheckpoint.of_valid(
+        spec_id=session.spec.id,
+        iteration=iterations(messages),
+        usage=CheckpointUsage.of(usage(messages)),
+        root_messages=tuple(messages),
+        subagent_sessions=tuple(map(_serialized, children)),
+        pending=pending,
+        checkpoint_id=new_id(),
+        thread_id=session.thread_id,
+        run_id=session.run_id,
+        principal=session.principal,
+        stored=session.checkpointer is not None,
+        root_requests=_settled(session),
+        root_effects=_effects(session),
+        seals=_seals(session) or None,
+    )
+
+
+def _seals(session: Session) -> dict[str, str]:
+    """The seals of what is pending, by the id of the approval; a store has them itself."""
+    if session.checkpointer is not None:
+        return {}
+    pending = ((approval.id, seal_in(stored.request)) for approval, _, stored in pending_approvals(session))
+    return {approval_id: seal for approval_id, seal in pending if seal is not None}
+
+
+def _serialized(session: Session) -> SerializedSession:
+    return SerializedSession.of_valid(
+        spec_id=session.spec.id,
+        thread_id=session.thread_id,
+        agent_path=session.path,
+        call_path=session.call_path,
+        messages=tuple(session.thread.messages),
+        requests=_settled(session),
+        effects=_effects(session),
+    )
+
+
+def _settled(session: Session) -> tuple[KeptRequest, ...]:
+    """The answers that calls which are still open have got; what is pending is listed as such."""
+    known = session.thread.requests.values()
+    return tuple(KeptRequest.of(each) for each in known if each.status != "pending")
+
+
+def _effects(session: Session) -> tuple[KeptEffect, ...]:
+    return tuple(
+        KeptEffect(
+            tool_call_id=it.tool_call_id,
+            tool_name=it.tool_name,
+            digest=it.digest,
+            effect=it.effect,
+            attempt=it.attempt,
+        )
+        for it in session.thread.effects.values()
+    )
+
+
+def restore(session: Session, checkpoint: RunCheckpoint) -> None:
+    """Put a checkpoint into a fresh session of the same agent that has no store."""
+    _check_spec(session, checkpoint)
+    session.thread = Thread(session.thread_id, checkpoint.root_messages)
+    session.run_id = checkpoint.run_id
+    _fill(session, checkpoint.root_requests, checkpoint.root_effects)
+    for kept in sorted(checkpoint.subagent_sessions, key=lambda each: len(each.call_path)):
+        child = _child_at(session, kept)
+        if child is not None:
+            child.thread = Thread(child.thread_id, kept.messages)
+            _fill(child, kept.requests, kept.effects)
+    owners = {each.call_path: each for each in walk(session)}
+    for approval in checkpoint.pending:
+        owner = owners.get(approval.call_path)
+        if owner is not None:  # else the subagent that asked is none any more, and its call is refused
+            effect = owner.thread.effects.get(approval.tool_call.id)
+            asked = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
+            request = with_seal(asked, (checkpoint.seals or {}).get(approval.id))
+            stored = StoredRequest(request, owner.thread_id, None, "pending")
+            owner.thread.requests[request.question_id] = stored
+
+
+def _check_spec(session: Session, checkpoint: RunCheckpoint) -> None:
+    if checkpoint.spec_id != session.spec.id:
+        raise InvalidCheckpoint(
+            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.spec.id!r}"]
+        )
+
+
+def _child_at(session: Session, kept: SerializedSession) -> Session | None:
+    for call_id in kept.call_path:
+        tool = dict(open_subagents(session)).get(call_id)
+        if tool is None:
+            return None
+        session = session.child(tool, call_id)
+    if session.spec.id != kept.spec_id:
+        raise InvalidCheckpoint(
+            [f"the subagent {kept.spec_id!r} of the checkpoint is {session.spec.id!r} here"]
+        )
+    return session
+
+
+def _fill(session: Session, requests: Sequence[KeptRequest], effects: Sequence[KeptEffect]) -> None:
+    thread = session.thread
+    for kept in requests:
+        stored = kept.stored(thread.thread_id)
+        thread.requests[stored.question_id] = stored
+    for it in effects:
+        thread.effects[it.tool_call_id] = StoredEffect(
+            it.tool_call_id, it.tool_name, it.digest, it.effect, it.attempt
+        )
+
+
+def request_of(approval: PendingApproval, thread_id: str, attempt: int = 1) -> HitlRequest:
+    """What was asked, from what was shown: the answer counts for that and nothing else."""
+    call = approval.tool_call
+    payload: HitlPayload
+    if approval.kind == "escalate":
+        details: JsonObject = {"tool_name": call.name, "tool_call_id": call.id, "args": call.args}
+        details["attempt"] = attempt
+        payload = EscalateRequest(prompt=approval.reason or "", choices=list(CHOICES), details=details)
+    else:
+        why = Decision(False, True, approval.matched_rule_id, approval.reason)
+        payload = ApproveRequest(
+            tool_name=call.name,
+            tool_call_id=call.id,
+            args=call.args,
+            details=attribution(approval.agent_path, approval.principal, why),
+            digest=approval.digest or call.digest,  # version 1 has none
+        )
+    lasts = None if approval.expires_at is None else approval.expires_at - approval.created_at
+    return HitlRequest(
+        question_id=approval.question_id,
+        thread_id=thread_id,
+        payload=payload,
+        created_at=approval.created_at,
+        timeout_seconds=lasts,
+    )

@@ -1,0 +1,107 @@
+"""Calls that wait for a person, and what the person says of them, as portable values."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast, get_args
+
+from pydantic import Field
+
+from askfirst.errors import InvalidCheckpoint, InvalidMessage
+from askfirst.messages import JsonObject, Text, ToolCall, Value
+from askfirst.requests import ApproveAnswer, Decision, EscalateAnswer
+
+
+class PendingApproval(Value):
+    """A call that cannot go on before a person decides.
+
+    ``id`` is what a response names: the call's id, behind those of the calls that led to its agent.
+    ``tool_call`` shows exactly what would run, and ``digest`` is the digest of that. ``agent_path`` are the
+    ids of the agents from the root to the one that asks. ``kind`` is ``"approve"``; it is ``"escalate"`` for
+    a call that was interrupted before, so that nobody knows whether it took effect: approving runs it again.
+    """
+
+    id: Text
+    tool_call: ToolCall
+    digest: str | None = None
+    kind: Literal["approve", "escalate"] = "approve"
+    agent_path: tuple[str, ...] = ()
+    toolset: str | None = None
+    principal: str = "*"
+    matched_rule_id: str | None = None
+    reason: Text | None = None
+    created_at: float = 0.0
+    """Seconds since 1970 (UTC)."""
+    expires_at: float | None = None
+    call_path: tuple[str, ...] = ()
+    """The ids of the calls from the root to the agent that asks."""
+
+    @property
+    def question_id(self) -> str:
+        """The id under which the agent that asks knows what is asked."""
+        return self.id[sum(len(each) + 1 for each in self.call_path) :]
+
+
+class ApprovalResponse(Value):
+    """A person's decision on the pending approval with this ``id``; ``edited_args`` go with an edit.
+
+    ``digest`` is that of the `PendingApproval` that the person was shown. With it the response counts for that
+    alone: if the call was asked about again since, with other arguments, the response is stale.
+    """
+
+    id: str
+    decision: Decision
+    edited_args: JsonObject | None = Field(default=None, repr=False)  # a person may type a secret there
+    reason: Text | None = None
+    digest: str | None = None
+
+    def answer_to(self, kind: str) -> ApproveAnswer | EscalateAnswer:
+        """The response as the answer to what was asked: for a call in doubt, a denial means to skip it."""
+        if kind == "approve":
+            return ApproveAnswer(decision=self.decision, edited_args=self.edited_args, reason=self.reason)
+        action = "skip" if self.decision == "deny" else "retry"
+        return EscalateAnswer(action=action, modified_params=self.edited_args, reason=self.reason)
+
+
+ResponseLike = ApprovalResponse | Mapping[str, Any]
+"""A response as a value, or as a plain dict with the same names: ``{"id": "c1", "decision": "approve"}``."""
+
+_NAMES = ("id", "decision", "edited_args", "reason", "digest")
+_LIKE = 'such as {"id": "c1", "decision": "approve"}'
+
+
+def as_responses(given: Sequence[ResponseLike]) -> list[ApprovalResponse]:
+    """Responses as values; raises `InvalidCheckpoint`, with a sentence for each mistake, for what are none."""
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        kind = "a dict" if isinstance(given, Mapping) else type(given).__name__
+        raise InvalidCheckpoint([f"responses are a list of dicts {_LIKE}, not {kind}; put it in a list"])
+    items = list(given)
+    problems = [problem for place, item in enumerate(items) for problem in _problems(place, item)]
+    if problems:
+        raise InvalidCheckpoint(problems)
+    return [item if isinstance(item, ApprovalResponse) else ApprovalResponse(**item) for item in items]
+
+
+def _problems(place: int, item: Any) -> Iterator[str]:
+    """What is wrong with one response. A value of it may be a secret that a person typed, and is not repeated."""
+    if isinstance(item, ApprovalResponse):
+        return
+    if not isinstance(item, Mapping):
+        yield f"response {place + 1} is {type(item).__name__}; it is an ApprovalResponse or a dict {_LIKE}"
+        return
+    fields = cast("Mapping[Any, Any]", item)
+    named = fields.get("id")
+    if not isinstance(named, str) or not named:
+        yield f"response {place + 1} needs the id of the pending approval that it answers, as text"
+        return
+    what = f"the response to {named!r}"
+    for name in fields:
+        if name not in _NAMES:
+            yield f"{what} has {name!r}, which is no part of a response; it has {', '.join(_NAMES)}"
+    decision = fields.get("decision")
+    if decision not in get_args(Decision):
+        said = f"not {decision!r}" if isinstance(decision, str) else "and has to be there"
+        yield f"the decision of {what} is one of {', '.join(get_args(Decision))}, {said}"
+    elif all(name in _NAMES for name in fields):
+        try:
+            ApprovalResponse(**fields)
+        except InvalidMessage as error:
+            yield f"{what} does not fit: {error}"

@@ -1,0 +1,126 @@
+"""Leases that are held, and the heartbeat that renews them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from askfirst.checkpointer.encoding import checked_id
+from askfirst.clock import Clock, milliseconds
+from askfirst.concurrency import finish
+from askfirst.errors import LeaseLost, StoreError
+from askfirst.store.rows import AT_ONCE, Writing
+
+if TYPE_CHECKING:
+    from askfirst.store.store import Store
+
+logger = logging.getLogger("askfirst.checkpointer")
+_LONGEST = 1e9
+"""The longest lease in seconds, some thirty years."""
+
+
+class _Held(NamedTuple):
+    """A lease as it was last written."""
+
+    fence: int
+    now: int
+    """What time it was then."""
+    ticks: float
+    """The same by a clock that nobody sets."""
+    until: int
+
+    def age(self, now: int, ticks: float) -> float:
+        """In milliseconds; a clock that was set, either way, makes it old."""
+        return max(abs(now - self.now), (ticks - self.ticks) * 1000)
+
+    def outlasting(self, now: int, ticks: float, length: int) -> int:
+        """Until when it is good once it is renewed: as the clock says, and never shorter than it was to last.
+
+        Another machine's clock goes on while this one is set back, and there it would be seen to have lapsed.
+        """
+        return max(now + length, self.until + round((ticks - self.ticks) * 1000))
+
+
+class Leases:
+    """Which threads this owner holds, from the step that takes the lease to the one that gives it back.
+
+    One task renews, all at once, those that are older than a third of their length.
+    """
+
+    def __init__(self, seconds: float, owner: str | None, clock: Clock) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
+            raise ValueError(f"lease_seconds is a time, not {seconds}")
+        if owner:
+            checked_id("owner", owner)
+        self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
+        self.length = round(seconds * 1000)
+        self._seconds = seconds
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+        self._beating: asyncio.Task[None] | None = None
+
+    def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
+        """Keep account of what a step did to its thread's lease.
+
+        A lease that was to be given back, or under which a step failed, is renewed no more: nobody works under
+        it. A step that failed to take a lease says nothing of whoever holds it.
+        """
+        if job.cancelled():
+            return
+        failure = job.exception()
+        if failure is None and not step.release:
+            self._hold(step)
+            if self._beating is None or self._beating.done():
+                self._beating = asyncio.ensure_future(self._beat(store))
+        elif step.release or not step.acquire or isinstance(failure, LeaseLost):
+            held = self._held.get(step.thread_id)
+            if held is not None and held.fence <= step.fence:
+                del self._held[step.thread_id]
+
+    def _hold(self, step: Writing) -> None:
+        held, fence = self._held.get(step.thread_id), step.new_fence
+        if held is not None and step.lease_until < held.until:  # the clock was set back: renew it at once
+            self._held[step.thread_id] = held._replace(fence=fence, now=0)
+        else:
+            self._held[step.thread_id] = _Held(fence, step.now, time.monotonic(), step.lease_until)
+
+    async def stop(self) -> None:
+        """Renew no more. Nothing is given back: what is held lapses in its own time."""
+        self._held.clear()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.wait({self._beating})
+            self._beating = None
+
+    async def _beat(self, store: Store) -> None:
+        while True:
+            await self._clock.sleep(self._seconds / 6)
+            try:
+                await self._renew(store)
+            except StoreError as error:
+                logger.warning("leases could not be renewed, will try again: %s", error)
+
+    async def _renew(self, store: Store) -> None:
+        now, ticks = milliseconds(self._clock), time.monotonic()
+        old = [
+            (held.outlasting(now, ticks, self.length), thread_id, held)
+            for thread_id, held in self._held.items()
+            if held.age(now, ticks) >= self.length / 3
+        ]
+        old.sort()  # so that those of one batch, which all get the longest time in it, are much alike
+        for start in range(0, len(old), AT_ONCE):
+            batch = old[start : start + AT_ONCE]
+            until = batch[-1][0]
+            renewed = await finish(store.renew(self.owner, [it for _, it, _ in batch], until))
+            for _, thread_id, held in batch:
+                if self._held.get(thread_id) is not held:  # a step has written it meanwhile, or given it back
+                    continue
+                if thread_id in renewed.lost:
+                    del self._held[thread_id]
+                elif thread_id in renewed.done:
+                    self._held[thread_id] = _Held(held.fence, now, ticks, until)

@@ -1,0 +1,68 @@
+"""What opening a database needs: the extras that are installed, and the key that decrypts it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from askfirst.encryption_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
+from askfirst.errors import MissingExtra, StoreError
+
+if TYPE_CHECKING:
+    from askfirst.store.engine import Engine
+
+
+# What the checkpointers for databases share: naming a missing extra, naming an address.
+
+
+_LIBRARIES = {"alembic", "asyncmy", "asyncpg", "cryptography", "greenlet", "sqlalchemy"}
+
+
+@contextmanager
+def needs(what: str, extra: str) -> Generator[None]:
+    """Turn the failing import of a database library into `MissingExtra`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _LIBRARIES:
+            raise
+        raise MissingExtra(what, extra) from error
+
+
+def without_login(dsn: str) -> str:
+    """As much of a database's address as may be shown: host, port and name."""
+    _, is_address, rest = dsn.partition("://")
+    return rest.partition("?")[0].rpartition("@")[2] if is_address else "?"
+
+
+GROWTH = 1.4
+"""How much longer than the value the text is that an encrypted value is stored as, at most."""
+
+
+async def encrypting(engine: Engine, masters: MasterKeys | None) -> Engine:
+    """An open engine that encrypts, if there is a master key; else the engine itself.
+
+    Closes the engine and raises `StoreError` if the database is encrypted and the key to it was not given.
+    """
+    from askfirst.store import encryption
+
+    try:
+        if masters is None:
+            if await engine.read(encryption.kept_data_keys):
+                raise StoreError(
+                    f"this database is encrypted: set {KEY_VARIABLE} to its key, or {FILE_VARIABLE} to a file that "
+                    "has it"
+                )
+            return engine
+        with needs("Encryption", "encryption"):
+            from askfirst.store.encryption import SealingEngine, ring
+            from askfirst.store.encryption import fresh_ring as fresh
+        rows = await engine.read(encryption.kept_data_keys)
+        if not rows:
+            rows = await engine.write(partial(encryption.first_data_key, fresh(masters)))
+        return SealingEngine(engine, ring(rows, masters))
+    except BaseException:
+        await engine.close()
+        raise

@@ -1,0 +1,24 @@
+"""Durable threads in PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from askfirst.checkpointer.server import ServerCheckpointer
+
+if TYPE_CHECKING:
+    from askfirst.store.server_engine import Server
+
+
+class PostgresCheckpointer(ServerCheckpointer):
+    """Keeps threads in a database at ``postgresql://user:password@host:port/name``.
+
+    Any number of processes on any number of machines may share it; answers wake waiters by LISTEN/NOTIFY.
+    """
+
+    _extra = "postgres"
+
+    def _server(self, dsn: str) -> Server:
+        from askfirst.store.postgres_engine import PostgresServer
+
+        return PostgresServer(dsn)

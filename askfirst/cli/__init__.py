@@ -1,0 +1,1 @@
+"""Askfirst in a terminal; needs the ``cli`` extra."""

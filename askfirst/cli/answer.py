@@ -1,0 +1,242 @@
+"""``askfirst answer`` and ``askfirst cancel``: deciding from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import IO, Any, cast
+
+import click
+from pydantic_core import from_json
+
+from askfirst.account import os_account
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.cli.answer_options import Said, case_answer, request_answer
+from askfirst.cli.find import Asked, NotOpen, Opened, find_open, short
+from askfirst.cli.output import now_milliseconds, on_database, say
+from askfirst.concurrency import finish
+from askfirst.errors import (
+    CaseClosed,
+    CaseExpired,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    InlineRefused,
+    InvalidReview,
+    ServiceError,
+)
+from askfirst.ids import fresh_write_id
+from askfirst.messages import JsonObject
+from askfirst.service import transitions
+from askfirst.service.cases import Cases
+from askfirst.service.person import Respondent
+from askfirst.service.verification import Verifier
+from askfirst.store import cases as case_store
+from askfirst.store.requests import landed, settle
+from askfirst.store.rows import Settled
+from askfirst.visible_text import visible
+
+VIA = "cli"
+_TOO_LATE = (HitlStaleAnswer, HitlNoPendingRequest, CaseClosed, CaseExpired)
+
+
+def answer_item(id: str, said: Said, by: str | None) -> str:
+    """Answer what waits; says so in a sentence. Raises `NotOpen`, and click's errors for what does not fit."""
+    return _deciding(partial(_answer, id, said, by))
+
+
+def cancel_item(id: str, reason: str, by: str | None) -> str:
+    """End what waits without an answer; says so in a sentence. Raises `NotOpen`."""
+    return _deciding(partial(_cancel, id, reason, by))
+
+
+async def _answer(id: str, said: Said, by: str | None, checkpointer: SqlCheckpointer) -> str:
+    item = await find_open(checkpointer, id)
+    if isinstance(item, Asked):
+        answer = request_answer(item, said)
+        settled = _settled(item, "answered", by)._replace(answer=answer, digest=item.request.digest)
+        await _settle(checkpointer, item, settled)
+    else:
+        await _answer_case(checkpointer, item, said, by)
+    return f"Answered {short(item)}."
+
+
+async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpointer) -> str:
+    item = await find_open(checkpointer, id)
+    if isinstance(item, Asked):
+        await _settle(checkpointer, item, _settled(item, "cancelled", by)._replace(reason=reason))
+    else:
+        await Cases(checkpointer).cancel(item.case, reason, os_account(), claims=by)
+    return f"Cancelled {short(item)}."
+
+
+def _settled(item: Asked, status: str, by: str | None) -> Settled:
+    row, now = item.row, now_milliseconds()
+    # This round and no other: what was asked again since has been seen by nobody.
+    settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
+    return settled._replace(by=by or os_account(), via=VIA)
+
+
+async def _settle(checkpointer: SqlCheckpointer, item: Asked, settled: Settled) -> None:
+    """Settle a request, and end the case that the service may have made of it."""
+    row = await finish(checkpointer.engine.write(partial(settle, settled), partial(landed, settled)))
+    engine, write_id = checkpointer.engine, fresh_write_id()
+    case = await engine.read(partial(case_store.of_request, row.thread_id, row.question_id, row.round))
+    if case is not None:
+        followed = transitions.followed(settled.now, os_account())
+        change = partial(case_store.change, case.case_id, followed, settled.now, write_id)
+        await finish(engine.write(change, partial(case_store.changed, case.case_id, write_id)))
+    if row.status != settled.status:  # its deadline had passed: it is timed out now, and this is late
+        raise HitlStaleAnswer(row.question_id, row.status)
+
+
+async def _answer_case(checkpointer: SqlCheckpointer, item: Opened, said: Said, by: str | None) -> None:
+    """Answer a service's case as its page does: the same checks, the same proofs."""
+    cases, case = Cases(checkpointer), item.case
+    action, data = case_answer(item, said)
+    await cases.check(case, action, data)
+    if case.verify_email is not None:
+        raise ServiceError("this case needs a code that is sent by e-mail: answer it on its page")
+    try:
+        await Verifier({}, cases.engine).check(case, "browser_submit", action, [])
+    except InlineRefused as error:
+        raise ServiceError("this case needs a proof that a person decided: answer it on its page") from error
+    user = os_account()
+    # Whom the operating system knows is told to the caller; a name that was typed is a claim, for the record only.
+    known: JsonObject | None = {"name": user} if by is None else None
+    claimed: JsonObject | None = None if by is None else {"name": by}
+    known_by = None if known is None else "login"
+    who = Respondent(by or user, VIA, known, known_by=known_by, claimed_by=claimed, surface="terminal")
+    await cases.answer(case, action, data, who)
+
+
+def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
+    """Run it on the database; errors become a sentence."""
+    try:
+        return on_database(work, acts=True)
+    except _TOO_LATE as error:
+        raise NotOpen(f"{error}.") from error
+    except InvalidReview as error:
+        faults = {
+            path.removeprefix("data.").removeprefix("edits."): fault for path, fault in error.faults.items()
+        }
+        told = "; ".join(f"{path} {fault}" for path, fault in faults.items())
+        raise click.ClickException(
+            visible(f"this answer does not fit, nothing was changed: {told}.")
+        ) from error
+
+
+_MOST_CHARACTERS = 255
+
+
+def _named(_context: click.Context, _option: click.Parameter, sets: tuple[str, ...]) -> list[tuple[str, str]]:
+    """``NAME=VALUE`` apart."""
+    pairs: list[tuple[str, str]] = []
+    for each in sets:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{each!r} is not of the form NAME=VALUE")
+        pairs.append((name, value))
+    return pairs
+
+
+def _read(_context: click.Context, _option: click.Parameter, file: IO[bytes] | None) -> dict[str, Any] | None:
+    """The JSON object in a file."""
+    if file is None:
+        return None
+    try:
+        value = from_json(file.read(), allow_inf_nan=False)
+    except ValueError as error:
+        raise click.ClickException(f"what --edit names is no JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise click.ClickException("what --edit names is JSON, but no object.")
+    return cast("dict[str, Any]", value)
+
+
+def _person(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not (0 < len(name) <= _MOST_CHARACTERS and name.isprintable()):
+        raise click.BadParameter(f"a name has 1 to {_MOST_CHARACTERS} printable characters")
+    return name
+
+
+by_option = click.option(
+    "--by",
+    metavar="NAME",
+    callback=_person,
+    help="Who decides, for the record. Default: the user who runs this.",
+)
+
+
+@click.command()
+@click.argument("id")
+@click.option("--approve", is_flag=True, help="Yes: let the call run as it is shown; confirm.")
+@click.option(
+    "--deny",
+    is_flag=False,
+    flag_value="",
+    metavar="[REASON]",
+    help="No, and perhaps why; the agent is told.",
+)
+@click.option(
+    "--edit",
+    type=click.File("rb"),
+    callback=_read,
+    metavar="FILE",
+    help="A JSON object (- is standard input): all arguments as they are to be; or all answers.",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    callback=_named,
+    metavar="NAME=VALUE",
+    help="One argument to change, the others stay; or the answer to one question or field. Again for more, "
+    "and for several choices of one question.",
+)
+@click.option(
+    "--choose", "chosen", multiple=True, metavar="VALUE", help="A choice. Again, where several may be chosen."
+)
+@by_option
+def answer(
+    id: str,
+    approve: bool,
+    deny: str | None,
+    edit: dict[str, Any] | None,
+    sets: list[tuple[str, str]],
+    chosen: tuple[str, ...],
+    by: str | None,
+) -> None:
+    """Answer what waits under ID, as askfirst show says it can be.
+
+    \b
+    confirm, confirmation  --approve or --deny
+    approve, approval      --approve, --deny, --edit or --set
+    ask, input             --set for each question or field, or --edit
+    selection              --choose for each choice
+    escalate, escalation   --choose retry, skip or abort; with retry perhaps
+                           --set or --edit
+
+    ID is one that askfirst pending or askfirst show has printed, never a name that the agent gave. An answer counts
+    for what has this ID and for nothing else: if the agent asks again meanwhile, with other arguments, it is
+    refused. A value of --set is taken as text where a text is shown, else as JSON. Edits are
+    checked, and each fault is named; then nothing is changed, and the answer can be given again. A case whose
+    answer needs a code or a proof is answered on its page.
+
+    Exits with 1 if the answer does not fit, with 2 if these options do not answer this, with 4 if it is not
+    open any more.
+    """
+    from askfirst.cli.answer_options import Said
+
+    say(answer_item(id, Said(approve, deny, edit, sets, chosen), by))
+
+
+@click.command()
+@click.argument("id")
+@click.option("--reason", default="cancelled", show_default=True, help="Why; whoever asked is told.")
+@by_option
+def cancel(id: str, reason: str, by: str | None) -> None:
+    """End what waits under ID without an answer.
+
+    Exits with 4 if it is not open any more.
+    """
+
+    say(cancel_item(id, reason, by))

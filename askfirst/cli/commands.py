@@ -1,0 +1,58 @@
+"""All commands of ``askfirst``, and those that stand alone."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+from askfirst import __version__
+
+_COMMANDS = {
+    "answer": "answer",
+    "audit": "audit",
+    "cancel": "answer",
+    "doctor": "doctor",
+    "encryption": "encryption",
+    "keys": "keys",
+    "link": "link",
+    "pending": "pending",
+    "purge": "serve",
+    "serve": "serve",
+    "show": "pending",
+    "wait": "wait",
+}
+"""The module of each command; the command has its name there."""
+
+
+class _LazyGroup(click.Group):
+    """A group whose commands are loaded when they are used: each needs libraries that the others do not."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        return None if module is None else getattr(import_module(f"askfirst.cli.{module}"), cmd_name)
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog="""
+\b
+ASKFIRST_DATABASE_URL names the database: sqlite:///askfirst.db (the default, in
+the working directory), postgresql://... or mysql://...
+ASKFIRST_SECRET, of 32 characters or more, signs callbacks.
+ASKFIRST_ENCRYPTION_KEY, or a file that ASKFIRST_ENCRYPTION_KEY_FILE names, encrypts
+what the database keeps; see askfirst encryption --help.
+
+\b
+Exit codes: 0 done, 1 it could not be done, 2 wrong usage,
+3 the audit trail is not whole, 4 the request is not open, or not any more.
+Of askfirst wait: 5 the person said no, 6 nobody answered in time, 7 the service
+cancelled. 130 Ctrl-C. What went wrong is one sentence on standard error.
+""",
+)
+@click.version_option(__version__, message="%(version)s")
+def askfirst() -> None:
+    """Ask people for what agents may not decide alone."""

@@ -1,0 +1,50 @@
+"""The ``askfirst`` command: the way in, and the one place where errors become a sentence."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+
+from askfirst.delivery.text import shown
+from askfirst.errors import AskfirstError, MissingExtra
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command with the arguments of the process, and end the process with its exit code."""
+    try:
+        sys.exit(_run(arguments))
+    except AskfirstError as error:
+        _fail(error)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "askfirst":
+            raise
+        _fail(MissingExtra("the askfirst command", "service"))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command and return its exit code."""
+    import click
+
+    from askfirst.cli.commands import askfirst
+
+    try:
+        code: object = askfirst.main(arguments, standalone_mode=False)
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        said = io.StringIO()
+        error.show(said)
+        sys.stderr.write(shown(said.getvalue()))
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _fail(error: Exception) -> None:
+    sys.stderr.write(f"Error: {shown(str(error))}\n")
+    sys.exit(FAILED)

@@ -1,0 +1,143 @@
+"""Writing to a terminal: exact values, times, and the database that every command works on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import click
+
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.delivery.text import shown
+from askfirst.errors import MissingExtra, StoreError
+from askfirst.visible_text import escaped, pieces
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+# Values and times as a terminal shows them: values exact and whole, with nothing hidden in them.
+
+
+_UNITS = (("d", 172_800_000, 86_400_000), ("h", 7_200_000, 3_600_000), ("m", 120_000, 60_000))
+_ODD_SPACE = re.compile(r"[^\S \u3000]")
+
+
+def exact_json(value: Any, *, indent: int | None = None) -> str:
+    """A value as JSON of which every character can be seen: what would act, hide or pass for another is an escape.
+
+    Read again, it is the same value. Nothing that is seen is escaped, so that people can read it.
+    """
+    plain = json.dumps(value, ensure_ascii=False, indent=indent)
+    if plain.isascii() and "\x7f" not in plain:
+        return plain
+    return "\n".join(
+        _exact(line) for line in plain.split("\n")
+    )  # within values a newline is an escape already
+
+
+def _exact(line: str) -> str:
+    return "".join(
+        escaped(part.text)
+        if part.note is not None
+        else _ODD_SPACE.sub(lambda found: escaped(found[0]), part.text)
+        for part in pieces(line)
+    )
+
+
+def now_milliseconds() -> int:
+    """Milliseconds since 1970."""
+    return round(time.time() * 1000)
+
+
+def moment(milliseconds: int) -> str:
+    """A time, in UTC, to the second."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def span(milliseconds: int) -> str:
+    """A length of time in one unit, rounded down: ``42s``, ``3m``, ``5h``, ``9d``."""
+    for name, least, length in _UNITS:
+        if milliseconds >= least:
+            return f"{milliseconds // length}{name}"
+    return f"{max(milliseconds, 0) // 1000}s"
+
+
+def console_for(stream: Literal["out", "err"]) -> Console:
+    """A rich console on standard output or standard error."""
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError as error:
+        raise MissingExtra("what is not printed as JSON", "cli") from error
+    return Console(highlight=False, stderr=stream == "err")
+
+
+def cells(text: str) -> int:
+    """How many cells of a terminal a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a line or several, `shown`, and with escapes for what the terminal's encoding does not have.
+
+    Every command prints its text with this, and JSON in ASCII: no character of others' reaches a terminal raw.
+    """
+    encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
+    click.echo(shown(text).encode(encoding, "backslashreplace").decode(encoding), err=err)
+
+
+# The database that every command works on.
+
+
+T = TypeVar("T")
+URL_VARIABLE = "ASKFIRST_DATABASE_URL"
+DEFAULT_URL = "sqlite:///askfirst.db"
+
+
+def given_url() -> str:
+    """What the environment says, or a file in the working directory."""
+    return os.environ.get(URL_VARIABLE) or DEFAULT_URL
+
+
+def database_url() -> str:
+    """The same, if it is a database. Raises `StoreError`."""
+    return checked_url(given_url())
+
+
+def checked_url(url: str) -> str:
+    """The URL, if every command can find the same database there. Raises `StoreError`.
+
+    A URL that names nothing would be memory, which ends with the command: nobody means that by leaving a path out.
+    """
+    if url.partition("://")[0].partition("+")[0].lower() == "sqlite" and url.endswith(("://", ":///")):
+        raise StoreError(
+            f"{URL_VARIABLE} names no file: sqlite:///path is one, and sqlite:///:memory: is memory, "
+            "which lasts as long as the command"
+        )
+    checkpointer_from_url(url)
+    return url
+
+
+def on_database(work: Callable[[SqlCheckpointer], Awaitable[T]], *, acts: bool = False) -> T:
+    """Open the database, do something with it, and close it; ``acts`` if the audit trail has rows of that."""
+
+    async def run() -> T:
+        async with checkpointer_from_url(database_url()) as checkpointer:
+            result = await work(checkpointer)
+            if acts:
+                from askfirst.store.audit_chain import link_if_possible
+
+                await link_if_possible(checkpointer.engine)
+            return result
+
+    return asyncio.run(run())

@@ -1,0 +1,242 @@
+"""``askfirst serve`` and ``askfirst purge``: the service on a port of this machine."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import uvicorn
+
+from askfirst import limits
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
+from askfirst.cli.output import database_url, on_database
+from askfirst.errors import ServiceError
+from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS
+from askfirst.service.worker_threads import SWITCH_SECONDS
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+FAILED = 1
+_BACKLOG = 128
+"""So many are taken at once before any of them is looked at."""
+_OTHER_FILES = 3 * _BACKLOG + 64
+"""Files that are open besides connections: the database, the log, and connections not yet looked at."""
+
+
+def check_free(host: str, port: int) -> None:
+    """Raise a ``ClickException`` in one sentence if nothing can listen there; the server would log it instead."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            _try(family, kind, protocol, address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise click.ClickException(
+                f"port {port} of {host} is taken: end what listens there, or choose another with --port."
+            ) from None
+        raise click.ClickException(f"nothing can listen on {host}, port {port}: {error.strerror}.") from None
+
+
+def _try(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> None:
+    with socket.socket(family, kind, protocol) as trial:
+        if os.name == "posix":  # as the server does; elsewhere it means that two may listen
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        trial.bind(address)
+
+
+def listen(
+    app: FastAPI,
+    host: str,
+    port: int,
+    *,
+    connections: int = limits.CONNECTIONS,
+    per_address: int | None = None,
+) -> None:
+    """Serve until the process is stopped; where the server does not start, the process ends with 1.
+
+    ``connections`` is how many there may be at a time, and ``per_address`` from one address; see `Doorkeeper`.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    connections = _within_open_files(connections)
+    keeper = Doorkeeper(most=connections, per_address=per_address)
+    quiet = OncePerSecond()
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(quiet)
+    try:
+        # The server's own access log would show whole addresses, tokens and all.
+        uvicorn.run(
+            app,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=5,
+            http=guarded(keeper),
+            ws="none",
+            h11_max_incomplete_event_size=limits.HEADER_BYTES,
+            limit_concurrency=connections + 1,  # it counts the one that asks, too
+            backlog=_BACKLOG,
+        )
+    except SystemExit as ended:  # uvicorn's 3 means something else here
+        raise SystemExit(FAILED if ended.code else 0) from None
+
+
+def _within_open_files(connections: int) -> int:
+    """So many connections as the process may have open files for, after asking for more of those."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # not on Windows
+        return connections
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return connections if soft == resource.RLIM_INFINITY else max(16, min(connections, soft - _OTHER_FILES))
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option(
+    "--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="The port to listen on."
+)
+@click.option(
+    "--base-url",
+    envvar="ASKFIRST_BASE_URL",
+    show_envvar=True,
+    help="Where people and agents reach the service. Default: http://HOST:PORT.",
+)
+@click.option(
+    "--inline", is_flag=True, help="Let agents carry answers from messengers, with a token of each case."
+)
+@click.option(
+    "--links",
+    type=click.Choice(["caller", "service"]),
+    default="caller",
+    show_default=True,
+    help="Who gets the links: whoever opens a case, or only you, by askfirst link.",
+)
+@click.option(
+    "--link-days",
+    type=click.FloatRange(0, 36_500, min_open=True),
+    default=7.0,
+    show_default=True,
+    help="How long a link is good for.",
+)
+@click.option(
+    "--least-timeout", metavar="DURATION", help="How long a case is open at least, like 5m or PT5M."
+)
+@click.option(
+    "--allow-default-approve",
+    is_flag=True,
+    help="Allow cases that count as approved when nobody has answered.",
+)
+@click.option(
+    "--signing-key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="ASKFIRST_SIGNING_KEY",
+    show_envvar=True,
+    help="Sign results with the private key in this file; it is made if there is none.",
+)
+@click.option(
+    "--push-heads",
+    metavar="URL",
+    envvar="ASKFIRST_PUSH_HEADS",
+    show_envvar=True,
+    help="Push the audit trail's head there whenever it has moved, once a minute at most.",
+)
+@click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="NAME=NUMBER",
+    help="How much a key, a link or an address may use, as in open_cases=50. May be given several times.",
+)
+@click.option(
+    "--max-connections",
+    default=CONNECTIONS,
+    show_default=True,
+    type=click.IntRange(1),
+    help="How many connections there may be at a time.",
+)
+@click.option(
+    "--max-connections-per-address",
+    type=click.IntRange(1),
+    help=f"How many from one address. Default: {ADDRESS_CONNECTIONS}, and no limit for this machine's own.",
+)
+def serve(
+    host: str,
+    port: int,
+    base_url: str | None,
+    signing_key: Path | None,
+    budgets: tuple[str, ...],
+    max_connections: int,
+    max_connections_per_address: int | None,
+    **terms: Any,
+) -> None:
+    """Serve cases over HTTP until the process is stopped.
+
+    Logs are lines of JSON on standard error.
+    """
+    from askfirst.cli.signing_key import signing_key_in
+    from askfirst.service.app import create_app
+    from askfirst.service.budgets import read_budgets
+    from askfirst.service.observability import configure_logging
+
+    if not base_url and host not in ("localhost", "127.0.0.1"):
+        raise click.UsageError(
+            f"--host {host} needs --base-url, the address at which people reach the service, "
+            "as in https://reviews.example.com"
+        )
+    key = None if signing_key is None else signing_key_in(signing_key)
+    try:
+        app = create_app(
+            database_url(),
+            base_url=base_url or f"http://{host}:{port}",
+            signing_key=key,
+            budgets=read_budgets(budgets),
+            **terms,
+        )
+    except ServiceError as error:
+        said = str(error).replace("base_url", "--base-url", 1).replace("least_timeout", "--least-timeout", 1)
+        raise click.ClickException(said) from None
+    on_database(_reached)  # what is wrong with it is said in a sentence, not by the server
+    check_free(host, port)  # so is this
+    configure_logging()
+    listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
+
+
+async def _reached(checkpointer: SqlCheckpointer) -> None:
+    """It is open, and its schema is up to date."""
+
+
+@click.command()
+@click.option(
+    "--older-than-days",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Keep cases that ended more recently than this.",
+)
+def purge(older_than_days: float) -> None:
+    """Delete cases that ended long ago, with their answers.
+
+    The audit trail is kept.
+    """
+    from askfirst.service.cases import purge
+
+    count = on_database(lambda checkpointer: purge(checkpointer, older_than_days), acts=True)
+    click.echo(f"Deleted {count} case{'' if count == 1 else 's'}.")

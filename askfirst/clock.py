@@ -1,0 +1,49 @@
+"""What time it is, as something that can be handed in and, in a test, be turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol, overload
+
+
+class Clock(Protocol):
+    """Tells the time and waits for it."""
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back after this many seconds of this clock."""
+        ...
+
+
+def milliseconds(clock: Clock) -> int:
+    """A clock's time as the tables keep it: whole milliseconds since 1970 (UTC)."""
+    return round(clock.now() * 1000)
+
+
+@overload
+def seconds(milliseconds: int) -> float: ...
+
+
+@overload
+def seconds(milliseconds: int | None) -> float | None: ...
+
+
+def seconds(milliseconds: int | None) -> float | None:
+    """A time as the tables keep it, as public values have it: seconds since 1970 (UTC)."""
+    return None if milliseconds is None else milliseconds / 1000
+
+
+class SystemClock:
+    """The computer's own clock."""
+
+    def now(self) -> float:
+        """Seconds since 1970 (UTC)."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Come back after this many seconds."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,80 @@
+"""Ways to reach a person: one small protocol, and the deliveries that come with Askfirst.
+
+The public names, loaded when they are first used, each with its own libraries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from askfirst.lazy import exports
+
+if TYPE_CHECKING:
+    from askfirst.delivery.apprise import AppriseDelivery
+    from askfirst.delivery.base import (
+        Button,
+        Deliver,
+        Delivery,
+        Ended,
+        Notice,
+        Press,
+        PressAnswer,
+        PressDelivery,
+        Sent,
+    )
+    from askfirst.delivery.desktop import DesktopDelivery
+    from askfirst.delivery.email import EmailDelivery
+    from askfirst.delivery.qr import QRDelivery
+    from askfirst.delivery.registry import auto, delivery_named
+    from askfirst.delivery.several import Several
+    from askfirst.delivery.telegram import TelegramDelivery
+    from askfirst.delivery.terminal import TerminalDelivery
+    from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
+
+_HOMES = {
+    "AppriseDelivery": "apprise",
+    "Button": "base",
+    "Deliver": "base",
+    "Delivery": "base",
+    "DesktopDelivery": "desktop",
+    "EmailDelivery": "email",
+    "Ended": "base",
+    "Notice": "base",
+    "Press": "base",
+    "PressAnswer": "base",
+    "PressDelivery": "base",
+    "QRDelivery": "qr",
+    "Sent": "base",
+    "Several": "several",
+    "TelegramDelivery": "telegram",
+    "TerminalDelivery": "terminal",
+    "answering_in_terminal": "terminal_answers",
+    "auto": "registry",
+    "delivery_named": "registry",
+    "desk_in_terminal": "terminal_answers",
+}
+
+__all__ = [
+    "AppriseDelivery",
+    "Button",
+    "Deliver",
+    "Delivery",
+    "DesktopDelivery",
+    "EmailDelivery",
+    "Ended",
+    "Notice",
+    "Press",
+    "PressAnswer",
+    "PressDelivery",
+    "QRDelivery",
+    "Sent",
+    "Several",
+    "TelegramDelivery",
+    "TerminalDelivery",
+    "answering_in_terminal",
+    "auto",
+    "delivery_named",
+    "desk_in_terminal",
+]
+
+__getattr__, __dir__ = exports(globals(), _HOMES)

@@ -1,0 +1,211 @@
+"""Notices through Apprise, to each of its URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from askfirst.delivery.base import Ended, Notice, Sent, heading
+from askfirst.delivery.text import cut, shown
+from askfirst.errors import DeliveryError, MissingExtra
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
+
+
+# One Apprise address: its limits, its format, and its errors without the address.
+
+
+NAME = "apprise"
+_LONGEST = 20_000
+_ROOM_FOR_WORDS = 60
+_RENDER_MARKDOWN = {"Discord", "Guilded", "Mattermost", "Zulip"}
+"""Those that make something of Markdown though they are said to take plain text."""
+_MARKDOWN = re.compile(r"([\\_*\[\]()~`<>#+=|{}.!-]|&(?=#?\w+;))")
+_STATUS = re.compile(r"\berror=(\d{3})\b")
+_WORTH_ANOTHER_TRY = {408, 425, 429}
+_TALKATIVE = ("apprise", "urllib3.connectionpool")
+
+_overheard: ContextVar[list[str] | None] = ContextVar("askfirst_apprise_overheard", default=None)
+
+
+def places_of(urls: Sequence[str]) -> list[Place]:
+    """The targets of Apprise addresses. Slow, for Apprise is large; raises `DeliveryError` for an unknown one."""
+    try:
+        from apprise import Apprise, AppriseAsset
+    except ModuleNotFoundError as error:
+        raise MissingExtra("Apprise", "delivery") from error
+    for name in _TALKATIVE:
+        logging.getLogger(name).addFilter(_overhear)
+    library: Any = Apprise
+    asset = AppriseAsset(app_id="Askfirst", app_desc="Askfirst", app_url="", async_mode=False)
+    places: list[Place] = []
+    for number, url in enumerate(urls, start=1):
+        with _overhearing():
+            plugin = library.instantiate(url, asset=asset)
+        if plugin is None:
+            raise DeliveryError(NAME, f"address {number} is none that Apprise can use", permanent=True)
+        places.append(Place(plugin))
+    return places
+
+
+class Place:
+    """Where one address leads."""
+
+    def __init__(self, plugin: NotifyBase) -> None:
+        from apprise import Apprise, NotifyFormat
+
+        self._plugin = plugin
+        self._sender: Any = Apprise(plugin)
+        self._service = str(plugin.service_name)
+        self._format: Any = plugin.resolve_format(NotifyFormat.TEXT)
+        markdown = self._format == NotifyFormat.MARKDOWN or self._service in _RENDER_MARKDOWN
+        self._is_html = self._format == NotifyFormat.HTML
+        self._escape = _html if self._is_html else _markdown if markdown else str
+        self._link = _html_link if self._is_html else _markdown_link if markdown else str
+
+    def tell(self, notice: Notice) -> DeliveryError | None:
+        """Send a notice, waiting for the server; returns what went wrong, if something did."""
+        with _overhearing() as said:
+            try:
+                title, body = self._fitted(notice)
+                if self._sender.notify(body=body, title=title, body_format=self._format):
+                    return None
+            except DeliveryError as error:
+                return error
+            except Exception as error:  # a plug-in's own; what it says may quote the address
+                said.append(type(error).__name__)
+        status = next((int(found[1]) for line in said if (found := _STATUS.search(line))), None)
+        problem = f"{self._service} did not take the message" + (f" ({status})" if status else "")
+        is_final = status is not None and 400 <= status < 500 and status not in _WORTH_ANOTHER_TRY
+        return DeliveryError(NAME, problem, permanent=is_final)
+
+    def _fitted(self, notice: Notice) -> tuple[str, str]:
+        """Title and body within the limits. The link is always whole; the text is cut, then the title."""
+        title = heading(notice)
+        if self._plugin.title_maxlen <= 0:  # it becomes part of the body
+            title = self._escape(title)
+        elif self._plugin.title_maxlen < len(title):
+            title = cut(title, self._plugin.title_maxlen)
+        gap = "<br/><br/>" if self._is_html else "\n\n"
+        end = gap + self._link(notice.review_url) if notice.review_url else ""
+        room = min(self._plugin.body_maxlen, _LONGEST) - len(end)
+        if room < len(title) + _ROOM_FOR_WORDS:
+            title = ""
+        else:
+            room -= len(title) + len(gap)  # also where it is no part of the body: some count both together
+        if room < 0:
+            raise DeliveryError(NAME, f"the link is too long for {self._service}", permanent=True)
+        text = cut(shown(notice.body).strip(), room, measure=lambda text: len(self._escape(text)))
+        return title, (self._escape(text) + end).removeprefix(gap)
+
+
+def _html(text: str) -> str:
+    return escape(text).replace("\n", "<br/>")
+
+
+def _html_link(url: str) -> str:
+    return f'<a href="{escape(url)}">{escape(url)}</a>'
+
+
+def _markdown(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+def _markdown_link(url: str) -> str:
+    return f"<{url}>"
+
+
+@contextmanager
+def _overhearing() -> Generator[list[str]]:
+    """Capture Apprise's log within this context: it may quote addresses and messages."""
+    said: list[str] = []
+    before = _overheard.set(said)
+    try:
+        yield said
+    finally:
+        _overheard.reset(before)
+
+
+def _overhear(record: logging.LogRecord) -> bool:
+    said = _overheard.get()
+    if said is not None:
+        said.append(record.getMessage())
+    return said is None
+
+
+SECONDS = 45.0
+"""For all places together; each has its own time-outs too."""
+
+
+class AppriseDelivery:
+    """Sends to everything in ``urls``, each an Apprise address such as ``discord://…`` or ``ntfy://…``.
+
+    A notice that only some of them took goes to the others alone when it is sent again. Such a message cannot
+    be changed: when nobody decided, another one says so. How it goes on meanwhile is not told.
+    """
+
+    name = NAME
+    shows_buttons = False
+
+    def __init__(self, urls: str | Sequence[str]) -> None:
+        self._urls = [urls] if isinstance(urls, str) else list(urls)
+        if not self._urls or not all("://" in url for url in self._urls):
+            raise DeliveryError(NAME, "urls are like discord://…, one or several of them", permanent=True)
+        self._places: list[Place] | None = None
+        self._taken: dict[tuple[str, str, str], set[int]] = {}
+        """By case, kind and body: the targets that have a notice which others did not take."""
+        self._ended: set[str] = set()
+
+    async def send(self, notice: Notice) -> Sent:
+        """Send to each target that has not taken this notice yet; raises if one fails."""
+        if notice.kind != "progress":
+            await self._send(notice)
+        return Sent(NAME, notice.case_id)
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        """Tell that there is nothing left to decide, if nobody did; once for each case."""
+        for key in [key for key in self._taken if key[0] == ended.case_id and key[1] != ended.kind]:
+            del self._taken[key]
+        if ended.kind == "completed" or ended.case_id in self._ended:
+            return
+        self._ended.add(ended.case_id)
+        try:
+            await self._send(Notice(ended.kind, ended.case_id, ended.text))
+        except BaseException:
+            self._ended.discard(ended.case_id)
+            raise
+
+    async def _send(self, notice: Notice) -> None:
+        if self._places is None:
+            self._places = await asyncio.to_thread(places_of, self._urls)
+        key = (notice.case_id, notice.kind, notice.body)
+        taken = self._taken.setdefault(key, set())
+        try:
+            async with asyncio.timeout(SECONDS):
+                problems = await asyncio.gather(
+                    *(
+                        self._tell(number, place, notice, taken)
+                        for number, place in enumerate(self._places)
+                        if number not in taken
+                    )
+                )
+        except TimeoutError:
+            raise DeliveryError(NAME, f"no answer within {SECONDS:g} seconds") from None
+        wrong = [problem for problem in problems if problem is not None]
+        if wrong:
+            # A temporary error comes first: a retry is worthwhile.
+            raise next((each for each in wrong if not each.permanent), wrong[0])
+        self._taken.pop(key, None)
+
+    async def _tell(self, number: int, place: Place, notice: Notice, taken: set[int]) -> DeliveryError | None:
+        problem = await asyncio.to_thread(place.tell, notice)  # Apprise waits for its servers
+        if problem is None:
+            taken.add(number)
+        return problem

@@ -1,0 +1,70 @@
+"""A link as a QR code in a terminal, for the phone in one's other hand."""
+
+from __future__ import annotations
+
+try:
+    from rich.console import Console
+    from rich.text import Text
+except ModuleNotFoundError as error:
+    from askfirst.errors import MissingExtra
+
+    raise MissingExtra("a QR code in a terminal", "cli") from error
+
+from askfirst.delivery.base import Ended, Notice, Sent
+from askfirst.delivery.terminal import TerminalDelivery
+from askfirst.errors import MissingExtra
+
+_BORDER = 2
+_HALVES = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
+_DARK_ON_LIGHT = "black on bright_white"
+
+
+class QRDelivery:
+    """Writes notices as `TerminalDelivery` does, and the link as a QR code below them.
+
+    Where a phone could not read the code, such as in a narrow window or a file, the link alone is there.
+    """
+
+    name = "qr"
+    shows_buttons = False
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._terminal = TerminalDelivery(console)
+
+    async def send(self, notice: Notice) -> Sent:
+        """Write a notice and its code."""
+        await self._terminal.print(lambda: self._write(notice))
+        return Sent(self.name, notice.case_id)
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        """Write how the case ended, below what was written before."""
+        await self._terminal.update(sent, ended)
+
+    def _write(self, notice: Notice) -> None:
+        self._terminal.write(notice)
+        if notice.review_url is not None:
+            print_qr(self._terminal.console, notice.review_url)
+
+
+def print_qr(console: Console, text: str) -> bool:
+    """Print a text as a QR code; False, and nothing is printed, where it could not be read.
+
+    It needs a terminal with colours and Unicode that is wide enough.
+    """
+    try:
+        import segno
+    except ModuleNotFoundError as error:
+        raise MissingExtra("a QR code in a terminal", "cli") from error
+    code = segno.make(text, error="l", micro=False)
+    rows = [[bool(dark) for dark in row] for row in code.matrix_iter(border=_BORDER)]
+    unicode = console.encoding.lower().startswith("utf")
+    if not console.is_terminal or console.color_system is None or not unicode:
+        return False
+    if len(rows) > console.width:
+        return False
+    if len(rows) % 2:
+        rows.append([False] * len(rows[0]))
+    for upper, lower in zip(rows[::2], rows[1::2], strict=True):
+        line = "".join(_HALVES[pair] for pair in zip(upper, lower, strict=True))
+        console.print(Text(line, _DARK_ON_LIGHT), soft_wrap=True)
+    return True

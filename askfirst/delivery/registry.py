@@ -1,0 +1,196 @@
+"""Deliveries by name, from the environment, or given by a caller."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from askfirst.delivery.base import Deliver, Delivery, Ended, Notice, Sent
+from askfirst.delivery.desktop import DesktopDelivery, has_display
+from askfirst.delivery.several import Several
+from askfirst.errors import DeliveryError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+logger = logging.getLogger("askfirst.delivery")
+
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "telegram": ("TELEGRAM_BOT_TOKEN", "TELEGRAM_CHAT_ID"),
+    "apprise": ("ASKFIRST_APPRISE_URL",),
+    "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
+}
+"""What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users."""
+
+
+def auto(environ: Mapping[str, str] | None = None, *, console: Console | None = None) -> Delivery:
+    """The delivery that fits the environment.
+
+    Messengers and mail where they are configured (`VARIABLES`), all of them. Else a QR code over SSH, the
+    browser on a machine with a display, with the link in the terminal too, and the terminal alone elsewhere.
+    """
+    environ = os.environ if environ is None else environ
+    configured: list[Delivery] = []
+    for name, variables in VARIABLES.items():
+        missing = [variable for variable in variables if not environ.get(variable)]
+        if not missing:
+            configured.append(delivery_named(name, environ, console=console))
+        elif variables[0] not in missing:
+            logger.warning("%s is not used: %s is not set", name, " and ".join(missing))
+    if configured:
+        return configured[0] if len(configured) == 1 else Several(configured)
+    if environ.get("SSH_CONNECTION"):
+        return delivery_named("qr", environ, console=console)
+    terminal = delivery_named("terminal", environ, console=console)
+    return Several([DesktopDelivery(), terminal]) if has_display(environ) else terminal
+
+
+def delivery_named(
+    name: str, environ: Mapping[str, str] | None = None, *, console: Console | None = None
+) -> Delivery:
+    """A delivery by its name, with its settings from the environment. `NAMES` has the names.
+
+    Raises `DeliveryError` for an unknown name, and where settings are missing.
+    """
+    environ = os.environ if environ is None else environ
+    make = _MAKERS.get(name)
+    if make is None:
+        raise DeliveryError(name, f"there is no such delivery; there are {', '.join(NAMES)}", permanent=True)
+    missing = [variable for variable in VARIABLES.get(name, ()) if not environ.get(variable)]
+    if missing:
+        raise DeliveryError(name, f"{' and '.join(missing)} must be set", permanent=True)
+    return make(environ, console)
+
+
+# The libraries of a delivery are loaded when it is chosen.
+
+
+def _terminal(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.terminal import TerminalDelivery
+
+    return TerminalDelivery(console)
+
+
+def _qr(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.qr import QRDelivery
+
+    return QRDelivery(console)
+
+
+def _desktop(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    return DesktopDelivery()
+
+
+def _telegram(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.telegram import TelegramDelivery
+
+    named = environ.get("TELEGRAM_REVIEWERS", "").replace(",", " ").split()
+    if not all(each.isascii() and each.isdigit() for each in named):
+        problem = "TELEGRAM_REVIEWERS are the numbers of users, such as 1001,1002"
+        raise DeliveryError("telegram", problem, permanent=True)
+    reviewers = {int(each) for each in named} if "TELEGRAM_REVIEWERS" in environ else None
+    return TelegramDelivery(environ["TELEGRAM_BOT_TOKEN"], environ["TELEGRAM_CHAT_ID"], reviewers=reviewers)
+
+
+def _apprise(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.apprise import AppriseDelivery
+
+    return AppriseDelivery(environ["ASKFIRST_APPRISE_URL"].split())
+
+
+def _email(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.email import EmailDelivery
+
+    return EmailDelivery(
+        environ["ASKFIRST_SMTP_URL"], to=environ["ASKFIRST_MAIL_TO"].replace(",", " ").split()
+    )
+
+
+def _auto(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    return auto(environ, console=console)
+
+
+_MAKERS: Mapping[str, Callable[[Mapping[str, str], Console | None], Delivery]] = {
+    "auto": _auto,
+    "terminal": _terminal,
+    "qr": _qr,
+    "desktop": _desktop,
+    "telegram": _telegram,
+    "email": _email,
+    "apprise": _apprise,
+}
+NAMES = tuple(_MAKERS)
+"""What `delivery_named` knows."""
+
+
+_MEMBERS = ("name", "shows_buttons", "send", "update")
+
+
+class PlainFunction:
+    """A plain function of the notice, as a delivery. It is told of an end only if nobody decided.
+
+    One that is not async is called in a thread, so that it may wait. Each notice is told once; only where the
+    function raised, again.
+    """
+
+    shows_buttons = False
+
+    def __init__(self, function: Callable[[Notice], object]) -> None:
+        self.name = getattr(function, "__name__", "function")
+        self._function = function
+        call = getattr(function, "__call__", None)  # noqa: B004  (its kind is wanted, not whether it is there)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+    async def send(self, notice: Notice) -> Sent:
+        """Call the function."""
+        await self._call(notice)
+        return Sent(self.name, notice.case_id)
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        """Call the function once more, if nobody decided."""
+        if ended.kind != "completed":
+            await self._call(Notice(ended.kind, ended.case_id, ended.text))
+
+    async def _call(self, notice: Notice) -> None:
+        said = self._function(notice) if self._is_async else await asyncio.to_thread(self._function, notice)
+        if inspect.isawaitable(said):
+            await cast("Awaitable[object]", said)
+
+
+def given_deliveries(deliver: Deliver | Sequence[Deliver]) -> list[Delivery]:
+    """The deliveries given as ``deliver=``. Raises ``TypeError`` for anything else.
+
+    It is a delivery, a name such as ``"telegram"`` (see `delivery_named`), a function of the notice, async or
+    not, or a list of these.
+    """
+    if isinstance(deliver, list | tuple):
+        return [_delivery(each) for each in cast("Sequence[Any]", deliver)]
+    return [_delivery(deliver)]
+
+
+def _delivery(given: Any) -> Delivery:
+    if isinstance(given, str):
+        return delivery_named(given)
+    if not isinstance(given, type):
+        missing = [name for name in _MEMBERS if not hasattr(given, name)]
+        if not missing:
+            return given
+        if "send" not in missing:
+            raise TypeError(f"{_named(given)} is no delivery: it has no {' and no '.join(missing)}")
+        if callable(given):
+            return PlainFunction(given)
+    hint = "; make one of it first" if isinstance(given, type) else ""
+    raise TypeError(
+        f"deliver= is a delivery, a name ({', '.join(NAMES)}), a function of the notice, or a list of these, "
+        f"not {_named(given)}{hint}"
+    )
+
+
+def _named(given: Any) -> str:
+    """What was given, without its ``repr``: that may hold a secret."""
+    return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"

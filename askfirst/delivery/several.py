@@ -1,0 +1,201 @@
+"""One notice through several deliveries, each retried with back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Generic, TypeVar
+
+from askfirst.clock import Clock, SystemClock
+from askfirst.concurrency import first_of
+from askfirst.delivery.base import Delivery, Ended, Notice, OnPress, PressDelivery, Sent
+from askfirst.errors import DeliveryError
+
+# Back-off.
+
+
+_FIRST = 1.0
+
+
+def pause_after(tries: int, error: Exception, *, longest: float) -> float:
+    """The back-off in seconds: exponential, with jitter, and at least the platform's ``Retry-After``."""
+    most = min(_FIRST * 2 ** min(tries, 16), longest)
+    pause = random.uniform(most / 2, most)  # noqa: S311
+    asked = error.retry_after if isinstance(error, DeliveryError) else None
+    return pause if asked is None else max(asked, pause)
+
+
+# One delivery of a notice, retried with back-off.
+
+
+logger = logging.getLogger("askfirst.delivery")
+
+_LONGEST_PAUSE = 60.0
+_T = TypeVar("_T")
+
+
+class Lane(Generic[_T]):
+    """Runs an operation of a delivery in the background, up to ``tries`` times.
+
+    ``what`` names it in the warning that is logged after the last attempt. ``result`` is set on success.
+    """
+
+    def __init__(
+        self, delivery: str, what: str, work: Callable[[], Awaitable[_T]], *, tries: int, clock: Clock
+    ) -> None:
+        self.delivery = delivery
+        self.result: _T | None = None
+        self.error: DeliveryError | None = None
+        self._what = what
+        self._work = work
+        self._tries = tries
+        self._clock = clock
+        self._over = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stop retrying; an attempt under way is finished."""
+        self._over.set()
+        await asyncio.wait([self.task])
+
+    async def _run(self) -> None:
+        for tries in range(1, self._tries + 1):
+            try:
+                self.result = await self._work()
+                self.error = None
+                return
+            except Exception as error:  # a bug of one delivery must not stop the others
+                self.error = _known(self.delivery, error)
+            if self.error.permanent or tries == self._tries:
+                logger.warning("%s did not get through: %s (tries: %d)", self._what, self.error, tries)
+                return
+            pause = pause_after(tries, self.error, longest=_LONGEST_PAUSE)
+            await first_of(self._over.wait(), self._clock.sleep(pause))
+            if self._over.is_set():
+                return
+
+
+def _known(delivery: str, error: Exception) -> DeliveryError:
+    """An error for the log: our own errors hold no secret; of others, only the type."""
+    return error if isinstance(error, DeliveryError) else DeliveryError(delivery, type(error).__name__)
+
+
+PATIENCE_SECONDS = 10.0
+"""How long `Several.send` waits for the other deliveries once one has taken a notice."""
+
+
+class Several:
+    """Deliveries that all get every notice, at once; whichever the person answers in first, wins.
+
+    One that fails is tried again, up to ``tries`` times, with growing pauses or those that its platform asks
+    for; then a warning is logged. None waits for another: `send` returns when all have taken the notice, or
+    soon after the first has, and the rest goes on by itself until the case ends. Only if none takes the notice
+    `send` raises `DeliveryError`.
+    """
+
+    name = "several"
+
+    def __init__(self, deliveries: Sequence[Delivery], *, tries: int = 5, clock: Clock | None = None) -> None:
+        self.deliveries = tuple(deliveries)
+        self.shows_buttons = any(delivery.shows_buttons for delivery in deliveries)
+        self._tries = tries
+        self._clock = clock or SystemClock()
+        self._late: dict[str, dict[Lane[Sent], int]] = {}
+        """By case, the sendings that went on after `send` had returned."""
+
+    async def send(self, notice: Notice) -> Sent:
+        """Send a notice through all of them."""
+        what = f"the {notice.kind} notice of case {notice.case_id}"
+        lanes = {
+            Lane(each.name, what, partial(each.send, notice), tries=self._tries, clock=self._clock): number
+            for number, each in enumerate(self.deliveries)
+        }
+        try:
+            await self._wait(list(lanes))
+        except asyncio.CancelledError:
+            for lane in lanes:
+                lane.task.cancel()
+            raise
+        if not any(lane.result for lane in lanes):
+            raise self._failed([lane.error for lane in lanes if lane.error is not None])
+        late = {lane: number for lane, number in lanes.items() if not lane.task.done()}
+        if late:
+            self._late.setdefault(notice.case_id, {}).update(late)
+        place: dict[str, str | int] = {}
+        for lane, number in lanes.items():
+            if lane.result is not None:
+                place |= _place(number, lane.result)
+        return Sent(self.name, notice.case_id, place)
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        """Update every message that asked with the outcome, and cancel those not sent yet."""
+        late = self._late.pop(ended.case_id, {})
+        await asyncio.gather(*(lane.stop() for lane in late))
+        found = self._parts(sent) + [
+            (self.deliveries[late[lane]], lane.result) for lane in late if lane.result
+        ]
+        what = f"the end of case {ended.case_id}"
+        lanes = [
+            Lane(each.name, what, partial(each.update, part, ended), tries=self._tries, clock=self._clock)
+            for each, part in found
+        ]
+        try:
+            await asyncio.gather(*(lane.task for lane in lanes))
+        finally:
+            for lane in lanes:
+                lane.task.cancel()
+
+    @asynccontextmanager
+    async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
+        """Listen to the buttons of all deliveries that have some; one that fails is logged, the others listen."""
+        async with AsyncExitStack() as stack:
+            for delivery in self.deliveries:
+                if isinstance(delivery, PressDelivery):
+                    try:
+                        await stack.enter_async_context(delivery.listening(on_press))
+                    except DeliveryError as error:
+                        logger.warning("nobody hears the buttons of %s: %s", delivery.name, error)
+            yield
+
+    async def _wait(self, lanes: Sequence[Lane[Sent]]) -> None:
+        """Wait until all are done, or one has succeeded and the others have timed out."""
+        open_tasks = {lane.task for lane in lanes}
+        while open_tasks and not any(lane.result for lane in lanes):
+            _, open_tasks = await asyncio.wait(open_tasks, return_when=asyncio.FIRST_COMPLETED)
+        if open_tasks:
+            await first_of(_all(open_tasks), self._clock.sleep(PATIENCE_SECONDS))
+
+    def _parts(self, sent: Sent) -> list[tuple[Delivery, Sent]]:
+        """What each delivery sent, without those that this process does not have."""
+        found: list[tuple[Delivery, Sent]] = []
+        for number, delivery in enumerate(self.deliveries):
+            if sent.place.get(f"{number}") == delivery.name:
+                found.append((delivery, Sent(delivery.name, sent.case_id, _part(sent.place, number))))
+        return found
+
+    def _failed(self, errors: Sequence[DeliveryError]) -> DeliveryError:
+        asked = [error.retry_after for error in errors if error.retry_after is not None]
+        return DeliveryError(
+            self.name,
+            "; ".join(map(str, errors)) or "there is no delivery",
+            retry_after=min(asked, default=None),
+            permanent=all(error.permanent for error in errors),
+        )
+
+
+async def _all(tasks: set[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _place(number: int, sent: Sent) -> dict[str, str | int]:
+    """Where one delivery's message is, among those of the others: ``{"1": "telegram", "1.chat_id": 7}``."""
+    return {f"{number}": sent.delivery, **{f"{number}.{key}": value for key, value in sent.place.items()}}
+
+
+def _part(place: Mapping[str, str | int], number: int) -> dict[str, str | int]:
+    start = f"{number}."
+    return {key.removeprefix(start): value for key, value in place.items() if key.startswith(start)}

@@ -1,0 +1,141 @@
+"""Reaching a person on Telegram: a message with the link and, where the service allows it, with buttons."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from askfirst.checkpointer.base import CheckpointKeeper
+from askfirst.clock import Clock, SystemClock
+from askfirst.delivery.base import Ended, Notice, OnPress, Sent, heading
+from askfirst.delivery.telegram_api import NAME, Refused, TelegramApi
+from askfirst.delivery.telegram_messages import (
+    APPROVE_LABEL,
+    OPEN_LABEL,
+    Post,
+    Posts,
+    asking_text,
+    can_be_button,
+    data_of,
+    ending_text,
+    keyboard,
+    message,
+    pressable,
+)
+from askfirst.delivery.telegram_presses import PressReader
+from askfirst.errors import DeliveryError
+from askfirst.visible_text import visible
+
+if TYPE_CHECKING:
+    import httpx2
+
+_LINK_LIMIT = 3_000
+
+
+class TelegramDelivery:
+    """Sends to one chat as a bot, and hears its buttons being pressed there.
+
+    ``token`` is the bot's, from @BotFather; ``chat_id`` the number of a chat, group or channel that the bot may
+    write to. Only presses in that chat count, and only those of ``reviewers`` (user ids), where given. A button
+    that approves is there only if all that is approved stands in the message. What a message's buttons mean is
+    kept in ``store`` (any checkpointer, open), else in memory, where it ends with the process.
+    """
+
+    name = NAME
+    shows_buttons = True
+
+    def __init__(
+        self,
+        token: str,
+        chat_id: int | str,
+        *,
+        reviewers: Collection[int] | None = None,
+        store: CheckpointKeeper | None = None,
+        http: httpx2.AsyncClient | None = None,
+        base_url: str = "https://api.telegram.org",
+        clock: Clock | None = None,
+    ) -> None:
+        self._api = TelegramApi(token, http=http, base_url=base_url)
+        try:
+            self._chat_id = int(chat_id)
+        except ValueError:
+            raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None
+        self._reviewers = None if reviewers is None else frozenset(reviewers)
+        self._clock = clock or SystemClock()
+        self._posts = Posts(store, self._clock)
+        self._is_listening = False
+
+    async def send(self, notice: Notice) -> Sent:
+        """Send a message; the meaning of its buttons is stored before they can be pressed."""
+        if notice.review_url and len(notice.review_url) > _LINK_LIMIT:
+            raise DeliveryError(NAME, "the link is longer than a message may be", permanent=True)
+        key = secrets.token_urlsafe(9)
+        text = asking_text(notice)
+        actions = data_of(key, pressable(notice, text))
+        post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, self._clock.now())
+        if notice.review_url or actions:  # else there is no stored post
+            await self._posts.keep(key, post)
+        try:
+            sent = await self._post(notice, post)
+        except Refused as error:
+            if error.code < 500:  # without a response, the message may have been sent all the same
+                await self._posts.forget(key)
+            raise
+        if actions and self._chat_id != post.chat_id:  # the group became a supergroup
+            await self._posts.keep(key, post.moved(self._chat_id))
+        return Sent(NAME, notice.case_id, {"chat": self._chat_id, "message": sent["message_id"], "key": key})
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        """Update the message with the outcome, and remove its buttons."""
+        key = str(sent.place["key"])
+        post = await self._posts.find(key)
+        if post is None:
+            text = message(f"Case {visible(ended.case_id)}", ending_text(ended))
+        else:
+            await self._posts.close(key, post)
+            text = message(post.heading, post.text, ending_text(ended))
+        await self._api.edit("editMessageText", sent.place["chat"], sent.place["message"], text)
+
+    @asynccontextmanager
+    async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
+        """Within this context, presses are passed on and answered. Only one program may listen for each bot."""
+        if self._is_listening:
+            raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
+        self._is_listening = True
+        try:
+            await self._posts.forget_old()
+            reader = PressReader(self._api, self._posts, self._reviewers, self._clock, on_press)
+            async with self._api.connected(), reader.reading():
+                yield
+        finally:
+            self._is_listening = False
+
+    async def _post(self, notice: Notice, post: Post) -> Any:
+        """Send the message, with the link as a button where Telegram allows it, else in the text."""
+        link = notice.review_url
+        quiet = {"disable_notification": True} if notice.kind == "progress" else {}
+        if link and can_be_button(link):
+            is_all = len(post.actions) == len(notice.buttons)
+            label = OPEN_LABEL if is_all else APPROVE_LABEL
+            buttons = keyboard(post.actions, notice.buttons, link, label)
+            try:
+                return await self._send(
+                    {**message(post.heading, post.text), "reply_markup": buttons, **quiet}
+                )
+            except Refused as error:
+                if error.code != 400 or "URL" not in error.said.upper():
+                    raise
+        shown = {**message(post.heading, post.text, link=link), **quiet}
+        buttons = keyboard(post.actions, notice.buttons, None)
+        return await self._send({**shown, "reply_markup": buttons} if post.actions else shown)
+
+    async def _send(self, parameters: dict[str, Any]) -> Any:
+        try:
+            return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+        except Refused as error:
+            if error.new_chat_id is None:
+                raise
+            self._chat_id = error.new_chat_id
+        return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})

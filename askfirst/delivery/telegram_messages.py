@@ -1,0 +1,196 @@
+"""Telegram messages: their text within limits, and the stored meaning of their buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from askfirst.checkpointer.base import CheckpointKeeper
+from askfirst.clock import Clock
+from askfirst.delivery.base import Button, Ended, Notice, heading
+from askfirst.delivery.text import cut, shown
+from askfirst.visible_text import visible
+
+# A notice as a Telegram message.
+
+
+TEXT_LIMIT = 4096
+ALERT_LIMIT = 200
+DATA_LIMIT = 64
+OPEN_LABEL = "Open the page"
+APPROVE_LABEL = "Approve on the page"
+_LABEL_LIMIT = 64
+_ENDING_LIMIT = 1024
+_IN_A_ROW = 3
+_GAP = "\n\n"
+
+
+def units(text: str) -> int:
+    """How long a text is for Telegram, which counts UTF-16 code units."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def asking_text(notice: Notice) -> str:
+    """What a notice says, nothing of it hidden; with its context, if that all fits into a message."""
+    text = shown(notice.body).strip() or f"Case {visible(notice.case_id)}"
+    more = shown(notice.facts.get("context", "")).strip()
+    whole = f"{text}{_GAP}{more}" if more else text
+    return whole if _fits(notice, whole) else text
+
+
+def pressable(notice: Notice, text: str) -> tuple[Button, ...]:
+    """The buttons that may stand below this text: one that approves only if all that is approved stands there."""
+    more = shown(notice.facts.get("context", "")).strip()
+    is_whole = notice.whole and text.endswith(more) and _fits(notice, text)
+    return notice.buttons if is_whole else tuple(each for each in notice.buttons if not each.approves)
+
+
+def _fits(notice: Notice, text: str) -> bool:
+    """Whether a text needs no cut, wherever the link stands."""
+    return units(_GAP.join([heading(notice), text, notice.review_url or ""])) <= TEXT_LIMIT
+
+
+def message(title: str, *blocks: str, link: str | None = None) -> dict[str, Any]:
+    """The text of a message: a heading of ours, blocks that are shown as they are, and the link on the last line.
+
+    A block is marked as preformatted: within it Telegram makes no link, mention or command of what an agent
+    wrote. If it is all too long, the first block gives way.
+    """
+    others = [*blocks[1:], link] if link else list(blocks[1:])
+    room = TEXT_LIMIT - units(_GAP.join([title, "", *others]))
+    shown_blocks = [cut(blocks[0], room, measure=units), *blocks[1:]]
+    entities: list[dict[str, Any]] = [{"type": "bold", "offset": 0, "length": units(title)}]
+    at = units(title + _GAP)
+    for block in shown_blocks:
+        entities.append({"type": "pre", "offset": at, "length": units(block)})
+        at += units(block + _GAP)
+    return {
+        "text": _GAP.join([title, *shown_blocks, *([link] if link else [])]),
+        "entities": entities,
+        "link_preview_options": {"is_disabled": True},
+    }
+
+
+def ending_text(ended: Ended) -> str:
+    """How the case ended, and by whom."""
+    text = shown(ended.text).strip()
+    by = visible(ended.by) if ended.by else ""
+    return cut(f"{text} ({by})" if by and by not in text else text, _ENDING_LIMIT, measure=units)
+
+
+def can_be_button(url: str) -> bool:
+    """Whether Telegram takes a link as a button: not for hosts without a dot, such as localhost, nor for IPv6.
+
+    It would take this machine's IPv4 address, but a telephone finds nothing there; in the text it can be copied.
+    """
+    host = urlsplit(url).hostname or ""
+    return "." in host and ":" not in host and not host.startswith("127.") and not host.endswith(".localhost")
+
+
+def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
+    """For each button's data its action. One that is too long for Telegram is called by its number."""
+    found: dict[str, str] = {}
+    for number, button in enumerate(actions):
+        data = f"hitl:{key}:{button.action}"
+        if len(data.encode()) > DATA_LIMIT:
+            data = f"hitl:{key}:#{number}"
+        found[data] = button.action
+    return found
+
+
+def keyboard(
+    actions: Mapping[str, str], buttons: Sequence[Button], link: str | None, label: str = OPEN_LABEL
+) -> dict[str, Any]:
+    """The buttons below a message: decisions first, then the page; without either, none."""
+    labels = {button.action: cut(visible(button.label) or button.action, _LABEL_LIMIT) for button in buttons}
+    row = [{"text": labels[action], "callback_data": data} for data, action in actions.items()]
+    rows: list[list[dict[str, str]]] = [row[at : at + _IN_A_ROW] for at in range(0, len(row), _IN_A_ROW)]
+    if link:
+        rows.append([{"text": label, "url": link}])
+    return {"inline_keyboard": rows}
+
+
+AGENT_ID = "askfirst.telegram"
+KEPT_SECONDS = 30 * 86_400
+"""How long presses of an old message are still answered with its outcome."""
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A message that asks: its case, its chat, what it says, and the action behind each button's data."""
+
+    case_id: str
+    chat_id: int
+    heading: str
+    text: str
+    actions: Mapping[str, str]
+    made_at: float
+    is_closed: bool = False
+
+    def moved(self, chat_id: int) -> Post:
+        """The same post in another chat."""
+        return replace(self, chat_id=chat_id)
+
+
+class Posts:
+    """Posts by key; in a store they survive a restart, and several processes share them."""
+
+    def __init__(self, store: CheckpointKeeper | None, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._here: dict[str, Post] = {}
+
+    async def keep(self, key: str, post: Post) -> None:
+        """Remember a post, or what has changed of it."""
+        if self._store is None:
+            self._here[key] = post
+            await self.forget_old()
+        else:
+            body: dict[str, Any] = asdict(post)
+            await self._store.save_checkpoint(_id(key), AGENT_ID, body)
+
+    async def find(self, key: str) -> Post | None:
+        """The post of a key, if it is known."""
+        if self._store is None:
+            return self._here.get(key)
+        stored = await self._store.get_checkpoint(_id(key), AGENT_ID)
+        if stored is None:
+            return None
+        body: Any = stored.body
+        return Post(**body)
+
+    async def close(self, key: str, post: Post) -> None:
+        """Note that there is nothing left to decide."""
+        if not post.is_closed:
+            await self.keep(key, replace(post, is_closed=True))
+
+    async def forget(self, key: str) -> None:
+        """Delete a post that was never sent."""
+        if self._store is None:
+            self._here.pop(key, None)
+        else:
+            await self._store.delete_checkpoint(_id(key), AGENT_ID)
+
+    async def forget_old(self) -> None:
+        """Delete posts that are older than `KEPT_SECONDS`."""
+        oldest = self._clock.now() - KEPT_SECONDS
+        while self._here and next(iter(self._here.values())).made_at < oldest:
+            del self._here[next(iter(self._here))]
+        while self._store is not None:
+            page = await self._store.list_checkpoints(AGENT_ID, limit=_PAGE)  # oldest first
+            old = [each for each in page if _made_at(each.body) < oldest]
+            for each in old:
+                await self._store.delete_checkpoint(each.checkpoint_id, AGENT_ID)
+            if len(old) < _PAGE:
+                return
+
+
+def _id(key: str) -> str:
+    return f"telegram-{key}"
+
+
+def _made_at(body: Any) -> float:
+    return body["made_at"]

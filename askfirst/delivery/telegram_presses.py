@@ -1,0 +1,200 @@
+"""Presses of a bot's buttons: read by long polling, checked, passed on, and answered in the chat."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from askfirst.clock import Clock
+from askfirst.delivery.base import OnPress, Press, PressAnswer
+from askfirst.delivery.telegram_api import Refused, TelegramApi
+from askfirst.delivery.telegram_messages import ALERT_LIMIT, Post, Posts, message, units
+from askfirst.delivery.text import cut, shown
+from askfirst.errors import DeliveryError
+from askfirst.visible_text import visible
+
+logger = logging.getLogger("askfirst.delivery")
+
+POLL_SECONDS = 25
+PRESS_SECONDS = 60.0
+"""How long a press may take to be handed on; the person sees the button turning meanwhile."""
+_LEAVE_SECONDS = 5.0
+_FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 60.0
+_NAME_LIMIT = 128
+
+NOT_YOURS = "You are not one of those who may decide this."
+CLOSED = "This is decided already, or its time is up."
+UNKNOWN = "This request is no longer known here. Nothing was changed."
+FAILED = "It is not certain that this counted. Try again, or open the page."
+
+
+class PressReader:
+    """Reads a bot's presses, and handles each of them.
+
+    A press is confirmed to Telegram after it was handled, so one that was read by a program which died comes
+    again. Presses of one message are handled in their order, those of different messages side by side.
+    """
+
+    def __init__(
+        self,
+        api: TelegramApi,
+        posts: Posts,
+        reviewers: frozenset[int] | None,
+        clock: Clock,
+        on_press: OnPress,
+    ) -> None:
+        self._api = api
+        self._posts = posts
+        self._reviewers = reviewers
+        self._clock = clock
+        self._on_press = on_press
+        self._handling = asyncio.Lock()
+        self._next: int | None = None
+        """The first update that is not handled yet."""
+        self._confirmed: int | None = None
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[None]:
+        """Read in the background; at the end, presses under way are finished."""
+        task = asyncio.create_task(self._read())
+        try:
+            yield
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PRESS_SECONDS), self._handling:
+                    task.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+            if self._next != self._confirmed:
+                with suppress(DeliveryError):
+                    await self._updates(0, _LEAVE_SECONDS)
+
+    async def _read(self) -> None:
+        backoff = _FIRST_BACKOFF
+        while True:
+            try:
+                updates = await self._updates(POLL_SECONDS, POLL_SECONDS + 10)
+            except DeliveryError as error:
+                pause = error.retry_after or backoff * random.uniform(0.5, 1)  # noqa: S311  (no secret)
+                level = logging.ERROR if _needs_somebody(error) else logging.WARNING
+                logger.log(level, "presses cannot be read: %s; trying again in %.0f s", error, pause)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF)
+                await self._clock.sleep(pause)
+                continue
+            backoff = _FIRST_BACKOFF
+            async with self._handling:
+                await self._handle_all(updates)
+                if updates:
+                    self._next = max(update["update_id"] for update in updates) + 1
+
+    async def _updates(self, poll_seconds: int, seconds: float) -> list[dict[str, Any]]:
+        parameters: dict[str, Any] = {"timeout": poll_seconds, "allowed_updates": ["callback_query"]}
+        if self._next is not None:
+            parameters["offset"] = self._next
+        updates = await self._api.call("getUpdates", parameters, seconds=seconds)
+        self._confirmed = self._next
+        return updates
+
+    async def _handle_all(self, updates: list[dict[str, Any]]) -> None:
+        queues: dict[str, list[dict[str, Any]]] = {}
+        for update in updates:
+            if query := update.get("callback_query"):
+                queues.setdefault(_key(query), []).append(query)
+        async with asyncio.TaskGroup() as group:
+            for key, queries in queues.items():
+                group.create_task(self._handle_in_order(key, queries))
+
+    async def _handle_in_order(self, key: str, queries: list[dict[str, Any]]) -> None:
+        for query in queries:
+            try:
+                await self._handle(key, query)
+            except Exception as error:  # one press must not stop the others
+                logger.error("telegram: a press was not seen through (%s)", type(error).__name__)
+                await self._tell(query, FAILED)
+
+    async def _handle(self, key: str, query: dict[str, Any]) -> None:
+        post = await self._posts.find(key) if key else None
+        action = None if post is None else post.actions.get(query["data"])
+        if post is None or action is None:
+            await self._tell(query, UNKNOWN)
+        elif not self._may_decide(query, post):
+            await self._tell(query, NOT_YOURS)
+        elif post.is_closed:
+            await self._tell(query, CLOSED)
+            await self._take_buttons_away(post, query)
+        else:
+            await self._hand_on(key, post, action, query)
+
+    def _may_decide(self, query: dict[str, Any], post: Post) -> bool:
+        if query.get("message", {}).get("chat", {}).get("id") != post.chat_id:
+            return False
+        return self._reviewers is None or query["from"]["id"] in self._reviewers
+
+    async def _hand_on(self, key: str, post: Post, action: str, query: dict[str, Any]) -> None:
+        who = _name(query["from"])
+        press = Press(
+            post.case_id,
+            action,
+            submitted_via="telegram_inline_button",
+            platform="telegram",
+            platform_user_id=str(query["from"]["id"]),
+            display_name=who,
+        )
+        answer = await self._answer_to(press)
+        if answer.kind in ("done", "closed"):
+            await self._posts.close(key, post)
+        await self._tell(query, answer.text, alert=answer.kind != "done")
+        if answer.kind == "done":
+            said = shown(answer.text).strip()
+            by = f"{said} ({who})" if who and who not in said else said
+            await self._edit("editMessageText", post, query, message(post.heading, post.text, by))
+        elif answer.kind == "closed":
+            await self._take_buttons_away(post, query)
+
+    async def _answer_to(self, press: Press) -> PressAnswer:
+        try:
+            async with asyncio.timeout(PRESS_SECONDS):
+                return await self._on_press(press)
+        except Exception as error:
+            logger.error("telegram: a press could not be handed on (%s)", type(error).__name__)
+            return PressAnswer("failed", FAILED)
+
+    async def _tell(self, query: dict[str, Any], text: str, *, alert: bool = True) -> None:
+        said = cut(shown(text), ALERT_LIMIT, measure=units)
+        parameters = {"callback_query_id": query["id"], "text": said, "show_alert": alert}
+        try:
+            await self._api.call("answerCallbackQuery", parameters)
+        except DeliveryError as error:
+            if not isinstance(error, Refused) or error.code != 400:  # as it is for a press that was long ago
+                logger.warning("a press could not be answered: %s", error)
+
+    async def _take_buttons_away(self, post: Post, query: dict[str, Any]) -> None:
+        await self._edit("editMessageReplyMarkup", post, query, {})
+
+    async def _edit(self, method: str, post: Post, query: dict[str, Any], parameters: dict[str, Any]) -> None:
+        """Change the message of a press; if it cannot be done now, `Delivery.update` comes to it later."""
+        try:
+            await self._api.edit(method, post.chat_id, query["message"]["message_id"], parameters)
+        except DeliveryError as error:
+            logger.warning("a message could not be updated: %s", error)
+
+
+def _needs_somebody(error: DeliveryError) -> bool:
+    return error.permanent or (isinstance(error, Refused) and error.code == 409)
+
+
+def _key(query: dict[str, Any]) -> str:
+    """The key in a button's data; none, if the button is not one of ours."""
+    parts = str(query.get("data") or "").split(":", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "hitl" else ""
+
+
+def _name(user: dict[str, Any]) -> str | None:
+    """Who pressed, as Telegram shows them to others."""
+    names = [visible(str(user[part])) for part in ("first_name", "last_name") if user.get(part)]
+    name = " ".join(names) or (f"@{user['username']}" if user.get("username") else "")
+    return cut(name, _NAME_LIMIT) or None

@@ -1,0 +1,275 @@
+"""Putting a request to the person at the keyboard."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from askfirst.delivery.terminal_keyboard import Keyboard
+from askfirst.messages import JsonObject
+from askfirst.requests import (
+    Answers,
+    ApproveRequest,
+    AskRequest,
+    ConfirmRequest,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    Option,
+    Question,
+)
+from askfirst.visible_text import escaped, pieces
+
+# A request as text for a terminal.
+
+
+def heading(request: HitlRequest) -> str:
+    """The kind, the id to answer by and the time there is."""
+    limit = "" if request.timeout_seconds is None else f" within {request.timeout_seconds:g} s"
+    return f"{request.payload.kind} {request.question_id}{limit}"
+
+
+def asked(payload: HitlPayload, room: int | None) -> str:
+    """What is asked, whole; ``room`` is how many cells a line has, None where nothing is wrapped."""
+    lines: list[str] = []
+    match payload:
+        case ApproveRequest():
+            lines.append(call_line(payload.tool_name, payload.args, room))
+        case AskRequest():
+            lines += [_question(question) for question in payload.questions]
+        case EscalateRequest():
+            lines.append(f"{', '.join(payload.choices)}? {payload.prompt}")
+        case _:
+            lines.append(payload.prompt)
+    details = None if isinstance(payload, AskRequest) else payload.details
+    if details:
+        lines.append(f"details {json.dumps(details, ensure_ascii=False)}")
+    return "\n".join(lines)
+
+
+def call_line(name: str, args: JsonObject, room: int | None) -> str:
+    """A call with its exact arguments, on one line if they fit there."""
+    line = f"{name} {json.dumps(args, ensure_ascii=False)}"
+    if room is None or len(line) <= room:
+        return line
+    return f"{name} {json.dumps(args, ensure_ascii=False, indent=2)}"
+
+
+def option_line(option: Option) -> str:
+    """A choice: the value that counts, and what it is called."""
+    about = "" if option.description is None else f": {option.description}"
+    typed = ", or a text of yours" if option.allow_input else ""
+    return f"{option.value} ({option.label}{about}){typed}"
+
+
+def _question(question: Question) -> str:
+    if question.options is None:
+        return f"{question.key}: {question.prompt}"
+    offered = ", ".join(f"{option.value} ({option.label})" for option in question.options)
+    return f"{question.key}: {question.prompt} {'any' if question.multi_select else 'one'} of: {offered}"
+
+
+_ASKS = "bold yellow"
+
+
+class Dialogue:
+    """A request, and the person who is to decide it."""
+
+    def __init__(self, keyboard: Keyboard, request: HitlRequest) -> None:
+        self._keyboard = keyboard
+        self._request = request
+
+    def show(self) -> None:
+        """Draw what is asked, whole."""
+        column, payload = self._keyboard.column, self._request.payload
+        told = heading(self._request)
+        if not isinstance(payload, AskRequest):  # its questions are drawn one by one
+            told += f"\n{asked(payload, column.room)}"
+        column.block("asks", told, label_style=_ASKS)
+
+    def end(self, label: str, text: str) -> None:
+        """Say how the request was settled."""
+        self._say(label, f"{self._request.question_id}: {text}", "bold red" if label == "error" else _ASKS)
+
+    async def answer(self) -> Any:
+        """What the person decides, as plain JSON. Raises `Left`."""
+        match self._request.payload:
+            case ConfirmRequest():
+                return (await self._choice(["yes", "no"]))[0] == "yes"
+            case ApproveRequest() as payload:
+                return await self._approval(payload)
+            case AskRequest() as payload:
+                return await self._answers(payload.questions)
+            case EscalateRequest() as payload:
+                return await self._escalation(payload)
+
+    async def _approval(self, payload: ApproveRequest) -> JsonObject:
+        while True:
+            decision, reason = await self._choice(
+                ["approve", "deny", "edit"], f"{payload.tool_name}: approve, deny or edit?", reasons=["deny"]
+            )
+            if decision == "approve":
+                return {"decision": "approve"}
+            if decision == "deny":
+                reason = reason or await self._line("why? (may be empty)")
+                return {"decision": "deny", "reason": reason or None}
+            edited = await self._edited(payload.args)
+            if edited is not None:
+                return {"decision": "edit", "edited_args": edited}
+
+    async def _escalation(self, payload: EscalateRequest) -> JsonObject:
+        while True:
+            reasons = [choice for choice in payload.choices if choice != "retry"]
+            action, reason = await self._choice(payload.choices, reasons=reasons)
+            answer: JsonObject = {"action": action, "reason": reason}
+            params: Any = (payload.details or {}).get("args")
+            if action != "retry" or not isinstance(params, dict):
+                return answer
+            how, _ = await self._choice(["same", "edit"], "with the same arguments, or edit them?")
+            if how == "same":
+                return answer
+            edited = await self._edited(cast("JsonObject", params))
+            if edited is not None:
+                return {**answer, "modified_params": edited}
+
+    async def _answers(self, questions: Sequence[Question]) -> Answers:
+        while True:
+            answers: Answers = {}
+            for question in questions:
+                answer = await self._question(question)
+                if answer is not None:
+                    answers[question.key] = answer
+            if len(questions) == 1:
+                return answers
+            self._say("yours", "\n".join(f"{key}: {_listed(answer)}" for key, answer in answers.items()))
+            if (await self._choice(["send", "again"], "send these answers, or begin again?"))[0] == "send":
+                return answers
+
+    async def _question(self, question: Question) -> str | list[str] | None:
+        """One question's answer; None for one that may be left out and was."""
+        self._say("asks", _drawn(question), _ASKS)
+        if not question.multi_select:
+            while True:
+                picked = _picked(question, await self._line(_hint(question)))
+                if picked == [] and not question.required:
+                    return None
+                if picked is not None and len(picked) == 1:
+                    return picked[0]
+                self._say("", "please choose one" if question.options else "an answer is required")
+        chosen: list[str] = []
+        while True:
+            picked = _picked(question, await self._line(f"{_hint(question)}, an empty line to end"))
+            if picked == [] and (chosen or not question.required):
+                return chosen or None
+            if not picked:
+                self._say("", "please choose at least one" if picked == [] else "there is no such choice")
+            chosen += [each for each in picked or () if each not in chosen]
+            if chosen:
+                self._say("yours", _listed(chosen))
+
+    async def _edited(self, args: JsonObject) -> JsonObject | None:
+        """Arguments that the person edited and confirmed; None if they cancelled."""
+        text = _editable(args)
+        while True:
+            text = await self._keyboard.line("arguments", default=text)
+            try:
+                edited: Any = from_json(text, allow_inf_nan=False)
+            except ValueError as error:
+                self._say("", f"this is no JSON: {error}")
+                continue
+            if not isinstance(edited, dict):
+                self._say("", "arguments are a JSON object")
+                continue
+            self._say("changes", _difference(args, cast("JsonObject", edited)))
+            choice, _ = await self._choice(["send", "edit", "back"], "send, edit again or go back?")
+            if choice == "send":
+                return cast("JsonObject", edited)
+            if choice == "back":
+                return None
+
+    async def _choice(
+        self, words: Sequence[str], prompt: str | None = None, *, reasons: Sequence[str] = ()
+    ) -> tuple[str, str | None]:
+        """One of the words, or as much of it as tells it from the others.
+
+        Behind those in ``reasons`` a reason may follow. "approve but ..." is no approval, nor anything else.
+        """
+        offered = " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+        while True:
+            line = await self._line(prompt or f"{offered}?")
+            for length in range(len(line), 0, -1):  # a word may have blanks in it
+                word, rest = _meant(line[:length], words), line[length:]
+                if word is not None and (not rest or (word in reasons and rest[0].isspace())):
+                    return word, rest.strip() or None
+            self._say("", f"please type {offered}")
+
+    async def _line(self, prompt: str) -> str:
+        return (await self._keyboard.line(prompt)).strip()
+
+    def _say(self, label: str, text: str, style: str = "bold") -> None:
+        self._keyboard.column.block(label, text, label_style=style)
+
+
+def _meant(typed: str, words: Sequence[str]) -> str | None:
+    """The word that was typed, or begun so that it can be no other."""
+    exact = [word for word in words if word.casefold() == typed.casefold()]
+    begun = exact or [word for word in words if word.casefold().startswith(typed.casefold())]
+    return begun[0] if len(begun) == 1 else None
+
+
+def _numbered(question: Question) -> bool:
+    """Whether choices can be named by their numbers, since none is itself called by one."""
+    return not any(option.value.strip().isdecimal() for option in question.options or ())
+
+
+def _drawn(question: Question) -> str:
+    lines = [f"{question.key}: {question.prompt}{'' if question.required else ' (may be left out)'}"]
+    for number, option in enumerate(question.options or (), 1):
+        lines.append(f"{f'{number}. ' if _numbered(question) else '- '}{option_line(option)}")
+    return "\n".join(lines)
+
+
+def _hint(question: Question) -> str:
+    if not question.options:
+        return "your answer"
+    return "its number or value" if _numbered(question) else "its value"
+
+
+def _picked(question: Question, line: str) -> list[str] | None:
+    """The values that a line names, empty for an empty line; None if it names an unknown one."""
+    if not line:
+        return []
+    options = question.options or []
+    for option in options:
+        if line in (option.value, option.label):
+            return [option.value]
+    numbers = line.replace(",", " ").split()
+    if options and _numbered(question) and all(number.isdecimal() for number in numbers):
+        places = [int(number) for number in numbers]
+        if all(1 <= place <= len(options) for place in places):
+            return [options[place - 1].value for place in places]
+        return None
+    return [line] if not options or any(option.allow_input for option in options) else None
+
+
+def _listed(answer: str | list[str]) -> str:
+    return answer if isinstance(answer, str) else ", ".join(answer)
+
+
+def _editable(args: JsonObject) -> str:
+    """Arguments as JSON on one line, with every character escaped that would act, hide or pass for another."""
+    return "".join(
+        part.text if part.note is None else escaped(part.text)
+        for part in pieces(json.dumps(args, ensure_ascii=False))
+    )
+
+
+def _difference(before: JsonObject, after: JsonObject) -> str:
+    """The lines that went and came, as they would be read."""
+    old, new = (json.dumps(each, ensure_ascii=False, indent=2).splitlines() for each in (before, after))
+    changes = [line for line in difflib.unified_diff(old, new, n=0) if not line.startswith("@@")][2:]
+    return "\n".join(changes) if changes else "nothing; it runs as it is"

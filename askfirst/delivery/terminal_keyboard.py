@@ -1,0 +1,180 @@
+"""A line typed beside the event loop, with output printed above the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from prompt_toolkit.application import run_in_terminal
+
+from askfirst.delivery.terminal import Column
+from askfirst.errors import DeliveryError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import Application
+
+
+# Output of the program above the prompt.
+
+
+@contextmanager
+def printing_above(application: Application[Any]) -> Generator[None]:
+    """Meanwhile ``sys.stdout`` and ``sys.stderr`` print above the application; what goes to a file, goes there."""
+    before = sys.stdout, sys.stderr
+    above = [_Above(stream, application) if stream.isatty() else None for stream in before]
+    sys.stdout, sys.stderr = (
+        stream if over is None else cast("TextIO", over) for stream, over in zip(before, above, strict=True)
+    )
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for over in above:
+            if over is not None:
+                over.end()
+
+
+class _Above:
+    """A stream whose whole lines are written while the prompt is taken away for a moment."""
+
+    def __init__(self, stream: TextIO, application: Application[Any]) -> None:
+        self._stream = stream
+        self._application = application
+        self._loop = asyncio.get_running_loop()
+        self._held: list[str] = []
+        self._writing: Awaitable[None] | None = None
+
+    def __getattr__(self, name: str) -> Any:  # everything else is the stream's own
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._held.append(text)
+        if "\n" in text:
+            self._loop.call_soon_threadsafe(self._pass_on)
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        """Half a line waits for its end: the prompt would be drawn over it."""
+
+    def end(self) -> None:
+        """Write what is held, now that the prompt is gone."""
+        self._write(self._take(whole=False))
+
+    def _pass_on(self) -> None:
+        context = self._application.context
+        if context is None or not self._application.is_running:
+            return  # `end` writes it
+        lines = self._take(whole=True)
+        if lines:
+            self._writing = context.copy().run(run_in_terminal, lambda: self._write(lines))
+
+    def _take(self, *, whole: bool) -> str:
+        text = "".join(self._held)
+        lines, end, rest = text.rpartition("\n") if whole else (text, "", "")
+        self._held = [rest] if rest else []
+        return lines + end
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
+
+
+try:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import DummyHistory
+    from prompt_toolkit.input import Input, create_input
+    from prompt_toolkit.input.typeahead import clear_typeahead
+    from prompt_toolkit.output import Output, create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
+    from rich.console import Console
+except ModuleNotFoundError as error:
+    from askfirst.errors import MissingExtra
+
+    raise MissingExtra("answering in the terminal", "delivery") from error
+
+
+class Left(Exception):
+    """The person pressed Ctrl-C or Ctrl-D."""
+
+
+class Keyboard:
+    """A terminal with somebody at it: `column` to say something, `line` to hear something."""
+
+    def __init__(self, screen: TextIO) -> None:
+        self._screen = screen
+        self.column = Column(Console(file=screen, highlight=False))
+
+    async def line(self, prompt: str, *, default: str = "") -> str:
+        """What the person types up to Enter, beginning with ``default``, which they may change.
+
+        Keys that were pressed before the prompt was there are thrown away: they were no answer to a question
+        that nobody had seen. From then on a ``>`` is behind it. What the program prints meanwhile appears above
+        the prompt. Raises `Left`.
+        """
+        source, output = create_input(), self._output()
+        clear_typeahead(source)
+        session: PromptSession[str] = PromptSession(
+            input=source,
+            output=output,
+            history=DummyHistory(),
+            interrupt_exception=Left,
+            eof_exception=Left,
+        )
+        asked = _Asked(self.column.margin + self.column.shown(prompt), session)
+        with printing_above(session.app):
+            # Signals stay the host's; in a prompt Ctrl-C is a key. Errors of other tasks stay the loop's.
+            line = await session.prompt_async(
+                asked.message, default=default, set_exception_handler=False, handle_sigint=False
+            )
+        return line.encode("utf-8", "replace").decode()  # bytes that were no text
+
+    def _output(self) -> Output:
+        output = create_output(self._screen)
+        if isinstance(output, Vt100_Output):
+            output.enable_cpr = False  # the terminal's reply would be thrown away with the early keys
+        return output
+
+
+def keyboard_here() -> Keyboard:
+    """The terminal that this process runs in. Raises `DeliveryError` if there is none."""
+    screen = next((each for each in (sys.stdout, sys.stderr) if each.isatty()), None)
+    if screen is None or not sys.stdin.isatty() or os.environ.get("TERM") == "dumb":
+        raise DeliveryError("terminal", "there is no terminal to answer in", permanent=True)
+    return Keyboard(screen)
+
+
+class _Asked:
+    """A prompt that is ready for keys once it was drawn, when what was typed until then is thrown away."""
+
+    def __init__(self, prompt: str, session: PromptSession[str]) -> None:
+        self._prompt = prompt
+        self._application = session.app
+        self._is_ready = False
+        session.app.after_render += self._drawn
+
+    def message(self) -> str:
+        return f"{self._prompt} {'>' if self._is_ready else ' '} "
+
+    def _drawn(self, _: object) -> None:
+        self._application.after_render -= self._drawn
+        _throw_away(self._application.input)
+        self._is_ready = True
+        self._application.invalidate()
+
+
+def _throw_away(source: Input) -> None:
+    if sys.platform == "win32":
+        while source.read_keys():
+            pass
+    else:
+        import termios
+
+        termios.tcflush(source.fileno(), termios.TCIFLUSH)

@@ -1,0 +1,78 @@
+"""Asking a person: channels, and what uses them."""
+
+from askfirst.hitl.ask_user import AskUserParams, ask_user_tool
+from askfirst.hitl.checkpointed import CheckpointedChannel
+from askfirst.hitl.exceptions import (
+    HitlAborted,
+    HitlCancelled,
+    HitlConcurrencyError,
+    HitlControlException,
+    HitlDetached,
+    HitlDurabilityNotGuaranteed,
+    HitlError,
+    HitlInvalidAnswer,
+    HitlInvalidRequest,
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    HitlTimedOut,
+)
+from askfirst.hitl.memory import InMemoryChannel
+from askfirst.hitl.middleware import (
+    ApprovalDecision,
+    ApprovalPolicyMiddleware,
+    Approve,
+    AskUser,
+    ConfirmToolCallMiddleware,
+    Deny,
+)
+from askfirst.hitl.types import (
+    ApproveAnswer,
+    ApproveRequest,
+    AskRequest,
+    ConfirmRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlChannel,
+    HitlPayload,
+    HitlRequest,
+    Option,
+    Question,
+)
+
+__all__ = [
+    "ApprovalDecision",
+    "ApprovalPolicyMiddleware",
+    "Approve",
+    "ApproveAnswer",
+    "ApproveRequest",
+    "AskRequest",
+    "AskUser",
+    "AskUserParams",
+    "CheckpointedChannel",
+    "ConfirmRequest",
+    "ConfirmToolCallMiddleware",
+    "Deny",
+    "EscalateAnswer",
+    "EscalateRequest",
+    "HitlAborted",
+    "HitlCancelled",
+    "HitlChannel",
+    "HitlConcurrencyError",
+    "HitlControlException",
+    "HitlDetached",
+    "HitlDurabilityNotGuaranteed",
+    "HitlError",
+    "HitlInvalidAnswer",
+    "HitlInvalidRequest",
+    "HitlNoPendingRequest",
+    "HitlPayload",
+    "HitlRequest",
+    "HitlRequestPending",
+    "HitlStaleAnswer",
+    "HitlTimedOut",
+    "InMemoryChannel",
+    "Option",
+    "Question",
+    "ask_user_tool",
+]

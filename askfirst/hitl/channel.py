@@ -1,0 +1,407 @@
+"""What all channels share: one request at a time, opened, waited for and settled once."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+from weakref import WeakSet
+
+from askfirst.agent.asking import outcome_of
+from askfirst.agent.channel_host import Host, host_of, in_turn
+from askfirst.agent.context import current, current_asking
+from askfirst.agent.emitter import NOTHING
+from askfirst.agent.question_ids import first_id, named
+from askfirst.channels import DEFAULT, ChannelHost
+from askfirst.checkpointer.base import Checkpointer
+from askfirst.clock import Clock, SystemClock
+from askfirst.errors import HitlConcurrencyError, HitlControlException, HitlStaleAnswer
+from askfirst.hitl.inputs import (
+    check_signal,
+    checked_choices,
+    checked_details,
+    checked_digest,
+    checked_payload,
+    checked_questions,
+    checked_seconds,
+)
+from askfirst.hitl.wait import Listeners, Slot, Subscription, hitl_span, settling
+from askfirst.messages import JsonObject
+from askfirst.requests import (
+    Answers,
+    ApproveAnswer,
+    ApproveRequest,
+    ConfirmRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlPayload,
+    HitlRequest,
+    Question,
+    StoredRequest,
+    asked_call,
+    fit_answer,
+)
+
+_TOLD = 1000
+"""How many answers a channel remembers to have told of: more than are recalled when a run is resumed."""
+
+
+class Channel(ABC):
+    """The verbs and the wait, for channels that differ in where their requests are kept.
+
+    A subclass says how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
+    forgotten once its outcome was delivered (`_forget`).
+    """
+
+    def __init__(self, *, default_timeout: float | None = None, clock: Clock | None = None) -> None:
+        self._default_timeout = checked_seconds(default_timeout)
+        self._clock: Clock = clock or SystemClock()
+        self._host: ChannelHost | None = None
+        self._slot: Slot | None = None
+        self._subscriptions: WeakSet[Subscription] | None = None
+        self._told: dict[tuple[str | None, str], None] = {}
+        self._hosts: WeakSet[ChannelHost] = WeakSet()
+        self._listeners = Listeners()
+
+    # The agent's side.
+
+    async def confirm(
+        self,
+        prompt: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> bool:
+        """Ask yes or no."""
+        payload = checked_payload(ConfirmRequest, prompt=prompt, details=checked_details(details))
+        return cast(bool, await self._put(payload, timeout, signal))
+
+    async def approve(
+        self,
+        tool_name: str,
+        tool_call_id: str,
+        args: Mapping[str, Any],
+        *,
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> ApproveAnswer:
+        """Ask whether a tool may run with these arguments; the answer is bound to them."""
+        payload = checked_payload(
+            ApproveRequest,
+            tool_name=tool_name,
+            tool_call_id=tool_call_id,
+            digest=checked_digest(tool_name, args),
+            args=dict(args),
+            details=checked_details(details),
+            args_schema=self._args_schema(tool_name),
+        )
+        return cast(ApproveAnswer, await self._put(payload, timeout, signal))
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        *,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> Answers:
+        """Ask some questions; the answer has a string, or a list of them, for each key."""
+        return cast(Answers, await self._put(checked_questions(questions), timeout, signal))
+
+    async def escalate(
+        self,
+        prompt: str,
+        *,
+        choices: Sequence[str] = ("retry", "skip", "abort"),
+        details: Mapping[str, Any] | None = None,
+        timeout: float | None = DEFAULT,
+        signal: asyncio.Event | None = None,
+    ) -> EscalateAnswer:
+        """Ask what to do about something that went wrong."""
+        shown = checked_details(details)
+        payload = checked_payload(
+            EscalateRequest,
+            prompt=prompt,
+            choices=checked_choices(choices),
+            details=shown,
+            args_schema=self._args_schema((shown or {}).get("tool_name")),
+        )
+        return cast(EscalateAnswer, await self._put(payload, timeout, signal))
+
+    # The host's side.
+
+    @property
+    def pending(self) -> HitlRequest | None:
+        """The request that is waited for in this process, if any."""
+        slot = self._slot
+        return slot.request if slot is not None and slot.told and not slot.settled.done() else None
+
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
+        """The request that waits for an answer, whether or not anyone waits for it just now.
+
+        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        """
+        return self.pending
+
+    def subscribe(self) -> AsyncIterator[HitlRequest]:
+        """The requests as they come, the current one first."""
+        subscription = Subscription()
+        if self._subscriptions is None:
+            self._subscriptions = WeakSet()
+        self._subscriptions.add(subscription)
+        if self.pending is not None:
+            subscription.queue.put_nowait(self.pending)
+        return subscription
+
+    async def answer(
+        self,
+        question_id: str,
+        answer: Any,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        digest: str | None = None,
+    ) -> None:
+        """Answer a request, with the answer's model or with plain JSON.
+
+        ``digest`` is that of what was shown (`HitlRequest.digest`): if something else is asked by now under the same
+        id, the answer is stale. Without it, it counts only for what was asked first under the id.
+
+        Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
+        fit; the request is then still pending.
+        """
+        with settling(self._slot):
+            self._deliver(await self._settle(question_id, answer, by, via, digest))
+
+    async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
+        """End a request without an answer; the asker gets `HitlCancelled`."""
+        with settling(self._slot):
+            self._deliver(await self._cancel(question_id, reason))
+
+    # The agent that it belongs to.
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread that this channel is for, where it is made for one."""
+        return None
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer that keeps the requests, where it settles them itself."""
+        return None
+
+    def bind(self, host: ChannelHost) -> None:
+        """Belong to an agent: its listeners hear of requests."""
+        self._host = host
+        self._hosts.add(host)
+
+    def interrupt(
+        self, signal: HitlControlException, *, after: Callable[[], Awaitable[object]] | None = None
+    ) -> HitlRequest | None:
+        """Raise a signal where this process waits, ``after`` that; the request itself stays open."""
+        slot = self._slot
+        return slot.request if slot is not None and slot.interrupt(signal, after) else None
+
+    def fit(self, request: HitlRequest, answer: Any) -> Any:
+        """The answer as its model, checked against the request and, for other arguments, against the tool."""
+        call, check = asked_call(request.payload), None
+        slot = self._slot
+        asker = slot.asker if slot is not None and slot.request is request else None
+        if call is not None and (owner := self._owner(call.tool_name, asker)):
+            check = owner.args_check(call.tool_name, call)
+        return fit_answer(request, answer, check)
+
+    def _args_schema(self, tool_name: Any) -> JsonObject | None:
+        """What the arguments of a tool are like, if the agent that asks has it."""
+        owner = self._owner(tool_name, current.get().host) if isinstance(tool_name, str) else None
+        return None if owner is None else owner.args_schema(tool_name)
+
+    def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
+        """A question about a call, bound to what is not shown of its arguments too."""
+        call = asked_call(payload)
+        owner = None if call is None else self._owner(call.tool_name, current.get().host)
+        if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
+            return payload
+        return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
+
+    def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
+        """The seal of a question that this channel itself keeps."""
+        return None
+
+    def _owner(self, tool_name: str, asker: ChannelHost | None) -> ChannelHost | None:
+        """The agent whose tool this is: the one that asks, whosever channel this is, or the one it belongs to."""
+        hosts = (asker, self._host)
+        return next((host for host in hosts if host is not None and host.args_check(tool_name)), None)
+
+    # Where the requests are kept.
+
+    async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
+        """What was asked under an id before: by the ``host``, as far as its calls are open, or through us."""
+        return await host.known(question_id) if isinstance(host, Host) else None
+
+    @abstractmethod
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        """Record what the ``host``, if any, asks; or find it as it was recorded before, settled perhaps."""
+
+    @abstractmethod
+    async def _settle(
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest: ...
+
+    @abstractmethod
+    async def _cancel(self, question_id: str, reason: str) -> StoredRequest: ...
+
+    @abstractmethod
+    async def _expire(self, question_id: str) -> StoredRequest:
+        """Time a request out if its deadline has passed; return it as it stands."""
+
+    async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
+        """Wait until somebody else settles the request; for ever, where nobody else can."""
+        return await asyncio.get_running_loop().create_future()
+
+    @abstractmethod
+    def _forget(self, stored: StoredRequest) -> None:
+        """The outcome was delivered to whoever asked."""
+
+    _is_shared = False
+    """Whether somebody else, such as another process, may settle a request."""
+
+    # The wait.
+
+    async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
+        """Ask, when it is the turn of the agent that wants to; see `_ask`."""
+        seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
+        if signal is not None:
+            check_signal(signal)
+        return await in_turn(self, lambda: self._ask(payload, seconds, signal))
+
+    async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
+        """Open a request, wait for its settlement and return the answer, or raise what came instead."""
+        self._check_free()
+        host = host_of(self, self._host, self._hosts)
+        asked = await self._new(payload, timeout, host)
+        self._check_free()  # for another may have begun to ask while this one got its name
+        slot = self._slot = Slot(asked, current.get().host)
+        told = (asked.thread_id, asked.question_id)
+        with hitl_span(asked) as span:
+            try:
+                if told not in self._told:
+                    span.begin()
+                stored = await self._on_record(slot, host)
+                span.from_resume = stored.status != "pending" and stored.request is not asked
+                if span.from_resume and told in self._told:
+                    return outcome_of(stored, is_found=True)
+                self._told.pop(told, None)
+                span.begin()
+                if stored.status == "pending":
+                    slot.told = True
+                    slot.leave_with_tree()
+                    stored = await self._wait(slot, signal, self._announce(stored.request, host))
+            except HitlControlException:
+                await slot.left()
+                raise
+            finally:
+                if self._slot is slot:
+                    self._slot = None
+                slot.close()
+            self._forget(stored)
+            span.settled(stored)
+            self._told[told] = None
+            if len(self._told) > _TOLD:
+                del self._told[next(iter(self._told))]
+            if host is not None:
+                await host.announce_settled(stored)
+            return span.outcome(outcome_of(stored, is_found=span.from_resume))
+
+    def _check_free(self) -> None:
+        if self._slot is not None and not self._slot.settled.done():
+            raise HitlConcurrencyError(self._slot.request.question_id)
+
+    async def _new(
+        self, payload: HitlPayload, timeout: float | None, host: ChannelHost | None
+    ) -> HitlRequest:
+        """What is asked, under an id that a resumed run finds again, where there is a run."""
+        question_id = first_id(payload)
+        payload = self._sealed(question_id, payload)
+        if current_asking() is not None and not isinstance(payload, ApproveRequest):
+            question_id = await named(question_id, payload, lambda it: self._known(host, it))
+        return HitlRequest(
+            question_id=question_id,
+            thread_id=host.thread_id if host is not None else None,
+            payload=payload,
+            created_at=self._clock.now(),
+            timeout_seconds=timeout,
+        )
+
+    async def _on_record(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
+        """What is asked, as it is recorded; if it was before and is overdue, it is timed out and nobody is told."""
+        stored = await self._record(slot.request, host)
+        if stored.status != "pending":
+            return stored
+        is_new = stored.request.created_at == slot.request.created_at
+        slot.request, expires_at = stored.request, stored.request.expires_at
+        if is_new or expires_at is None or expires_at > self._clock.now():
+            return stored
+        return await self._expire(stored.question_id)
+
+    async def _wait(
+        self, slot: Slot, signal: asyncio.Event | None, telling: Awaitable[None]
+    ) -> StoredRequest:
+        """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
+        helpers: list[asyncio.Task[None]] = []
+        giving_up: asyncio.Task[None] | None = None
+        if slot.request.expires_at is not None:
+            helpers.append(asyncio.create_task(self._watch_deadline(slot)))
+        if signal is not None:
+            helpers.append(giving_up := asyncio.create_task(self._watch_signal(slot, signal)))
+        if self._is_shared:
+            helpers.append(asyncio.create_task(self._watch_elsewhere(slot)))
+        try:
+            if telling is not NOTHING:
+                await self._listeners.hear(slot, telling)
+            stored = await slot.settled
+            if giving_up is not None and slot.signalled and stored.status == "cancelled":
+                await asyncio.wait([giving_up])  # only it knows whose cancel this is
+            return slot.aborted or stored
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            if helpers:
+                await asyncio.wait(helpers)
+
+    async def _watch_deadline(self, slot: Slot) -> None:
+        expires_at = cast(float, slot.request.expires_at)
+        with slot.failing():
+            while True:
+                await self._clock.sleep(max(0.0, expires_at - self._clock.now()))
+                stored = await self._expire(slot.request.question_id)
+                if stored.status != "pending":
+                    slot.settle(stored)
+                    return
+                await self._clock.sleep(0.01)  # the store's clock is a little behind ours
+
+    async def _watch_signal(self, slot: Slot, signal: asyncio.Event) -> None:
+        with slot.failing():
+            await signal.wait()
+            slot.signalled = True
+            with suppress(HitlStaleAnswer):  # it is settled, and whoever settled it wakes the slot
+                stored = await self._cancel(slot.request.question_id, "its signal was set")
+                slot.aborted = replace(stored, status="aborted")
+                slot.settle(slot.aborted)
+
+    async def _watch_elsewhere(self, slot: Slot) -> None:
+        with slot.failing():
+            slot.settle(await self._settled_elsewhere(slot.request.question_id))
+
+    def _deliver(self, stored: StoredRequest) -> None:
+        if self._slot is not None and self._slot.request.question_id == stored.question_id:
+            self._slot.settle(stored)
+
+    def _announce(self, request: HitlRequest, host: ChannelHost | None) -> Awaitable[None]:
+        for subscription in self._subscriptions or ():
+            subscription.queue.put_nowait(request)
+        return NOTHING if host is None else host.announce(request)

@@ -1,0 +1,412 @@
+"""CheckpointedChannel: questions kept in the agent's store, those of its subagents included."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+from askfirst.agent.channel_host import Host
+from askfirst.agent.context import current, current_asking
+from askfirst.agent.question_ids import ASKED_ANEW, ambiguous, is_replaced, replaced_ids
+from askfirst.agent.thread import unresolved_calls
+from askfirst.channels import ChannelHost
+from askfirst.checkpointer.base import Checkpointer, StoredThread
+from askfirst.clock import Clock
+from askfirst.concurrency import LoopLock, finish
+from askfirst.errors import (
+    HitlConcurrencyError,
+    HitlDurabilityNotGuaranteed,
+    HitlError,
+    HitlNoPendingRequest,
+    HitlStaleAnswer,
+    InvalidAgent,
+)
+from askfirst.hitl.memory import InMemoryChannel
+from askfirst.ids import child_thread_id
+from askfirst.requests import (
+    HitlRequest,
+    RequestStatus,
+    StoredRequest,
+    check_names,
+    check_reason,
+    check_seen,
+    same_question,
+)
+
+# What the subagents under a thread ask, as the store knows it: no agent is needed to find it.
+
+
+async def open_beneath(checkpointer: Checkpointer, thread_id: str) -> list[StoredRequest]:
+    """The open requests of the subagents that work for the thread, directly or not."""
+    stored = await checkpointer.load(thread_id)
+    return [] if stored is None else await _open_under(checkpointer, stored)
+
+
+async def _open_under(checkpointer: Checkpointer, caller: StoredThread) -> list[StoredRequest]:
+    found: list[StoredRequest] = []
+    for call in unresolved_calls(caller.messages):
+        child = await checkpointer.load(child_thread_id(caller.thread_id, call.id))
+        if child is not None:
+            found += [known for known in child.requests.values() if known.status == "pending"]
+            found += await _open_under(checkpointer, child)
+    return found
+
+
+_REPLACED = 100
+"""How many requests are remembered in whose place others were asked elsewhere."""
+
+
+class RequestKeeper(Protocol):
+    """The least that a checkpointer of one's own must offer to a `CheckpointedChannel`."""
+
+    async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
+        """Keep a thread's pending request; None clears it."""
+        ...
+
+    async def load_pending_request(self, thread_id: str) -> HitlRequest | None:
+        """The thread's pending request."""
+        ...
+
+
+class CheckpointedChannel(InMemoryChannel):
+    """Asks through a checkpointer: any process may answer, hours later, and whoever waits then wakes.
+
+    With one of Askfirst's checkpointers requests are settled in the store, once, whoever answers. A checkpointer
+    of one's own needs only ``save_pending_request`` and ``load_pending_request``; the answer then comes through
+    this channel or through ``agent.respond``.
+
+    Inside the body of a custom tool asking raises `HitlDurabilityNotGuaranteed`, for after a restart the body
+    begins anew; ``allow_inside_custom_tool=True`` accepts that.
+    """
+
+    def __init__(
+        self,
+        *,
+        checkpointer: Checkpointer | RequestKeeper,
+        thread_id: str,
+        default_timeout: float | None = None,
+        allow_inside_custom_tool: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        for needed in ("save_pending_request", "load_pending_request"):
+            if not callable(getattr(checkpointer, needed, None)):
+                raise HitlError(f"a CheckpointedChannel needs a checkpointer with {needed}()")
+        super().__init__(default_timeout, clock=clock)
+        self._thread_id = thread_id
+        self._allow_inside_custom_tool = allow_inside_custom_tool
+        self._keeper = cast(RequestKeeper, checkpointer)
+        settles = callable(getattr(checkpointer, "settle", None))
+        self._checkpointer = cast(Checkpointer, checkpointer) if settles else None
+        self._is_shared = settles
+        self._keeping = LoopLock()
+        self._clearing: str | None = None
+        self._replaced: OrderedDict[str, HitlRequest] = OrderedDict()
+
+    @property
+    def thread_id(self) -> str:
+        """The thread that this channel is for."""
+        return self._thread_id
+
+    @property
+    def checkpointer(self) -> Checkpointer | None:
+        """The checkpointer, if it is one that settles requests itself."""
+        return self._checkpointer
+
+    def bind(self, host: ChannelHost) -> None:
+        """Belong to an agent; its thread and this channel's must be the same."""
+        if host.thread_id != self.thread_id:
+            raise InvalidAgent(
+                f"the channel is for thread {self.thread_id!r} and the agent for {host.thread_id!r}; give both one id"
+            )
+        super().bind(host)
+
+    async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
+        """The open request of the thread, or of a subagent under it, as the store knows it.
+
+        What is overdue is timed out.
+        """
+        while (request := await self._keeper.load_pending_request(self.thread_id)) is not None:
+            if request.expires_at is None or not await self._is_over(request, self.thread_id):
+                return request
+        if self.checkpointer is None:
+            return None
+        for found in await open_beneath(self.checkpointer, self.thread_id):
+            if found.request.expires_at is None or not await self._is_over(found.request, found.thread_id):
+                return found.request
+        return None
+
+    async def _is_over(self, request: HitlRequest, thread_id: str) -> bool:
+        """Time a request out if its deadline has passed; whether it is settled now, or was before."""
+        if self.checkpointer is not None:
+            try:
+                found = await self.checkpointer.expire(thread_id, request.question_id)
+            except HitlNoPendingRequest:
+                return True  # it went with its thread
+            return found.status != "pending"
+        async with self._keeping:
+            kept = self._known_as_kept(request)
+            if not self._is_due(kept):
+                return False
+            await self._clear(kept, "timed_out")
+            return True
+
+    async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
+        known = await super()._known(host, question_id)
+        if known is not None or (isinstance(host, Host) and host.stores):
+            return known
+        thread_id = self.thread_id if host is None else host.thread_id
+        if self.checkpointer is not None:
+            return await self.checkpointer.request(thread_id, question_id)
+        # A keeper has the latest alone: what that was asked in place of is known by its id.
+        kept = await self._keeper.load_pending_request(self.thread_id)
+        if kept is None or kept.thread_id != thread_id:
+            return None
+        if kept.question_id == question_id:
+            return self._opened(kept)
+        is_over = question_id in replaced_ids(kept)
+        return StoredRequest(kept, thread_id, None, "superseded") if is_over else None
+
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        self._check_place(host)
+        thread_id = self.thread_id if host is None else host.thread_id
+        request = request.model_copy(update={"thread_id": thread_id})
+        if self.checkpointer is None:
+            return await self._record_with_keeper(request, host)
+        if host is not None and (stored := await host.record(request)) is not None:
+            return stored
+        known = await self.checkpointer.request(thread_id, request.question_id)
+        if known is not None and same_question(known.request, request.payload):
+            return known
+        for earlier in replaced_ids(request):
+            with suppress(HitlStaleAnswer, HitlNoPendingRequest):
+                await self.checkpointer.cancel(thread_id, earlier, ASKED_ANEW)
+        # A call that begins anew asks all of its own again, whatever of it is open still.
+        alone = current_asking() is None
+        await self.checkpointer.save_pending_request(thread_id, request, alone=alone)
+        return self._opened(request)
+
+    def _check_place(self, host: ChannelHost | None) -> None:
+        """Refuse to ask from within a tool's body, also for an agent of its own that runs there."""
+        asking = current_asking()
+        if asking is None or self._allow_inside_custom_tool:
+            return
+        running = current.get().host
+        of_another = running is not None and running is not host
+        if asking.place == "tool" or (
+            of_another and asking.outer is not None and asking.outer.is_within("tool")
+        ):
+            raise HitlDurabilityNotGuaranteed(asking.tool_name)
+
+    def _waited_on(self, question_id: str) -> str:
+        """The thread on which a request is waited for here: a subagent's perhaps, or our own."""
+        slot = self._slot
+        if slot is not None and slot.request.question_id == question_id:
+            return self._home(slot.request)
+        return self.thread_id
+
+    def _home(self, request: HitlRequest) -> str:
+        """The thread that a request belongs to."""
+        return request.thread_id or self.thread_id
+
+    async def _settle(
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest:
+        if self.checkpointer is not None:
+            return await self._settle_shown(await self._stored(question_id, digest), answer, by, via, digest)
+        async with self._keeping:
+            kept = await self._kept_pending(question_id)
+            check_seen(kept.request, digest, kept.round)
+            fitted = self.fit(kept.request, answer)
+            check_names(question_id, by, via)
+            return await self._clear(kept, "answered", answer=fitted, answered_by=by, via=via)
+
+    async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
+        if self.checkpointer is not None:
+            shown = await self._stored(question_id)
+            try:
+                return await self.checkpointer.cancel(
+                    self._home(shown), question_id, reason, digest=shown.digest
+                )
+            except HitlStaleAnswer:
+                await self._check_round(shown)
+                raise
+        async with self._keeping:
+            kept = await self._kept_pending(question_id, is_answer=False)
+            check_reason(reason)
+            return await self._clear(kept, "cancelled", reason=reason)
+
+    async def _expire(self, question_id: str) -> StoredRequest:
+        if self.checkpointer is not None:
+            return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
+        async with self._keeping:
+            kept = self._found(question_id)
+            if kept is not None and self._is_due(kept):
+                return await self._clear(kept, "timed_out")
+            return await super()._expire(question_id)
+
+    async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
+        if self.checkpointer is None:
+            return await super()._settled_elsewhere(question_id)
+        return self._as_asked(await self.checkpointer.settled(self._waited_on(question_id), question_id))
+
+    async def _stored(self, question_id: str, digest: str | None = None) -> HitlRequest:
+        """The request that is pending under this id; raises `HitlStaleAnswer` if none is.
+
+        If several agents have something pending under it, ``digest`` has to tell which of these is meant.
+        """
+        if self._slot is not None and self._slot.request.question_id == question_id:
+            return self._slot.request
+        store = cast(Checkpointer, self.checkpointer)
+        own = await store.request(self.thread_id, question_id)
+        found = [own] if own is not None and own.status == "pending" else []
+        found += [it for it in await open_beneath(store, self.thread_id) if it.question_id == question_id]
+        if len(found) > 1:
+            found = [it for it in found if digest is not None and it.request.digest == digest]
+            if len(found) != 1:
+                raise ambiguous(question_id)
+        known = found[0] if found else None
+        shown = self._replaced.get(question_id)
+        if shown is not None and (known is None or not _answers(known, shown)):
+            raise HitlStaleAnswer(question_id, "superseded")
+        if known is None:
+            raise HitlStaleAnswer(question_id, own.status if own is not None else None)
+        return known.request.model_copy(update={"thread_id": known.thread_id})
+
+    # One id may be asked about again: by another process, or by a thread of the same name made anew.
+
+    async def _settle_shown(
+        self, shown: HitlRequest, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest:
+        """Answer what is shown here, not what was asked since under its id.
+
+        An answer that does not name its ``digest`` may be for what was asked before: it counts for the first round.
+        """
+        question_id = shown.question_id
+        check_seen(shown, digest)
+        fitted = self.fit(shown, answer)
+        try:
+            return await cast(Checkpointer, self.checkpointer).settle(
+                self._home(shown),
+                question_id,
+                fitted,
+                by=by,
+                via=via,
+                digest=shown.digest,
+                round=1 if digest is None else None,
+            )
+        except HitlStaleAnswer as stale:
+            await self._check_round(shown)
+            if digest is None and stale.status == "superseded":
+                raise HitlStaleAnswer(question_id, stale.status, is_unnamed=True) from stale
+            raise
+
+    async def _check_round(self, shown: HitlRequest) -> None:
+        """Raise `HitlStaleAnswer` if something else was asked since; then whoever waits here is told so too."""
+        question_id = shown.question_id
+        found = await cast(Checkpointer, self.checkpointer).request(self._home(shown), question_id)
+        if found is not None and not _answers(found, shown):
+            self._deliver(_superseded(found, shown))
+            raise HitlStaleAnswer(question_id, "superseded")
+
+    def _forget(self, stored: StoredRequest) -> None:
+        """What was shown here and then asked otherwise elsewhere is remembered: an answer to it may still come."""
+        super()._forget(stored)
+        self._replaced.pop(stored.question_id, None)
+        if stored.status == "superseded":
+            self._replaced[stored.question_id] = stored.request
+            if len(self._replaced) > _REPLACED:
+                self._replaced.popitem(last=False)
+
+    def _as_asked(self, found: StoredRequest) -> StoredRequest:
+        """What became of the request that is waited for: if the store has another in its place, superseded."""
+        slot = self._slot
+        if slot is None or _answers(found, slot.request):
+            return found
+        return _superseded(found, slot.request)
+
+    def _deliver(self, stored: StoredRequest) -> None:
+        if self._slot is not None and _answers(stored, self._slot.request):
+            super()._deliver(stored)
+
+    # A plain keeper only keeps: what is settled is known here, and is cleared there before anyone is told.
+
+    async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        async with self._keeping:
+            kept = await self._keeper.load_pending_request(self.thread_id)
+            if kept is not None and host is None and self._is_in_the_way(kept, request):
+                raise HitlConcurrencyError(kept.question_id)  # it keeps one, and would lose this one
+            if kept is not None and (
+                _is_the_same(kept, request) or kept.question_id in replaced_ids(request)
+            ):
+                self._known_as_kept(kept)
+            stored = await super()._record(request, host)
+            if stored.status == "pending" and stored.request != kept:
+                await self._keeper.save_pending_request(self.thread_id, stored.request)
+            return stored
+
+    def _known_as_kept(self, request: HitlRequest) -> StoredRequest:
+        """What the keeper keeps, as this process knows it."""
+        return self._kept.setdefault((request.thread_id, request.question_id), self._opened(request))
+
+    async def _clear(self, kept: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
+        """Clear what is kept, and know it settled; nobody can call that off in the middle.
+
+        If the keeper fails, nobody knows whether it is cleared. The request is pending still, and as it is we who
+        were at it, not another process, whoever settles it next can.
+        """
+        clearing = asyncio.ensure_future(self._clear_and_set(kept, status, fields))
+        try:
+            return await finish(clearing)
+        except asyncio.CancelledError:
+            if clearing.exception() is None:
+                self._deliver(clearing.result())
+            raise
+
+    async def _clear_and_set(
+        self, kept: StoredRequest, status: RequestStatus, fields: dict[str, Any]
+    ) -> StoredRequest:
+        self._clearing = kept.question_id
+        await self._keeper.save_pending_request(self.thread_id, None)
+        self._clearing = None
+        return self._set(kept, status, **fields)
+
+    async def _kept_pending(self, question_id: str, *, is_answer: bool = True) -> StoredRequest:
+        """The request, whichever process opened it; raises `HitlStaleAnswer` if it waits no longer."""
+        kept = await self._keeper.load_pending_request(self.thread_id)
+        if kept is not None and kept.question_id == question_id:
+            self._known_as_kept(kept)
+            return self._pending(question_id, is_answer=is_answer)
+        pending = self._pending(question_id, is_answer=is_answer)
+        if question_id != self._clearing:
+            raise HitlStaleAnswer(question_id)  # another process settled it
+        return pending
+
+    def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
+        """Whether another question is open; a call that begins anew asks all of its own again."""
+        is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
+        return kept.question_id != request.question_id and not is_over and current_asking() is None
+
+    def _opened(self, request: HitlRequest) -> StoredRequest:
+        return StoredRequest(request, self.thread_id, None, "pending")
+
+
+def _is_the_same(kept: HitlRequest, request: HitlRequest) -> bool:
+    return kept.question_id == request.question_id and same_question(kept, request.payload)
+
+
+def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
+    """Whether the settlement of ``stored`` holds for the request ``asked``."""
+    if stored.status == "cancelled" and is_replaced(stored):
+        return False
+    if same_question(stored.request, asked.payload):
+        return True
+    # Not everything comes out of a store as it was put in: subclasses and NaN do not.
+    kept = HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True))
+    return same_question(stored.request, kept.payload)
+
+
+def _superseded(found: StoredRequest, asked: HitlRequest) -> StoredRequest:
+    """How a request was settled in whose place another was found."""
+    return StoredRequest(asked, found.thread_id, found.run_id, "superseded")

@@ -1,0 +1,127 @@
+"""Validating the arguments of `confirm`, `approve`, `ask` and `escalate`: one sentence names what is wrong."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from askfirst.digests import call_digest
+from askfirst.errors import HitlInvalidRequest, InvalidMessage
+from askfirst.messages import JsonObject, check_depth
+from askfirst.requests import AskRequest, Question
+
+P = TypeVar("P", bound=BaseModel)
+_UNWRITABLE = (
+    "cannot be written as JSON: there is an object in it, or text that is no Unicode, or it nests too deep"
+)
+_LONGEST = 1e12
+"""The longest time-out in seconds: every store can keep its deadline."""
+
+
+def checked_seconds(timeout: Any) -> float | None:
+    """A time-out that a deadline can be made of."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise HitlInvalidRequest(
+            f"a time-out is a number of seconds, or None for no limit; {timeout!r} is neither"
+        )
+    if not 0 <= timeout <= _LONGEST:  # nan is not, either
+        allowed = f"from 0 to {_LONGEST:g} seconds, or None for no limit"
+        raise HitlInvalidRequest(f"a time-out is {allowed}; {timeout!r} is not")
+    return timeout
+
+
+def check_signal(signal: Any) -> None:
+    """Refuse what cannot be awaited as an `asyncio.Event` can; a thread's event would stop the loop."""
+    if isinstance(signal, type) or not inspect.iscoroutinefunction(getattr(signal, "wait", None)):
+        raise HitlInvalidRequest(f"signal is an asyncio.Event, not {type(signal).__qualname__}")
+
+
+def checked_payload(kind: type[P], **fields: Any) -> P:
+    """What is to be asked, if a person can be shown it, whatever keeps it until then."""
+    try:
+        payload = kind(**fields)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"]))
+        raise HitlInvalidRequest(f"{where} cannot be asked like this: {fault['msg']}") from None
+    for name, value in payload:
+        if name not in _CHECKED_BEFORE:
+            _check_writable(name, value)
+    return payload
+
+
+_CHECKED_BEFORE = ("kind", "args", "args_schema", "details", "digest")
+
+
+def _check_writable(name: str, value: Any) -> None:
+    if isinstance(value, str) and value.isascii():
+        return
+    try:
+        to_json(value)
+    except PydanticSerializationError:
+        why = "is not valid Unicode" if isinstance(value, str) else _UNWRITABLE
+        raise HitlInvalidRequest(f"{name} {why}") from None
+
+
+def checked_details(details: Mapping[str, Any] | None) -> JsonObject | None:
+    """What is shown along with a request, as JSON: dates, sets, models and the like as pydantic writes them.
+
+    Any other object is refused. What Python says of it is nothing to show, and differs after a restart.
+    """
+    if details is None:
+        return None
+    if not isinstance(details, Mapping):
+        raise HitlInvalidRequest(f"details are names with values, not {type(details).__name__}")
+    try:
+        encoded = to_json(dict(details), inf_nan_mode="constants")
+        check_depth(encoded, within=24)  # they become a part of what is checked again
+        return from_json(encoded)
+    except Exception as error:
+        raise HitlInvalidRequest(f"details {_UNWRITABLE}") from error
+
+
+def checked_digest(tool_name: str, args: Mapping[str, Any]) -> str:
+    """The digest of a call that is to be asked about."""
+    if not isinstance(args, Mapping):
+        raise HitlInvalidRequest(f"args are names with values, not {type(args).__name__}")
+    try:
+        return call_digest(tool_name, dict(args))
+    except InvalidMessage:
+        raise HitlInvalidRequest(f"args {_UNWRITABLE}") from None
+
+
+def checked_questions(questions: Sequence[Question]) -> AskRequest:
+    """Questions whose answers can be told apart."""
+    if not isinstance(questions, Sequence) or isinstance(questions, str):
+        raise HitlInvalidRequest(f"questions are a list of them, not {type(questions).__name__}")
+    request = checked_payload(AskRequest, questions=list(questions))
+    keys = [question.key for question in request.questions]
+    if not keys:
+        raise HitlInvalidRequest("there is no question to ask")
+    for key in keys:
+        if keys.count(key) > 1:
+            raise HitlInvalidRequest(f"each question has a key of its own; {key!r} is there twice")
+    return request
+
+
+def checked_choices(choices: Sequence[str]) -> list[str]:
+    """Choices that a person can tell apart."""
+    if isinstance(choices, str):
+        raise HitlInvalidRequest(f"choices are a list of texts; {choices!r} is a single one")
+    if not isinstance(choices, Sequence) or not all(isinstance(it, str) for it in choices):
+        raise HitlInvalidRequest(f"choices are a list of texts, not {choices!r}")
+    listed = list(choices)
+    if not listed:
+        raise HitlInvalidRequest("choices are empty; there is nothing to choose from")
+    for choice in listed:
+        if not choice or choice.isspace():
+            raise HitlInvalidRequest(f"a choice has a text; {choice!r} has none")
+        if listed.count(choice) > 1:
+            raise HitlInvalidRequest(f"choices differ from one another; {choice!r} is there twice")
+    return listed

@@ -1,0 +1,178 @@
+"""The process that `askfirst.hitl.testing` forks its racers from: ``python -m askfirst.hitl.racer``.
+
+It reads one race a line from its input and writes one line of outcomes for each. Its children are forked when
+everything is loaded, so that fifty of them are ready in a moment; each says when it is, and all go at once. It
+ends, with whatever it started, when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+Start = Callable[[], Awaitable[None]]
+"""To be awaited by a racer once it is ready; returns when all are."""
+
+Racer = Callable[[Any, Start], Awaitable[Any]]
+"""What one process does: it is given its job and returns its outcome, both JSON."""
+
+_READY = b"\n"
+
+
+def main() -> None:
+    """Serve races until the input ends."""
+    outcomes = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a racer prints
+    while line := _read_line():
+        race = json.loads(line)
+        sys.path[:] = race["path"]
+        racer = _find(race["target"])
+        if race["warm_up"] is not None:
+            asyncio.run(_warm_up(racer, race["warm_up"]))
+        outcomes.write(json.dumps(_Race(racer, race["jobs"]).run()) + "\n")
+        outcomes.flush()
+
+
+async def _warm_up(racer: Racer, job: Any) -> None:
+    """Do one job here, so that the children inherit all that it has loaded and compiled."""
+
+    async def start() -> None:
+        pass
+
+    await racer(job, start)
+
+
+def _read_line() -> bytes:
+    """The next line of input, unbuffered: what comes after it is looked at while the race is on."""
+    line = b""
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1)
+        if not piece:
+            return b""
+        line += piece
+    return line
+
+
+def _find(target: str) -> Racer:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+class _Race:
+    """One race: a child process for each job."""
+
+    def __init__(self, racer: Racer, jobs: list[Any]) -> None:
+        self._racer = racer
+        self._jobs = jobs
+        self._gate, self._opener = os.pipe()
+
+    def run(self) -> list[Any]:
+        """Fork, wait until all are ready (or ended), let them go, and gather what they say."""
+        children = [self._fork(job) for job in self._jobs]
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ)
+            for child in children:
+                selector.register(child.said_on, selectors.EVENT_READ, child)
+            opener: int | None = self._opener
+            running = len(children)
+            while running:
+                if opener is not None and all(child.said for child in children):
+                    os.close(opener)
+                    opener = None
+                for key, _ in selector.select():
+                    if key.fd == 0:
+                        _kill(children)
+                    elif not key.data.listen():
+                        selector.unregister(key.fd)
+                        running -= 1
+            if opener is not None:
+                os.close(opener)
+        os.close(self._gate)
+        return [child.outcome() for child in children]
+
+    def _fork(self, job: Any) -> _Child:
+        said_on, say_on = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(say_on)
+            return _Child(pid, said_on)
+        try:
+            os.close(self._opener)
+            os.close(said_on)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            said = json.dumps(asyncio.run(self._one(job, say_on)))
+            with os.fdopen(say_on, "w") as pipe:
+                pipe.write(said)
+        finally:
+            os._exit(0)
+
+    async def _one(self, job: Any, say_on: int) -> dict[str, Any]:
+        async def start() -> None:
+            os.write(say_on, _READY)
+            await asyncio.to_thread(os.read, self._gate, 1)
+
+        try:
+            return {"value": await self._racer(job, start)}
+        except BaseException as error:
+            return {"error": type(error).__name__, "message": str(error), "facts": _facts(error)}
+
+
+class _Child:
+    """A racer as its parent sees it."""
+
+    def __init__(self, pid: int, said_on: int) -> None:
+        self.pid = pid
+        self.said_on = said_on
+        self.said = b""
+
+    def listen(self) -> bool:
+        """Hear what it says; False once it has ended."""
+        piece = os.read(self.said_on, 65536)
+        self.said += piece or (b"" if self.said else _READY)
+        return bool(piece)
+
+    def outcome(self) -> dict[str, Any]:
+        """What came of it."""
+        os.close(self.said_on)
+        _, status = os.waitpid(self.pid, 0)
+        said = self.said.strip()
+        if os.WIFSIGNALED(status):
+            return {"signal": os.WTERMSIG(status)}
+        return (
+            cast("dict[str, Any]", json.loads(said))
+            if said
+            else {"error": "SystemExit", "message": "it said nothing"}
+        )
+
+
+def _kill(children: list[_Child]) -> None:
+    """Nobody waits for the outcome any more."""
+    for child in children:
+        os.kill(child.pid, signal.SIGKILL)
+    os._exit(1)
+
+
+def _facts(error: BaseException) -> dict[str, Any]:
+    """An exception's attributes, as far as they are plain, or lists or mappings of what is."""
+    return {name: value for name, value in vars(error).items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can say this."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, cast("list[Any]", value)))
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value).items()
+        return all(isinstance(name, str) and _is_plain(each) for name, each in pairs)
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+if __name__ == "__main__":
+    main()

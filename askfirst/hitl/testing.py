@@ -1,0 +1,442 @@
+"""Test helpers: scripted people, a clock, crashes, races between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+import json
+import math
+import os
+import signal
+import signal as signals
+import subprocess
+import sys
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self, TypeGuard
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from askfirst.agent.session import Session
+from askfirst.agent.spec import AgentSpec
+from askfirst.agent.thread import Thread
+from askfirst.channels import ChannelHost
+from askfirst.checkpointer import base
+from askfirst.checkpointer.base import Checkpointer
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.clock import SystemClock
+from askfirst.errors import HitlCancelled, HitlError, HitlNoPendingRequest, HitlStaleAnswer, HitlTimedOut
+from askfirst.hitl.memory import InMemoryChannel
+from askfirst.models.scripted import ScriptedModel
+from askfirst.requests import ApproveRequest, AskRequest, ConfirmRequest, HitlRequest, Question, StoredRequest
+
+__all__ = [
+    "Aborts",
+    "Cancels",
+    "FakeClock",
+    "NoopChannel",
+    "RaceOutcome",
+    "RaceTrack",
+    "ScriptedChannel",
+    "TimesOut",
+    "crash_at",
+    "race_answers",
+]
+
+
+class _InstantChannel(InMemoryChannel):
+    """Answers every request by itself, at once."""
+
+    @abstractmethod
+    def _reply(self, request: HitlRequest) -> Any:
+        """What the person says."""
+
+    async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
+        stored = await super()._record(request, host)
+        if stored.status != "pending":
+            return stored
+        try:
+            reply = self._reply(request)
+            if inspect.isawaitable(reply):
+                reply = await reply
+            await self._announce(request, host)
+            if _is_exception(reply):
+                if host is not None and (ended := _ended(stored, reply)) is not None:
+                    await host.announce_settled(ended)
+                raise reply
+            return await self._settle(request.question_id, reply, None, None, request.digest)
+        except BaseException:
+            self.drop(request.question_id)
+            raise
+
+
+class ScriptedChannel(_InstantChannel):
+    """Gives the answers of a script, in order.
+
+    An answer is a value (a model or plain JSON, checked like a person's), a function of the request, async or
+    not, that returns one, or an exception or its class, which is raised where the answer is awaited. ``history``
+    has every request seen. When the answers are used up, asking raises `HitlError`.
+    """
+
+    def __init__(self, answers: Sequence[Any] = ()) -> None:
+        super().__init__()
+        self._answers = list(answers)
+        self.history: list[HitlRequest] = []
+
+    def _reply(self, request: HitlRequest) -> Any:
+        self.history.append(request)
+        if len(self.history) > len(self._answers):
+            raise HitlError(
+                f"the scripted channel has {len(self._answers)} answers and was asked once more: {request.payload!r}"
+            )
+        answer = self._answers[len(self.history) - 1]
+        return answer(request) if callable(answer) and not _is_exception(answer) else answer
+
+
+class NoopChannel(_InstantChannel):
+    """Approves and confirms everything and answers questions with the first option, or with nothing.
+
+    Only what is in doubt is not approved: asked what to do after a failure, it says ``skip``.
+    """
+
+    def _reply(self, request: HitlRequest) -> Any:
+        payload = request.payload
+        if isinstance(payload, ConfirmRequest):
+            return True
+        if isinstance(payload, ApproveRequest):
+            return {"decision": "approve"}
+        if isinstance(payload, AskRequest):
+            return {question.key: _first(question) for question in payload.questions}
+        return "skip" if "skip" in payload.choices else payload.choices[-1]
+
+    def fit(self, request: HitlRequest, answer: Any) -> Any:
+        """As it is: saying nothing is an answer here."""
+        return answer if isinstance(request.payload, AskRequest) else super().fit(request, answer)
+
+
+def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]:
+    return isinstance(answer, BaseException) or (
+        isinstance(answer, type) and issubclass(answer, BaseException)
+    )
+
+
+def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
+    """How a request ended whose asker gets this instead of an answer; None if it did not end."""
+    kind = reply if isinstance(reply, type) else type(reply)
+    if issubclass(kind, HitlTimedOut):
+        return replace(stored, status="timed_out")
+    if issubclass(kind, HitlCancelled):
+        return replace(stored, status="cancelled")
+    return None
+
+
+def _first(question: Question) -> str | list[str]:
+    value = question.options[0].value if question.options else ""
+    return [value] if question.multi_select else value
+
+
+class FakeClock:
+    """A clock that stands still until it is advanced: ``await clock.advance(30)``.
+
+    Give it to a channel and to a checkpointer, and their deadlines pass when the test says so.
+    """
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self._count = 0
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> float:
+        """The time it was advanced to."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been advanced that far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        self._count += 1
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, self._count, woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass: whoever sleeps until then wakes, in order, and gets to run."""
+        if not (_is_number(seconds) and 0 <= seconds < math.inf):  # nan is not, either
+            raise ValueError(f"a clock is advanced by a number of seconds, from 0 on; {seconds!r} is none")
+        until = self._now + seconds
+        await _settle_down()
+        while self._sleepers and self._sleepers[0][0] <= until:
+            self._now, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+            await _settle_down()
+        self._now = until
+        await _settle_down()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+async def _settle_down() -> None:
+    """Let every task that can run, run."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def crash_at(point: str, *, skip: int = 0, own: bool = False) -> Generator[None]:
+    """Kill this process (SIGKILL) when a commit's point is reached; for the child process of a test.
+
+    Points are named after the commits: ``"effect.started"`` is right after that commit, and
+    ``"before:effect.started"`` right before it; see `askfirst.checkpointer.base`. ``skip`` lets it pass that
+    many times. Another name raises `HitlError`; ``own`` is for a point that the test itself reaches, by
+    `points.reached`.
+    """
+    if not isinstance(point, str):
+        raise HitlError(f"a point to crash at is a text, not {type(point).__name__}")
+    if not own and point.removeprefix("before:") not in base.POINTS:
+        known = ", ".join(base.POINTS)
+        raise HitlError(f"{point!r} is no point to crash at; there are {known}, each also as before:...")
+    left = skip
+
+    def kill(reached: str) -> None:
+        nonlocal left
+        if reached == point:
+            if left == 0:
+                os.kill(os.getpid(), signals.SIGKILL)
+            left -= 1
+
+    with _hooked(kill):
+        yield
+
+
+@contextmanager
+def _hooked(hook: Callable[[str], None]) -> Generator[None]:
+    before, base.hook = base.hook, hook
+    try:
+        yield
+    finally:
+        base.hook = before
+
+
+# Races between processes, for tests: many of them do one thing each, all at the same moment.
+
+
+@dataclass(frozen=True, slots=True)
+class RaceOutcome:
+    """What came of one process: what it returned, or the exception that ended it, or the signal.
+
+    ``facts`` are the exception's own attributes, as JSON has them: ``status`` of a `HitlStaleAnswer`, or the list
+    of ``faults`` of a `HitlInvalidAnswer`.
+    """
+
+    value: Any = None
+    error: str | None = None
+    message: str = ""
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    signal: int | None = None
+
+    @property
+    def won(self) -> bool:
+        """Whether it did what it came for."""
+        return self.error is None and self.signal is None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancels:
+    """In place of an answer: this process cancels the request."""
+
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class TimesOut:
+    """In place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
+
+    Seeing that it is too late is no claim: where the time-out wins, every one of these has won.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Aborts:
+    """In place of an answer: this process aborts the conversation at the request, if that is still open.
+
+    Whatever else is open in the conversation ends with it.
+    """
+
+    reason: str = "aborted"
+
+
+class RaceTrack:
+    """A process from which racers are forked: ``with RaceTrack() as track: await track.race(...)``.
+
+    The first race on it costs an import of everything, the others little. There are none where there is no
+    ``os.fork`` (Windows).
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = asyncio.Lock()
+
+    async def race(
+        self, target: str, jobs: Sequence[Any], *, warm_up: Any = None, timeout: float = 120.0
+    ) -> list[RaceOutcome]:
+        """Run ``target`` (``"module:function"``) once for each job, each in a process of its own.
+
+        The function is async and takes its job (JSON) and ``start``, which it awaits when it is ready: it
+        returns when all the others are, too. What the function returns (JSON) is the outcome's value.
+        ``warm_up`` is a job that is done once, alone, in the process that the others are forked from: they
+        inherit what it has loaded. Raises `TimeoutError`, and ends all of them, if they are not done in
+        ``timeout`` seconds.
+        """
+        race = {"target": target, "jobs": list(jobs), "path": sys.path, "warm_up": warm_up}
+        async with self._lock:
+            exchange = asyncio.ensure_future(asyncio.to_thread(self._exchange, json.dumps(race).encode()))
+            try:
+                async with asyncio.timeout(timeout):
+                    line = await asyncio.shield(exchange)
+            except BaseException:
+                await asyncio.to_thread(self.close)
+                await asyncio.wait([exchange])
+                exchange.exception()
+                raise
+        return [RaceOutcome(**outcome) for outcome in json.loads(line)]
+
+    def close(self) -> None:
+        """End the process and whatever was forked from it; the next race starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _exchange(self, line: bytes) -> bytes:
+        process = self._process = self._process or _start()
+        if process.stdin is None or process.stdout is None:
+            raise RuntimeError("the race track's process has no pipes")
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:
+            raise RuntimeError("the race track's process ended; see what it said on standard error")
+        return answer
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """The process that racers are forked from, in a process group of its own."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    return subprocess.Popen(
+        [sys.executable, "-m", "askfirst.hitl.racer"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+async def race_answers(
+    url: str, thread_id: str, question_id: str, answers: Sequence[Any], *, track: RaceTrack | None = None
+) -> list[RaceOutcome]:
+    """Answer one stored request from as many processes as there are answers, all at once.
+
+    ``url`` is the store's (see `checkpointer_from_url`). An answer is a model or plain JSON, or one of
+    `Cancels`, `TimesOut` and `Aborts`. The outcomes come in the order of the answers: the one that won has the
+    request's new status as its value, the others the error they were told, mostly `HitlStaleAnswer`.
+    """
+    jobs = [
+        {"url": url, "thread_id": thread_id, "question_id": question_id, "by": f"racer-{n}", **_act(answer)}
+        for n, answer in enumerate(answers)
+    ]
+    look = {"url": url, "thread_id": thread_id, "question_id": question_id, "act": "looks"}
+    racers = track or RaceTrack()
+    try:
+        return await racers.race(f"{__name__}:settle_once", jobs, warm_up=look)
+    finally:
+        if track is None:
+            await asyncio.to_thread(racers.close)
+
+
+def _act(answer: Any) -> dict[str, Any]:
+    if isinstance(answer, Cancels | Aborts):
+        return {"act": type(answer).__name__, "reason": answer.reason}
+    if isinstance(answer, TimesOut):
+        return {"act": "TimesOut"}
+    plain = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else to_jsonable_python(answer)
+    return {"act": "answers", "answer": plain}
+
+
+async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> str:
+    """One racer of `race_answers`: settle the request, and return how it is settled then."""
+    thread_id, question_id, act = job["thread_id"], job["question_id"], job["act"]
+    clock = _Later() if act == "TimesOut" else None
+    async with checkpointer_from_url(job["url"], clock=clock) as store:
+        found = await store.request(thread_id, question_id)  # it is connected, and has seen the schema
+        if act == "looks":
+            return "unknown" if found is None else found.status
+        await start()
+        if act == "Cancels":
+            settled = await store.cancel(thread_id, question_id, job["reason"], by=job["by"], via="race")
+            return settled.status
+        if act == "TimesOut":
+            settled = await store.expire(thread_id, question_id)
+            if settled.status == "pending":
+                raise HitlError(f"request {question_id!r} has no deadline, so it cannot time out")
+            if settled.status != "timed_out":
+                raise HitlStaleAnswer(question_id, settled.status)
+            return settled.status
+        if act == "Aborts":
+            await _AbortingAt(store, thread_id, question_id).close(job["reason"])
+            return "aborted"
+        settled = await store.settle(thread_id, question_id, job["answer"], by=job["by"], via="race")
+        return settled.status
+
+
+class _AbortingAt(Session):
+    """What `Agent.abort_pending` does, as long as one request waits, and not at the next one."""
+
+    __slots__ = ("_question_id", "_settling")
+
+    def __init__(self, store: Checkpointer, thread_id: str, question_id: str) -> None:
+        super().__init__(AgentSpec("agent", ScriptedModel([])), Thread(thread_id), None, store, is_new=False)
+        self._settling = store
+        self._question_id = question_id
+
+    async def check_owner(self) -> None:
+        """Anybody's: it stands for whichever agent aborts, and has no tools of its own."""
+
+    async def load(self, *, fresh: bool = False) -> None:
+        """Know the thread; raises what `Checkpointer.cancel` would if the request is not open.
+
+        Each attempt to abort begins here. Who settles the request after this voids the attempt.
+        """
+        await super().load(fresh=fresh)
+        try:
+            found = await self._settling.expire(self.thread_id, self._question_id)
+        except HitlNoPendingRequest:
+            if self.thread.pending is not None:
+                raise HitlStaleAnswer(self._question_id) from None
+            raise
+        if found.status != "pending":
+            raise HitlStaleAnswer(self._question_id, found.status)
+
+
+class _Later(SystemClock):
+    """A clock that is a hundred years ahead: past every deadline."""
+
+    def now(self) -> float:
+        return super().now() + 100 * 365.25 * 86400

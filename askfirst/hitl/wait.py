@@ -1,0 +1,240 @@
+"""One open request of a channel: its listeners, deadline, signal, interruption and span."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from askfirst import tracing
+from askfirst.agent.channel_host import Host
+from askfirst.agent.context import Context, current
+from askfirst.errors import HitlAborted, HitlCancelled, HitlControlException, HitlDetached, HitlTimedOut
+from askfirst.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest, StoredRequest
+
+# The span around a wait for a person.
+
+
+_ANSWERED = {"approve": "approved", "deny": "denied", "edit": "edited"}
+_SIGNALS: dict[type[BaseException], str] = {
+    HitlCancelled: "cancelled",
+    HitlTimedOut: "timed_out",
+    HitlAborted: "aborted",
+    HitlDetached: "detached",
+}
+
+
+class hitl_span:  # noqa: N801  (used like a function)
+    """Trace a wait: ``hitl.approve`` and its siblings, with the outcome and how long it took.
+
+    Nothing is traced or measured unless it is told to ``begin``.
+    """
+
+    __slots__ = ("_args", "_began", "_begun", "_kind", "_outcome", "_span", "_took", "from_resume")
+
+    def __init__(self, request: HitlRequest) -> None:
+        payload = request.payload
+        attributes: dict[str, Any] = {"hitl.question_id": request.question_id}
+        self._args = payload.args if isinstance(payload, ApproveRequest) else None
+        if isinstance(payload, ApproveRequest):
+            attributes |= {"hitl.tool_name": payload.tool_name, "hitl.tool_call_id": payload.tool_call_id}
+        self._kind = payload.kind
+        self._span = tracing.span(f"hitl.{payload.kind}", attributes)
+        self._began = time.monotonic()
+        self._begun = False
+        self._took: float | None = None
+        self._outcome = "detached"
+        self.from_resume = False
+
+    def begin(self) -> None:
+        """Trace from now on; once is enough."""
+        if self._begun:
+            return
+        self._begun = True
+        self._span.__enter__()
+        if self._args is not None:
+            self._span.set_content("hitl.args", lambda: self._args)
+        tracing.request_opened(self._kind)
+
+    def settled(self, stored: StoredRequest) -> None:
+        """Note how long the person took, who may have answered while nobody waited."""
+        if stored.settled_at is not None:
+            self._took = max(0.0, stored.settled_at - stored.request.created_at)
+
+    def outcome(self, answer: Any) -> Any:
+        """Note what was answered, and hand it on."""
+        self._outcome = _ANSWERED[answer.decision] if isinstance(answer, ApproveAnswer) else "answered"
+        self._span.set_content("hitl.answer", lambda: _content(answer))
+        return answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if not self._begun:
+            return
+        seconds = time.monotonic() - self._began
+        outcome = self._outcome if kind is None else _SIGNALS.get(kind) or _left()
+        if kind is not None and issubclass(kind, Exception):
+            self._span.fail(kind.__name__)
+        else:
+            self._span.set("hitl.outcome", outcome)
+        self._span.set("hitl.duration_seconds", seconds)
+        if self._kind == "approve":
+            self._span.set("hitl.from_resume", self.from_resume)
+        tracing.request_left(self._kind)
+        if kind is None:
+            tracing.request_answered(self._kind, outcome, seconds if self._took is None else self._took)
+        self._span.__exit__(kind, *error)
+
+
+def _left() -> str:
+    """Why nobody waits any more where no signal says so: the run was aborted, or its task cancelled."""
+    host = current.get().host
+    run = None if host is None else host.top.current_run  # for a tree is aborted at its top
+    return "aborted" if run is not None and run.aborted else "detached"
+
+
+def _content(answer: Any) -> Any:
+    """An answer for the record; arguments a person typed are left out, for they may hold what the tool masks."""
+    if isinstance(answer, ApproveAnswer | EscalateAnswer):
+        return answer.model_dump(exclude={"edited_args", "modified_params"}, exclude_none=True)
+    return answer
+
+
+# Listeners that hear of a request while it is waited for.
+
+
+class Subscription:
+    """An endless iterator of requests; dropping it ends it."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[HitlRequest] = asyncio.Queue()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> HitlRequest:
+        return await self.queue.get()
+
+
+class Listeners:
+    """Those that a channel tells, who may take their time: one that asks at a terminal does.
+
+    What ends a request meanwhile does not wait for them, unless it is one of them.
+    """
+
+    def __init__(self) -> None:
+        self._at_it: set[asyncio.Task[None]] = set()
+
+    async def hear(self, slot: Slot, telling: Awaitable[None]) -> None:
+        """Wait until they have heard, or the request has ended. Raises a signal that one of them raises."""
+        task = asyncio.ensure_future(slot.tell(telling))
+        try:
+            await asyncio.wait({task, slot.settled}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and slot.by_listener:
+                await asyncio.wait({task})
+        except BaseException:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.done():
+            task.result()
+        else:
+            self._at_it.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """One is done with a request that ended before; what it raised is of no consequence."""
+        self._at_it.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+
+class Slot:
+    """The one request that a channel waits for; ``asker`` is the agent whose run asks, if one does."""
+
+    __slots__ = ("_after", "aborted", "asker", "by_listener", "request", "settled", "signalled", "told")
+
+    def __init__(self, request: HitlRequest, asker: Host | None) -> None:
+        self.request = request
+        self.asker = asker
+        self.signalled = False
+        self.aborted: StoredRequest | None = None
+        self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
+        self.told = False
+        self.by_listener = False
+        """Whether one that was told of the request has settled it, or ended the wait, while it was being told."""
+        self._after: Callable[[], Awaitable[object]] | None = None
+
+    def settle(self, stored: StoredRequest) -> None:
+        if not self.settled.done():
+            self.settled.set_result(stored)
+
+    def interrupt(self, signal: HitlControlException, after: Callable[[], Awaitable[object]] | None) -> bool:
+        """Take no more answers, and raise a signal in the asker ``after`` that; False if it is too late."""
+        if self.settled.done():
+            return False
+        self._after = after
+        self.by_listener = self.by_listener or current.get().hearing is self
+        self.settled.set_exception(signal)
+        return True
+
+    def leave_with_tree(self) -> None:
+        """Wait for nobody if the tree that asks was left while the request was being recorded; it stays open."""
+        leaving = None if self.asker is None else self.asker.top.leaving
+        if leaving is not None:
+            self.interrupt(leaving.signal, leaving.hear)
+
+    async def left(self) -> None:
+        """Wait until the asker may hear that it was interrupted."""
+        if self._after is not None:
+            await self._after()
+
+    async def tell(self, telling: Awaitable[None]) -> None:
+        """Wait for async listeners, and know what they do about the request."""
+        at = current.get()
+        current.set(Context(at.host, at.turns, at.turn_at, at.asking, self))
+        await telling
+
+    def close(self) -> None:
+        """Nobody waits any more; an interruption that came too late is of no consequence."""
+        if not self.settled.cancel() and not self.settled.cancelled():
+            self.settled.exception()
+
+    def failing(self) -> _Failing:
+        return _Failing(self)
+
+
+@contextmanager
+def settling(slot: Slot | None) -> Generator[None]:
+    """Note whether it is a listener that settles a request, if it can be settled like this."""
+    listens = slot is not None and current.get().hearing is slot
+    if slot is None or not listens or slot.by_listener:
+        yield
+        return
+    slot.by_listener = True
+    try:
+        yield
+    except BaseException:
+        slot.by_listener = False
+        raise
+
+
+class _Failing:
+    """Hands what goes wrong in a helper to whoever waits for the slot."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not self._slot.settled.done():
+            self._slot.settled.set_exception(error)
+        return True

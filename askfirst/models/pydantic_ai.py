@@ -1,0 +1,160 @@
+"""Every model that pydantic-ai knows, as an Askfirst model.
+
+This module asks, watches and asks again. What is asked, answered and raised is translated by its three
+siblings, ``pydantic_ai_request``, ``pydantic_ai_response`` and ``pydantic_ai_errors``. All of it needs the
+``models`` extra, which is imported when the first `PydanticAIModel` is made and not before.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
+
+from askfirst.errors import MissingExtra, ModelError
+from askfirst.messages import AssistantMessage, Delta, RestartDelta
+from askfirst.models.base import ModelRequest
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model as PydanticModel
+
+WAIT_INITIAL = 0.5
+"""Seconds before the second attempt; doubled for each one after it."""
+WAIT_MAX = 30.0
+"""The longest back-off between two attempts, in seconds."""
+WAIT_JITTER = 1.0
+"""Up to this many seconds are added to a back-off at random."""
+RETRY_AFTER_MAX = 60.0
+"""A provider that asks for a longer wait than this is not waited for: the caller gets the error at once."""
+
+
+class PydanticAIModel:
+    """A model by its pydantic-ai name (``"anthropic:claude-sonnet-5"``), or a pydantic-ai model object.
+
+    What may pass (rate limits, overload, broken connections) is asked again, ``attempts`` times in all,
+    with exponential back-off or after the time the provider asks for. The provider SDKs' own retries are
+    switched off meanwhile; ``ModelSettings(extra={"max_retries": 2})`` brings them back.
+
+    Each call opens connections of its own and closes them, so that none outlives its event loop. Enter the
+    model (``async with model:``) to keep them open between calls, and so to set up TLS only once.
+
+    Raises `MissingExtra` without the ``models`` extra, an ``ImportError`` that names what to install
+    without the provider's SDK, and `ModelError` for an unknown name or a missing API key.
+    """
+
+    def __init__(self, model: str | PydanticModel, *, attempts: int = 5) -> None:
+        if attempts < 1:
+            raise ValueError(f"attempts must be at least 1, not {attempts}")
+        self._model = _open(model)
+        self._name = model if isinstance(model, str) else model.model_id
+        self._attempts = attempts
+
+    @property
+    def name(self) -> str:
+        """The name given, or the model object's own."""
+        return self._name
+
+    async def __aenter__(self) -> Self:
+        await self._model.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._model.__aexit__(*error)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | AssistantMessage]:
+        """Ask the model: deltas as they come, then the whole message.
+
+        A `RestartDelta` comes between two attempts where the first had already said something.
+        """
+        import stamina
+
+        broken: ModelError | None = None
+        async with self._model:
+            async for attempt in stamina.retry_context(
+                on=_wait,
+                attempts=self._attempts,
+                timeout=None,
+                wait_initial=WAIT_INITIAL,
+                wait_max=WAIT_MAX,
+                wait_jitter=WAIT_JITTER,
+            ):
+                if broken is not None:
+                    yield RestartDelta(reason=str(broken))
+                    broken = None
+                said = False
+                try:
+                    async with aclosing(self._ask(request)) as answer:
+                        async for item in answer:
+                            yield item
+                            said = True
+                    return
+                except ModelError as error:
+                    broken = error if said else None
+                    with attempt:  # only failures pass through stamina, never a cancellation
+                        raise
+
+    async def _ask(self, request: ModelRequest) -> AsyncGenerator[Delta | AssistantMessage]:
+        """Ask once. Whatever goes wrong is raised as a `ModelError`."""
+        from pydantic_ai.direct import model_request_stream
+
+        from askfirst.models.pydantic_ai_errors import model_error
+        from askfirst.models.pydantic_ai_request import parameters_for, settings_for, to_pydantic_ai
+        from askfirst.models.pydantic_ai_response import DeltaReader, from_pydantic_ai
+
+        try:
+            asked = model_request_stream(
+                self._model,
+                to_pydantic_ai(request.messages),
+                model_settings=settings_for(self._model, request.settings),
+                model_request_parameters=parameters_for(request),
+            )
+            reader = DeltaReader()
+            async with asked as response:
+                async for event in response:
+                    delta = reader.read(event)
+                    if delta is not None:
+                        yield delta
+                message = from_pydantic_ai(response.get())
+        except ModelError:
+            raise
+        except Exception as error:  # the SDKs raise what they like, and all of it means: no answer
+            raise model_error(error, self._model) from error
+        yield message
+
+
+def _open(model: str | PydanticModel) -> PydanticModel:
+    try:
+        import_module("stamina")  # needed later; better missed now
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import infer_model
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in {"pydantic_ai", "stamina"}:
+            raise MissingExtra("PydanticAIModel", "models") from error
+        raise
+    try:
+        return infer_model(model)
+    except UserError as error:
+        raise ModelError(_unusable(model, str(error))) from error
+
+
+def _unusable(model: str | PydanticModel, why: str) -> str:
+    """Why a model cannot be used; where it lacks an API key, which variable is to be set."""
+    variable = re.search(r"[Ss]et the `(\w+_(?:API_)?(?:KEY|TOKEN))` environment variable", why)
+    if variable is None or not isinstance(model, str):
+        return why
+    return f"the model {model!r} needs an API key: set the environment variable {variable[1]}"
+
+
+def _wait(error: Exception) -> bool | float:
+    """Stamina's question: is this asked again, and is there a wait the provider chose?"""
+    if not isinstance(error, ModelError) or not error.retryable:
+        return False
+    if not error.retry_after:
+        return True
+    if error.retry_after > RETRY_AFTER_MAX:
+        return False
+    # A little more than asked for, so that agents which were refused together do not come back together.
+    return error.retry_after * (1 + random.random() / 10)  # noqa: S311

@@ -1,0 +1,301 @@
+"""An agent's request as a case, and the answer to the case as the answer to the request."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from askfirst.errors import InvalidReview
+from askfirst.messages import JsonObject
+from askfirst.protocol import iso_duration
+from askfirst.requests import (
+    Answer,
+    ApproveAnswer,
+    ApproveRequest,
+    AskRequest,
+    ConfirmRequest,
+    EscalateAnswer,
+    EscalateRequest,
+    HitlRequest,
+    Question,
+)
+from askfirst.service.case import Case
+from askfirst.store import cases as case_store
+from askfirst.store.engine import Engine
+from askfirst.store.rows import RequestRow, decode_request
+
+_PROMPT = 500
+_OTHER = "_other"
+
+
+def case_type(request: HitlRequest) -> str:
+    """Which of the protocol's types shows a request."""
+    payload = request.payload
+    if isinstance(payload, ApproveRequest):
+        return "approval"
+    if isinstance(payload, ConfirmRequest):
+        return "confirmation"
+    if isinstance(payload, EscalateRequest):
+        return "escalation"
+    return "selection" if _is_selection(payload) else "input"
+
+
+def case_prompt(request: HitlRequest) -> str:
+    """What is asked, in a line; the page shows the request itself."""
+    payload = request.payload
+    if isinstance(payload, ApproveRequest):
+        text = f"May {payload.tool_name} run?"
+    elif isinstance(payload, AskRequest):
+        text = payload.questions[0].prompt if payload.questions else "A question"
+    else:
+        text = payload.prompt
+    return text if len(text) <= _PROMPT else f"{text[: _PROMPT - 1]}…"
+
+
+def case_context(request: HitlRequest) -> JsonObject:
+    """The form or the choices that a request becomes; no arguments, for those may be sensitive."""
+    payload = request.payload
+    if not isinstance(payload, AskRequest):
+        return {}
+    if _is_selection(payload):
+        question = payload.questions[0]
+        items: list[Any] = [
+            {"id": option.value, "title": option.label, "description": option.description}
+            for option in question.options or ()
+        ]
+        return {"items": items, "multiple": question.multi_select, "required": question.required}
+    fields: list[Any] = []
+    for place, question in enumerate(payload.questions, 1):
+        fields += _fields(f"q{place}", question)
+    return {"form": {"fields": fields}} if fields else {}
+
+
+def _is_selection(payload: AskRequest) -> bool:
+    """One question with options, none of which brings a text of one's own."""
+    if len(payload.questions) != 1:
+        return False
+    options = payload.questions[0].options
+    return bool(options) and not any(option.allow_input for option in options or ())
+
+
+def _fields(key: str, question: Question) -> list[JsonObject]:
+    label = question.prompt if len(question.prompt) <= 200 else f"{question.prompt[:199]}…"
+    field: JsonObject = {"key": key, "label": label, "required": question.required}
+    if len(question.prompt) > 200:
+        field["hint"] = question.prompt
+    if not question.options:
+        field["type"] = "textarea"
+        if question.multi_select:
+            field["hint"] = "One answer on each line."
+        return [field]
+    field["type"] = "multiselect" if question.multi_select else "select"
+    choices: list[Any] = [{"value": option.value, "label": option.label} for option in question.options]
+    field["options"] = choices
+    own = [option.value for option in question.options if option.allow_input]
+    if not own:
+        return [field]
+    other: JsonObject = {
+        "key": f"{key}{_OTHER}",
+        "label": "In your own words",
+        "type": "text",
+        "conditional": {"field": key, "operator": "in", "value": cast("list[Any]", own)},
+    }
+    if question.multi_select:  # the protocol has no condition on a list of choices, so it is always there
+        del other["conditional"]
+    return [field, other]
+
+
+def answer_of(request: HitlRequest, action: str, data: Mapping[str, Any]) -> Answer:
+    """A case's answer as the agent gets it; raises `InvalidReview` if the answer does not fit the request."""
+    payload = request.payload
+    if isinstance(payload, ApproveRequest):
+        return _approve_answer(action, data)
+    if isinstance(payload, ConfirmRequest):
+        return action == "confirm"
+    if isinstance(payload, EscalateRequest):
+        return EscalateAnswer(
+            action=action, reason=data.get("reason"), modified_params=data.get("modified_params")
+        )
+    if _is_selection(payload):
+        question = payload.questions[0]
+        chosen = [str(each) for each in data.get("selected", ())]
+        if question.multi_select:
+            return {question.key: chosen} if chosen or question.required else {}
+        if len(chosen) > 1:
+            raise InvalidReview({"data.selected": "takes one choice"})
+        return {question.key: chosen[0]} if chosen else {}
+    answers = {
+        question.key: _answer(f"q{place}", question, data)
+        for place, question in enumerate(payload.questions, 1)
+    }
+    return {key: answer for key, answer in answers.items() if answer is not None}
+
+
+def _approve_answer(action: str, data: Mapping[str, Any]) -> ApproveAnswer:
+    """An edit without changed arguments is a denial with feedback, after which the agent may try again."""
+    feedback = data.get("feedback")
+    if action == "approve":
+        return ApproveAnswer(decision="approve", reason=feedback)
+    edits = data.get("edits")
+    if action == "edit" and isinstance(edits, Mapping):
+        return ApproveAnswer(
+            decision="edit", edited_args=dict(cast("Mapping[str, Any]", edits)), reason=feedback
+        )
+    return ApproveAnswer(decision="deny", reason=feedback)
+
+
+def _answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list[str] | None:
+    given, own = data.get(key), data.get(f"{key}{_OTHER}")
+    if question.multi_select:
+        if not question.options:
+            lines = [line.strip() for line in str(given or "").splitlines()]
+            return [line for line in lines if line] or None
+        allowing = {option.value for option in question.options if option.allow_input}
+        chosen = [str(each) for each in cast("list[Any]", given or [])]
+        if own:
+            chosen = [each for each in chosen if each not in allowing] + [str(own)]
+        return chosen or None
+    return str(own) if own else (None if given is None else str(given))
+
+
+def result_of(request: HitlRequest, answer: Any) -> JsonObject:
+    """A request's answer (plain JSON) as the result of its case: the inverse of `answer_of`."""
+    payload = request.payload
+    if isinstance(payload, ConfirmRequest):
+        return {"action": "confirm" if answer else "cancel", "data": {}}
+    if isinstance(payload, AskRequest):
+        return _ask_result(payload, answer)
+    if isinstance(payload, ApproveRequest):
+        action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
+        data = {"feedback": answer.get("reason"), "edits": answer.get("edited_args")}
+    else:
+        action = answer["action"]
+        data = {"reason": answer.get("reason"), "modified_params": answer.get("modified_params")}
+    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
+
+
+def _ask_result(payload: AskRequest, answers: Mapping[str, str | list[str]]) -> JsonObject:
+    if _is_selection(payload):
+        given = answers.get(payload.questions[0].key, [])
+        chosen: list[Any] = list(given) if isinstance(given, list) else [given]
+        return {"action": "select", "data": {"selected": [each for each in chosen if each]}}
+    data: JsonObject = {}
+    for place, question in enumerate(payload.questions, 1):
+        if question.key in answers:
+            data |= _given(f"q{place}", question, answers[question.key])
+    return {"action": "submit", "data": data}
+
+
+def _given(key: str, question: Question, answer: str | list[str]) -> JsonObject:
+    """An answer as the fields of its question."""
+    if not question.options:
+        return {key: "\n".join(answer) if isinstance(answer, list) else answer}
+    offered = {option.value for option in question.options}
+    allowing = [option.value for option in question.options if option.allow_input]
+    given = answer if isinstance(answer, list) else [answer]
+    own = [each for each in given if each and each not in offered]
+    chosen: list[Any] = [each for each in given if each in offered]
+    if own and allowing and allowing[0] not in chosen:
+        chosen.append(allowing[0])
+    said: JsonObject = {}
+    if chosen:
+        said[key] = chosen if question.multi_select else chosen[0]
+    if own:
+        said[f"{key}{_OTHER}"] = ", ".join(own)
+    return said
+
+
+NO_LIMIT_SECONDS = 3650 * 86_400
+"""How long a case stays open whose request has no time-out: the protocol requires an expiry.
+
+People do not see this expiry: see `Case.never_expires`.
+"""
+
+
+def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
+    """The case that a request becomes; ``rounds`` are the cases of its thread's calls before it."""
+    request = decode_request(row)
+    most = row.created_at + NO_LIMIT_SECONDS * 1000
+    expires_at = most if row.expires_at is None else min(row.expires_at, most)
+    seconds = min(request.timeout_seconds or NO_LIMIT_SECONDS, NO_LIMIT_SECONDS)
+    return Case(
+        case_id=case_id_of(row.thread_id, row.question_id, row.round),
+        type=case_type(request),
+        status="pending",
+        version=1,
+        prompt=case_prompt(request),
+        created_at=row.created_at,
+        expires_at=expires_at,
+        timeout=iso_duration(max(1, math.ceil(seconds))),  # the protocol counts whole seconds
+        context=case_context(request),
+        request=request,
+        thread_id=row.thread_id,
+        previous_case_id=None if rounds is None else rounds.before(row, request),
+    )
+
+
+def case_id_of(thread_id: str, question_id: str, round: int) -> str:
+    """The case id of a request: derived from its ids, so that every process gives it the same one."""
+    named = f"{thread_id}\0{question_id}\0{round}".encode()
+    return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
+
+
+class Rounds:
+    """The cases of one thread's calls that no other follows yet: read once for many requests of the thread."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, str]] = {}
+        """The last round of each question, and its case."""
+        self._sent_back: dict[str, dict[str, int]] = {}
+        """By tool, the cases that a person sent back to be done better, and when."""
+
+    @classmethod
+    async def of(cls, engine: Engine, thread_id: str) -> Rounds:
+        """Read the cases of a thread's calls from the store."""
+        known = cls()
+        for each in await engine.read(partial(case_store.rounds, thread_id)):
+            facts = from_json(each.facts)
+            if "next_case_id" in facts or each.question_id is None or each.round is None:
+                continue
+            known.add(each.question_id, each.round, each.case_id)
+            if _was_sent_back(facts):
+                asked = partial(case_store.request, thread_id, each.question_id, each.round)
+                request = await engine.read(asked)
+                tool = None if request is None else _tool_of(decode_request(request))
+                if tool is not None:
+                    known._sent_back.setdefault(tool, {})[each.case_id] = each.ended_at or 0
+        return known
+
+    def add(self, question_id: str, round: int, case_id: str) -> None:
+        """A case that no other follows."""
+        self._last[question_id] = max(self._last.get(question_id, (-1, "")), (round, case_id))
+
+    def before(self, row: RequestRow, request: HitlRequest) -> str | None:
+        """The case before a request: the same call's last round, or the same tool's that a person sent back."""
+        last = self._last.get(row.question_id)
+        if last is not None and last[0] < row.round:
+            return last[1]
+        sent_back = self._sent_back.get(_tool_of(request) or "", {})
+        return max(sent_back, key=lambda each: (sent_back[each], each), default=None)
+
+    def followed(self, case_id: str) -> None:
+        """Note that another case follows this one now."""
+        self._last = {question: last for question, last in self._last.items() if last[1] != case_id}
+        for cases in self._sent_back.values():
+            cases.pop(case_id, None)
+
+
+def _was_sent_back(facts: Mapping[str, Any]) -> bool:
+    """Whether a person answered with feedback instead of changed arguments."""
+    result: Mapping[str, Any] = facts.get("result") or {}
+    return result.get("action") == "edit" and "edits" not in (result.get("data") or {})
+
+
+def _tool_of(request: HitlRequest) -> str | None:
+    payload = request.payload
+    return payload.tool_name if isinstance(payload, ApproveRequest) else None

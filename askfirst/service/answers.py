@@ -1,0 +1,325 @@
+"""Whether an answer fits its case. Nothing that a browser or a messenger sent is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from askfirst import limits
+from askfirst.errors import InvalidFormData, InvalidReview
+from askfirst.json_schema import schema_faults
+from askfirst.protocol import Form, actions_of, clean_form_data
+from askfirst.requests import ApproveRequest, EscalateRequest, asked_call
+from askfirst.service.case import Case
+
+_TEXT = limits.NOTE_CHARACTERS
+
+
+def check_size(data: Mapping[str, Any]) -> None:
+    """Check an answer, or a draft, against the limits of size, count and depth; raises `InvalidReview`."""
+    if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
+        raise InvalidReview({"data": f"has at most {limits.ANSWER_VALUES} values"})
+    deep = depth_fault(data)
+    if deep:
+        raise InvalidReview({"data": deep})
+    try:
+        size = len(to_json(data))
+    except ValueError:
+        raise InvalidReview({"data": "must be valid Unicode"}) from None
+    if size > limits.ANSWER_BYTES:
+        raise InvalidReview({"data": f"is at most {limits.ANSWER_BYTES} bytes of JSON"})
+
+
+def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The answer's data, checked against the case; raises `InvalidReview` with a sentence for each fault.
+
+    The protocol lets an answer hold fields that its type does not define (`beyond`). They are passed on unchanged,
+    within the limits of every answer. An Askfirst agent gets only the fields that it asked for.
+    """
+    check_size(data or {})
+    payload = None if case.request is None else case.request.payload
+    # An agent may escalate with choices of its own.
+    allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
+    if action not in allowed:
+        raise InvalidReview({"action": f"is one of {', '.join(allowed)}"})
+    given = dict(data or {})
+    clean = _CLEANERS.get(case.type, _input)
+    return clean(case, action, given)
+
+
+def beyond(case: Case, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an answer that its type, or its form, does not define."""
+    if case.form is not None:
+        defined: Collection[str] = {field.key for field in case.form.all_fields}
+    elif case.type in _DEFINED:
+        defined = _DEFINED[case.type]
+    else:
+        return {}
+    return {name: value for name, value in data.items() if name not in defined}
+
+
+def check_step(case: Case, data: Mapping[str, Any], step: int) -> None:
+    """Check a form up to a step, counted from 1; raises `InvalidReview` as `clean_answer` does."""
+    if case.form is not None:
+        more = beyond(case, data)
+        known = {name: value for name, value in data.items() if name not in more}
+        _clean_form(case.form, known, through_step=step)
+
+
+def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _texts(data, ("feedback",))
+    edits = data.get("edits")
+    if edits is not None and not isinstance(edits, Mapping):
+        faults["data.edits"] = "is an object with the changed values"
+    elif edits is not None and action != "edit":
+        faults["data.edits"] = f"goes with edit, not with {action}"
+    elif action == "edit" and edits is None and not data.get("feedback") and not _says_more(case, data):
+        faults["data"] = "an edit says what is to change: edits, or feedback"
+    elif isinstance(edits, Mapping):
+        faults |= edit_faults(case, cast("Mapping[str, Any]", edits))
+    return _without_nones(data, faults)
+
+
+def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the changed arguments of an agent's call, each fault under its argument's key.
+
+    The changed arguments have the names of those shown, and fit the tool's JSON Schema. Where a request has no
+    schema, each has the JSON type of the one shown; the tool validates the rest before it runs.
+    """
+    payload = None if case.request is None else case.request.payload
+    if isinstance(payload, ApproveRequest):
+        key, shown = "data.edits", payload.args
+    elif isinstance(payload, EscalateRequest) and payload.args_schema is not None:
+        key, shown = "data.modified_params", edits
+    else:
+        return {}
+    faults = {f"{key}.{name}": "is no argument of this call" for name in edits if name not in shown}
+    faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
+    schema, call = payload.args_schema, asked_call(payload)
+    asked = {} if call is None else call.args
+    found = _by_kind(shown, edits) if schema is None else _by_schema(schema, edits, asked)
+    return {f"{key}.{name}": fault for name, fault in found.items()} | faults
+
+
+def _by_kind(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
+    same = [name for name in edits if shown.get(name) is not None]
+    return {name: f"is {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])}
+
+
+def _by_schema(
+    schema: Mapping[str, Any], edits: Mapping[str, Any], asked: Mapping[str, Any]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for (name, *inside), why in schema_faults(schema, edits, asked):
+        said = f"Inside, {'.'.join(inside)} {why}." if inside else why
+        found[name] = f"{found[name]} {said}" if name in found else said
+    return found
+
+
+def _kind(value: Any) -> str:
+    kinds = ((bool, "true or false"), (int | float, "a number"), (str, "text"), (list, "a list"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "an object")
+
+
+def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _texts(data, ("note",))
+    selected = data.get("selected")
+    items: Any = case.context.get("items")
+    if selected is None and _says_more(case, data):
+        return _without_nones(data, faults)
+    if not isinstance(selected, list):
+        faults["data.selected"] = "is a list of ids"
+        return _without_nones(data, faults)
+    chosen = cast("list[Any]", selected)
+    if not all(isinstance(each, str) for each in chosen):
+        faults["data.selected"] = "is a list of ids, each a text"
+    elif len(set(chosen)) < len(chosen):
+        faults["data.selected"] = "has a choice twice"
+    elif isinstance(items, list):
+        offered = {item_id(item) for item in cast("list[Any]", items)} - {None}
+        strange = [each for each in chosen if each not in offered]
+        if strange and offered:
+            faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
+    if not chosen and case.context.get("required", True):
+        faults["data.selected"] = "needs a choice"
+    if len(chosen) > 1 and case.context.get("multiple") is False:
+        faults["data.selected"] = "takes one choice"
+    return _without_nones(data, faults)
+
+
+def _input(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    form = case.form
+    if form is not None:
+        more = beyond(case, data)
+        known = {name: value for name, value in data.items() if name not in more}
+        return more | _clean_form(form, known)
+    if all(_is_blank(value) for value in data.values()):
+        raise InvalidReview({"data.response": "Write your answer."})
+    return data
+
+
+def _is_blank(value: Any) -> bool:
+    return value in (None, [], {}) or (isinstance(value, str) and not value.strip())
+
+
+def _clean_form(form: Form, data: Mapping[str, Any], through_step: int | None = None) -> dict[str, Any]:
+    try:
+        return clean_form_data(form, data, through_step=through_step)
+    except InvalidFormData as error:
+        faults = {f"data.{key}": fault for key, fault in error.faults.items()}
+        raise InvalidReview(faults, omitted=error.omitted) from None
+
+
+def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _texts(data, ("note",))
+    items = data.get("confirmed_items")
+    if items is not None and not (
+        isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
+    ):
+        faults["data.confirmed_items"] = "is a list of texts"
+    return _without_nones(data, faults)
+
+
+def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
+    faults = _texts(data, ("reason",))
+    params = data.get("modified_params")
+    if params is not None and not isinstance(params, Mapping):
+        faults["data.modified_params"] = "is an object"
+    elif params is not None and action != "retry":
+        faults["data.modified_params"] = f"goes with retry, not with {action}"
+    elif isinstance(params, Mapping):
+        faults |= edit_faults(case, cast("Mapping[str, Any]", params))
+    return _without_nones(data, faults)
+
+
+_CLEANERS: Mapping[str, Callable[[Case, str, dict[str, Any]], dict[str, Any]]] = {
+    "approval": _approval,
+    "selection": _selection,
+    "confirmation": _confirmation,
+    "escalation": _escalation,
+}
+
+
+_DEFINED: Mapping[str, tuple[str, ...]] = {
+    "approval": ("feedback", "edits"),
+    "selection": ("selected", "note"),
+    "confirmation": ("confirmed_items", "note"),
+    "escalation": ("reason", "modified_params"),
+}
+"""What the protocol defines of an answer's data, for each type."""
+
+
+def _says_more(case: Case, data: Mapping[str, Any]) -> bool:
+    """Whether an answer has fields beyond its type for a caller that may understand them; Askfirst agents do not."""
+    return case.request is None and not all(_is_blank(value) for value in beyond(case, data).values())
+
+
+def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    faults: dict[str, str] = {}
+    for name in names:
+        value = data.get(name)
+        if value is not None and not isinstance(value, str):
+            faults[f"data.{name}"] = "is text"
+        elif isinstance(value, str) and len(value) > _TEXT:
+            faults[f"data.{name}"] = f"has at most {_TEXT} characters"
+    return faults
+
+
+def _without_nones(data: Mapping[str, Any], faults: Mapping[str, str]) -> dict[str, Any]:
+    if faults:
+        raise InvalidReview(faults)
+    return {name: value for name, value in data.items() if value is not None}
+
+
+# The items that a person chooses from: their ids, and what is wrong with a list.
+
+
+LISTS: Mapping[str, str] = {"selection": "items", "confirmation": "items_to_confirm"}
+"""Where a case of a type has its items in the context."""
+
+
+def item_id(item: Any) -> str | None:
+    """The id of an item: its ``id``, else its ``value``; a bare text or number is its own id."""
+    if isinstance(item, Mapping):
+        fields = cast("Mapping[str, Any]", item)
+        item = fields.get(id_key(fields))
+    elif item == "":
+        return None
+    return str(item) if isinstance(item, str | int) and not isinstance(item, bool) else None
+
+
+def id_key(item: Mapping[str, Any]) -> str:
+    """The name of the field with an item's id."""
+    return "value" if item.get("id") is None else "id"
+
+
+def item_faults(type_: str, context: Mapping[str, Any]) -> dict[str, str]:
+    """What is wrong with the items of a context, by path; empty if nothing is, or if there are none."""
+    name = LISTS.get(type_, "")
+    given: Any = context.get(name)
+    if given is None:
+        return {}
+    if not isinstance(given, list):
+        return {f"context.{name}": "is a list of the items to choose from"}
+    items = cast("list[Any]", given)
+    if not items and type_ == "selection":
+        return {f"context.{name}": "has nothing to choose from"}
+    seen: set[str] = set()
+    for place, item in enumerate(items):
+        id_ = item_id(item)
+        if id_ is None:
+            said = 'has nothing to be chosen by: give it an id, as in {"id": "a", "title": "The first"}'
+            return {f"context.{name}.{place}": said}
+        if id_ in seen:
+            return {f"context.{name}.{place}": f"has the id {id_[:100]!r}, which another has, too"}
+        seen.add(id_)
+    return {}
+
+
+# How much is in JSON: counted in bytes before they are parsed, and in parsed values.
+
+
+def has_more_values(raw: bytes, most: int) -> bool:
+    """Whether a text of JSON has more than ``most`` values, names of fields not counted.
+
+    It costs a few passes over the bytes, however many values there are.
+    """
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < most:
+        return False
+    plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * most:  # each text has two, and each value may have a name
+        return True
+    outside = b"".join(plain.split(b'"')[::2])
+    return outside.count(b",") + outside.count(b"[") + outside.count(b"{") >= most
+
+
+def count_values(data: Any, most: int) -> int:
+    """How many values there are in a value of JSON, itself included; counted to one more than ``most``."""
+    return sum(1 for _ in islice(_each(data), most + 1))
+
+
+def depth_fault(data: Any, most: int = limits.BODY_DEPTH) -> str | None:
+    """What is wrong with how deep objects and lists are within one another; None if nothing is."""
+    level = [data]
+    for _ in range(most + 1):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return None
+    return f"must have at most {most} objects and lists within one another"
+
+
+def _each(data: Any) -> Iterator[Any]:
+    waiting = [data]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        waiting += _inside(each)
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, Any]", value).values())
+    return cast("list[Any]", value) if isinstance(value, list) else []

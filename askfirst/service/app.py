@@ -1,0 +1,253 @@
+"""The service as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.clock import Clock
+from askfirst.errors import InvalidReview, ServiceError, StoreError
+from askfirst.protocol import SigningKey
+from askfirst.service import needs_service
+
+with needs_service():
+    from fastapi import FastAPI, Request
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import Response
+    from starlette.exceptions import HTTPException
+
+    from askfirst.service import api, review_routes, well_known
+    from askfirst.service.audit import HeadPusher, check_push_url
+    from askfirst.service.background import Background, OnCase
+    from askfirst.service.bodies import BodyLimit
+    from askfirst.service.budgets import Budgets, OpenStreams, Spending
+    from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
+    from askfirst.service.cases import Cases
+    from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
+    from askfirst.service.egress import Guard, Prefills, check_base_url
+    from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
+    from askfirst.service.keys import Keys
+    from askfirst.service.links import LINK_DAYS, LinkWay, Terms, seconds_of
+    from askfirst.service.observability import Metrics, RequestCount, RequestLog
+    from askfirst.service.openapi import describe
+    from askfirst.service.pages import load_pages
+    from askfirst.service.person import Authorize, Identify
+    from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
+    from askfirst.service.rate import CaseRate
+    from askfirst.service.verification import VerificationProvider, Verifier
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+_NAME, _VALUE = b"x-content-type-options", b"nosniff"
+
+
+class NoSniff:
+    """ASGI middleware that adds ``X-Content-Type-Options: nosniff`` to every response."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        async def telling(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not any(name.lower() == _NAME for name, _ in headers):
+                    message = {**message, "headers": [*headers, (_NAME, _VALUE)]}
+            await send(message)
+
+        await self._app(scope, receive, telling)
+
+
+def create_app(
+    checkpointer_or_url: SqlCheckpointer | str,
+    *,
+    base_url: str,
+    name: str = "Askfirst",
+    secret: str | None = None,
+    signing_key: SigningKey | None = None,
+    verification: Mapping[str, VerificationProvider] | None = None,
+    on_case: OnCase | None = None,
+    authenticate: Authenticate | None = None,
+    identify: Identify | None = None,
+    authorize: Authorize | None = None,
+    inline: bool = False,
+    links: LinkWay = "caller",
+    link_days: float = LINK_DAYS,
+    least_timeout: str | float | None = None,
+    allow_default_approve: bool = False,
+    smtp_url: str | None = None,
+    retention_days: int = 30,
+    push_heads: str | None = None,
+    development: bool = False,
+    budgets: Budgets | None = None,
+    clock: Clock | None = None,
+) -> FastAPI:
+    """The service, to run alone or to mount in your own application (see `askfirst.service.embedding`).
+
+    ``checkpointer_or_url`` is an open checkpointer, or the address of a database that is opened with the
+    application. ``base_url`` is where people and agents reach it, with the path it is mounted at. ``secret``
+    (or ``ASKFIRST_SECRET``) signs callbacks; without it none are accepted. ``signing_key`` signs results.
+    ``verification`` are the providers that look at proofs, by name. ``on_case`` hears of every case that a request
+    of an agent has become and that is still open (with ``links="service"``, of all cases): once, in one of the
+    processes that have it, or again if that process dies while it tells, or if it raises, with growing pauses.
+    ``smtp_url`` (or ``ASKFIRST_SMTP_URL``, ``smtp://user:password@host:587?from=address``) sends the codes of cases
+    with ``verify_email``; without it there are none. ``development`` allows callbacks to this machine, and mail over
+    connections that are not encrypted. ``budgets`` says how much a key, a link or an address may use.
+    ``push_heads`` is an address to which the audit trail's head is pushed whenever it has moved, signed if there is a
+    ``signing_key``.
+
+    ``authenticate`` tells who calls, in place of API keys: from a request to an id of up to 255 characters, or None
+    for nobody. ``identify`` tells who answers, on the page or by a messenger's button, from a login of the host's:
+    from the request to their ``name`` and ``email``, or None if they are nobody it knows; if it raises, the answer
+    is refused. ``authorize`` is asked before an answer counts, on every surface: from the `Person`, the `Case` and
+    the action to True if they may; anything else refuses, and so does raising.
+
+    ``inline`` hands a submit token to whoever opens a case, who may then carry answers from a messenger, and could
+    answer alone. ``links`` says who brings the link to the person: the ``"caller"``, who gets it with the 202, or
+    the ``"service"`` itself, in ``on_case``. A link is good for ``link_days``. ``least_timeout`` is how long a case
+    is open at least, in seconds or as ``"5m"``; ``allow_default_approve`` lets a case count as approved when nobody
+    has answered.
+    """
+    secret = secret or os.environ.get(SECRET_VARIABLE)
+    if secret is not None:
+        callback_secret(secret, "")  # raises now if it is too short
+    check_base_url(base_url)
+    if isinstance(checkpointer_or_url, str):
+        checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
+    if push_heads is not None:
+        check_push_url(push_heads)
+    terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
+    smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
+    mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
+    metrics, budgets = Metrics(), budgets or Budgets()
+    settings = Settings(
+        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            checkpointer = checkpointer_or_url
+            if isinstance(checkpointer, str):
+                opened = checkpointer_from_url(checkpointer, clock=clock)
+                checkpointer = await stack.enter_async_context(opened)
+            cases = Cases(
+                checkpointer,
+                clock=clock,
+                signing_key=signing_key,
+                base_url=base_url,
+                on_end=metrics.ended,
+                budgets=budgets,
+                terms=terms,
+                authorize=authorize,
+                secret=secret,
+            )
+            spending = Spending(cases.engine, budgets, clock)
+            streams = OpenStreams(cases.engine, budgets, clock)
+            quotas = Quotas(CaseRate(cases.engine, clock), spending, streams)
+            callbacks = None
+            if secret is not None:
+                sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
+                callbacks = CallbackWorker(cases, sender, secret, on_outcome=metrics.called_back)
+            guard = await stack.enter_async_context(Guard(development=development))
+            await asyncio.to_thread(_read_files)
+            app.state.service = Service(
+                settings=settings,
+                cases=cases,
+                keys=Keys(checkpointer.engine, clock=clock),
+                quotas=quotas,
+                verifier=Verifier(verification or {}, cases.engine, clock, spending),
+                prefills=Prefills(guard, spending),
+                authenticate=authenticate,
+                identify=identify,
+                email_codes=None
+                if mailer is None
+                else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending),
+            )
+            stack.callback(delattr, app.state, "service")
+            heads = None
+            if push_heads is not None:
+                heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
+            background = Background(cases, quotas, metrics, callbacks, on_case, heads)
+            background.start()
+            stack.push_async_callback(background.stop)
+            yield
+
+    app = FastAPI(
+        title=name,
+        version="0.8",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,  # with a key only: see `well_known`
+        # FastAPI's own spans hold whole addresses, and a review link's address holds its token.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    _furnish(app, metrics)
+    return app
+
+
+def _furnish(app: FastAPI, metrics: Metrics) -> None:
+    """Add the routes, the error responses and the middleware."""
+    app.include_router(api.router)
+    app.include_router(review_routes.router)
+    app.include_router(well_known.router)
+    app.mount("/static", review_routes.static_files(), "static")
+    cast(Any, app).openapi = lambda: describe(app)
+    app.add_exception_handler(ServiceError, _refused)
+    app.add_exception_handler(StoreError, _refused)
+    app.add_exception_handler(Unauthorized, _unauthorized)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_middleware(cast(Any, BodyLimit))
+    app.add_middleware(cast(Any, NoSniff))
+    app.add_middleware(cast(Any, RequestCount), metrics=metrics)
+    app.add_middleware(cast(Any, RequestLog))
+
+
+_CODES = {
+    400: "invalid_json",
+    405: "method_not_allowed",
+    413: "too_long",
+    415: "unsupported_media_type",
+}
+
+
+def _read_files() -> None:
+    """Read templates and media types now, so that the first page does not block the event loop."""
+    load_pages()
+    mimetypes.init()
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return of_error_to(request, cast("ServiceError | StoreError", error))
+
+
+async def _unauthorized(request: Request, error: Exception) -> Response:
+    return unauthorized()
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """The faults of a path or header, by name, without the values."""
+    faults = {
+        str(fault["loc"][-1]): str(fault["msg"]) for fault in cast(RequestValidationError, error).errors()
+    }
+    return of_error(InvalidReview(faults))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    refused = cast(HTTPException, error)
+    if refused.status_code == 404:
+        return nowhere(request)
+    code = _CODES.get(refused.status_code, "refused")
+    return problem(refused.status_code, code, str(refused.detail), dict(refused.headers or {}))

@@ -1,0 +1,203 @@
+"""The background tasks of a service: expire, remind, adopt agents' requests, notify, call back, hear of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from askfirst.errors import ServiceError, StoreError
+from askfirst.service.audit import EVERY_SECONDS, HeadPusher
+from askfirst.service.budgets import RENEW_SECONDS
+from askfirst.service.callbacks import CallbackWorker
+from askfirst.service.case import Case
+from askfirst.service.cases import Cases, Untold
+from askfirst.service.context import Quotas
+from askfirst.service.observability import COUNTING_SECONDS, Metrics
+from askfirst.store import cases as case_store
+
+logger = logging.getLogger("askfirst.service")
+SWEEP_SECONDS = 0.5
+HINT_SECONDS = 0.2
+FORGET_SECONDS = 60.0
+HINT_OVERLAP = 5_000
+"""Milliseconds that are read again: clocks differ, and a commit may come late."""
+LONGEST_PAUSE = 5.0
+"""Seconds between two attempts at most, while a task fails."""
+LONGEST_SILENCE = 300.0
+"""Seconds between two warnings at most, while the store cannot be reached."""
+
+OnCase = Callable[[Case], Awaitable[None]]
+Work = Callable[[], Awaitable[bool]]
+"""Does what is due; True if there may be more."""
+
+
+class Background:
+    """The tasks of one process; any number of processes may run them on one database."""
+
+    def __init__(
+        self,
+        cases: Cases,
+        quotas: Quotas,
+        metrics: Metrics,
+        callbacks: CallbackWorker | None = None,
+        on_case: OnCase | None = None,
+        heads: HeadPusher | None = None,
+    ) -> None:
+        self._cases = cases
+        self._quotas = quotas
+        self._metrics = metrics
+        self._callbacks = callbacks
+        self._on_case = on_case
+        self._heads = heads
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Start the tasks."""
+        works: list[tuple[Work, float]] = [
+            (self._cases.sweep, SWEEP_SECONDS),
+            (self._adopt, SWEEP_SECONDS),
+            (self._link, SWEEP_SECONDS),
+            (self._hear, HINT_SECONDS),
+            (self._count, COUNTING_SECONDS),
+            (self._quotas.streams.renew, RENEW_SECONDS),
+            (self._quotas.spending.forget, FORGET_SECONDS),
+        ]
+        if self._callbacks is not None:
+            works.append((self._callbacks.work, SWEEP_SECONDS))
+        if self._on_case is not None:
+            works.append((partial(self._tell, self._on_case), HINT_SECONDS))
+        if self._heads is not None:
+            works.append((partial(self._push, self._heads), EVERY_SECONDS))
+        outage = Outage(asyncio.get_running_loop().time)
+        self._tasks = [asyncio.create_task(_forever(work, pause, outage)) for work, pause in works]
+        rate = self._quotas.rate
+        catching_up = _forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
+        self._tasks.append(asyncio.create_task(catching_up))
+
+    async def stop(self) -> None:
+        """Stop the tasks; another process, or the next one, takes up work that is under way."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._callbacks is not None:
+            await self._callbacks.stop()
+
+    async def _link(self) -> bool:
+        """Link the acts of all processes into the audit chain."""
+        await self._cases.link()
+        return False
+
+    async def _push(self, heads: HeadPusher) -> bool:
+        """Push the head of the audit chain; a push that failed is retried the next time."""
+        try:
+            await heads.push()
+        except ServiceError as error:
+            logger.warning("%s: will try again", error)
+        return False
+
+    async def _adopt(self) -> bool:
+        return bool(await self._cases.adopt())
+
+    async def _tell(self, on_case: OnCase) -> bool:
+        """Call ``on_case`` for one case; if it raises, the others go on and this one is retried with back-off."""
+        taken = await self._cases.take_untold()
+        if taken is None:
+            return False
+        try:
+            await on_case(taken.case)
+        except Exception as error:
+            await self._not_told(taken, error)
+        else:
+            await self._cases.told(taken)
+        return True
+
+    async def _not_told(self, taken: Untold, error: Exception) -> None:
+        """Record a notice that failed, and log it once without the error's text: it may hold a secret of the host."""
+        self._metrics.notice_failed()
+        tries = await self._cases.not_told(taken, type(error).__name__)
+        level = logging.ERROR if tries <= 1 else logging.DEBUG
+        said = "on_case failed for %s: %s at %s; it will be told again, and askfirst doctor shows it"
+        logger.log(level, said, taken.case.case_id, type(error).__name__, _place(error))
+
+    async def _count(self) -> bool:
+        self._metrics.open_cases = await self._cases.engine.read(case_store.open_count)
+        return False
+
+    async def _hear(self) -> bool:
+        """Wake those who follow cases that another process has changed."""
+        followers = self._cases.followers
+        if followers.any:
+            recent = partial(case_store.recent, self._cases.now() - HINT_OVERLAP)
+            for case_id, _ in await self._cases.engine.read(recent):
+                followers.wake(case_id)
+        return False
+
+
+def _place(error: Exception) -> str:
+    """Where an error was raised: a file's name and a line."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return "an unknown place" if at is None else f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
+
+
+class Outage:
+    """Logs that the store cannot be reached: at once, then at growing intervals, and when it can be again."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failing: set[object] = set()
+        self._silence = 1.0
+        self._quiet_until = 0.0
+
+    def failed(self, task: object, error: StoreError) -> None:
+        """A task could not reach the store."""
+        begins = not self._failing
+        self._failing.add(task)
+        if begins:
+            self._silence = 1.0
+        elif self._now() < self._quiet_until:
+            return
+        logger.warning("%s: will try again", error)
+        self._quiet_until = self._now() + self._silence
+        self._silence = min(2 * self._silence, LONGEST_SILENCE)
+
+    def worked(self, task: object) -> None:
+        """A task has worked; the outage is over once every task that failed has."""
+        if task in self._failing:
+            self._failing.remove(task)
+            if not self._failing:
+                logger.warning("the store can be reached again")
+
+
+async def _forever(work: Work, pause: float, outage: Outage, *, due: asyncio.Event | None = None) -> None:
+    """Run a task again and again, without a pause if there may be more; with ``due``, only while that is set.
+
+    The pause grows with the time that the task takes, and with failures in a row.
+    """
+    loop = asyncio.get_running_loop()
+    failures = 0
+    while True:
+        if due is not None:
+            await due.wait()
+        begin, more = loop.time(), False
+        try:
+            more = await work()
+            outage.worked(work)
+            failures = 0
+        except StoreError as error:
+            outage.failed(work, error)
+            failures += 1
+        except Exception:
+            logger.exception("a task of the service failed; it will try again")
+            failures += 1
+        if not more:
+            longest = max(pause, LONGEST_PAUSE)
+            wanted = max(pause * 2 ** min(failures, 10), 4 * (loop.time() - begin))
+            await asyncio.sleep(
+                min(wanted, longest)
+            )  # so that one slow moment does not slow the task down for long

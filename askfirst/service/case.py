@@ -1,0 +1,311 @@
+"""A case: as a value, as a row of the store, and in the protocol's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from pydantic_core import from_json, to_json
+
+from askfirst.messages import JsonObject
+from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, is_final
+from askfirst.requests import HitlRequest
+from askfirst.service.worker_threads import work_in
+from askfirst.store.budgets import size_of
+from askfirst.store.case_rows import CaseRow
+from askfirst.store.rows import RequestRow, decode_request
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case as it stands; times are milliseconds since 1970 (UTC).
+
+    ``request`` is what an Askfirst agent asks; where it is None, another service opened the case with the API
+    key ``key_id``. What a page shows of a request comes from ``request``, not from ``prompt``.
+    """
+
+    case_id: str
+    type: str
+    status: State
+    version: int
+    """Grows with every change; it is the poll answer's ETag."""
+    prompt: str
+    created_at: int
+    expires_at: int
+    timeout: str = "PT24H"
+    default_action: str = "skip"
+    message: str | None = None
+    context: JsonObject = field(default_factory=dict[str, Any])
+    key_id: str | None = None
+    request: HitlRequest | None = None
+    thread_id: str | None = None
+    callback_url: str | None = None
+    inline_actions: tuple[str, ...] | None = None
+    verification_policy: JsonObject | None = None
+    verify_email: tuple[str, ...] | None = None
+    """The e-mail addresses to which a code is sent; the person enters the code of one of them."""
+    previous_case_id: str | None = None
+    reminder_at: tuple[int, ...] = ()
+    opened_at: int | None = None
+    ended_at: int | None = None
+    reminder_sent_at: int | None = None
+    result: JsonObject | None = None
+    """``{"action": ..., "data": {...}}``, once it is completed."""
+    responded_by: JsonObject | None = None
+    """Who answered, where the service has verified that: ``name``, ``email``."""
+    claimed_by: JsonObject | None = None
+    """Who claims to have answered, unverified: ``name``, ``account``."""
+    submission_context: JsonObject | None = None
+    reason: str | None = None
+    progress: JsonObject | None = None
+    next_case_id: str | None = None
+    draft: JsonObject | None = None
+    """What a person has filled in and not sent yet, by field key."""
+    drafted_by: str | None = None
+    """The mark of the browser that the draft came from; see `draft_owner`."""
+    viewer: str | None = field(default=None, compare=False, repr=False)
+    """The mark of the browser that looks at it now; not stored."""
+    is_others_draft: bool = field(default=False, compare=False)
+    """Whether the draft came from another browser than that; not stored."""
+    size: int = field(default=0, compare=False, repr=False)
+    """How many characters it has in the store: how much work it is to render."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it is answered, expired or cancelled."""
+        return is_final(self.status)
+
+    @property
+    def never_expires(self) -> bool:
+        """Whether it has no deadline; ``expires_at`` is then far in the future, for the protocol requires one."""
+        return self.request is not None and self.request.timeout_seconds is None
+
+    @property
+    def form(self) -> Form | None:
+        """The form to fill in, if there is one."""
+        form = self.context.get("form")
+        return None if form is None else Form.model_validate(form)
+
+    @property
+    def digest(self) -> str | None:
+        """What an approval of this case is bound to: the digest of the call that is shown."""
+        payload = None if self.request is None else self.request.payload
+        return payload.digest if payload is not None and payload.kind == "approve" else None
+
+
+# A case as a row.
+
+
+_BODY = (
+    "prompt",
+    "timeout",
+    "default_action",
+    "message",
+    "context",
+    "callback_url",
+    "inline_actions",
+    "verification_policy",
+    "verify_email",
+    "previous_case_id",
+    "reminder_at",
+)
+_FACTS = (
+    "result",
+    "responded_by",
+    "claimed_by",
+    "submission_context",
+    "reason",
+    "progress",
+    "next_case_id",
+    "drafted_by",
+)
+_TUPLES = ("inline_actions", "verify_email", "reminder_at")
+
+
+def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
+    """A case from its row, with the request it shows."""
+    said: dict[str, Any] = {**from_json(row.body), **from_json(row.facts)}
+    for name in _TUPLES:
+        if said.get(name) is not None:
+            said[name] = tuple(said[name])
+    return Case(
+        case_id=row.case_id,
+        type=row.type,
+        status=cast(State, row.status),
+        version=row.version,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        key_id=row.key_id,
+        thread_id=row.thread_id,
+        opened_at=row.opened_at,
+        ended_at=row.ended_at,
+        reminder_sent_at=row.reminder_sent_at,
+        draft=None if row.draft is None else from_json(row.draft),
+        request=None if request is None else decode_request(request),
+        size=_size(row, request),
+        **{name: value for name, value in said.items() if name in _BODY or name in _FACTS},
+    )
+
+
+def _size(row: CaseRow, request: RequestRow | None) -> int:
+    asked = 0 if request is None else len(request.payload)
+    return work_in(row.body) + len(row.facts) + len(row.draft or "") + asked
+
+
+def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
+    """A new case's row; ``columns`` are those that `Case` does not have."""
+    body, facts = _json(case, _BODY), _json(case, _FACTS)
+    draft = None if case.draft is None else to_json(case.draft).decode()
+    return CaseRow(
+        case_id=case.case_id,
+        key_id=case.key_id,
+        thread_id=case.thread_id,
+        question_id=columns.get("question_id"),
+        round=columns.get("round"),
+        type=case.type,
+        status=case.status,
+        is_open=int(not is_final(case.status)),
+        version=case.version,
+        body=body,
+        facts=facts,
+        draft=draft,
+        created_at=case.created_at,
+        opened_at=case.opened_at,
+        ended_at=case.ended_at,
+        expires_at=case.expires_at,
+        remind_at=next_reminder(case),
+        reminder_sent_at=case.reminder_sent_at,
+        idempotency=columns.get("idempotency"),
+        fingerprint=columns.get("fingerprint"),
+        awaits_effect=0,
+        write_id=write_id,
+        tell_at=columns.get("tell_at"),
+        size=size_of(body, facts, draft),
+    )
+
+
+def changed_row(row: CaseRow, case: Case) -> CaseRow:
+    """The row of a case that has changed."""
+    return row._replace(
+        status=case.status,
+        is_open=int(not case.is_final),
+        facts=_json(case, _FACTS),
+        draft=None if case.draft is None else to_json(case.draft).decode(),
+        opened_at=case.opened_at,
+        ended_at=case.ended_at,
+        remind_at=next_reminder(case),
+        reminder_sent_at=case.reminder_sent_at,
+        awaits_effect=int(_lets_a_call_run(case)),
+    )
+
+
+def _lets_a_call_run(case: Case) -> bool:
+    if case.status != "completed" or case.request is None or case.request.payload.kind != "approve":
+        return False
+    result: dict[str, Any] = dict(case.result or {})
+    return result["action"] == "approve" or "edits" in (result.get("data") or {})
+
+
+def next_reminder(case: Case) -> int | None:
+    """When the next reminder is due (epoch ms); None if there is none, or somebody is at work on the case."""
+    if case.status not in ("pending", "opened"):
+        return None
+    sent = case.reminder_sent_at
+    return min((at for at in case.reminder_at if sent is None or at > sent), default=None)
+
+
+def _json(case: Case, names: tuple[str, ...]) -> str:
+    values = {name: getattr(case, name) for name in names}
+    return to_json({name: value for name, value in values.items() if value is not None}).decode()
+
+
+# A case in the protocol's words: the hitl object, the poll answer, events and callbacks.
+
+
+_ENDED = {"completed": "completed_at", "expired": "expired_at", "cancelled": "cancelled_at"}
+
+
+def iso(at: int) -> str:
+    """Milliseconds since 1970 as the protocol writes times."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def review_url(base_url: str, case_id: str, token: str | None) -> str:
+    """The link to the page of a case; without a token, an address that opens nothing."""
+    address = f"{base_url}/review/{case_id}"
+    return address if token is None else f"{address}?token={token}"
+
+
+def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> dict[str, Any]:
+    """A case for the agent that waits for it; ``tokens`` by scope, as they were issued."""
+    api = f"{base_url}/v1/reviews/{case.case_id}"
+    said: dict[str, Any] = {
+        "spec_version": SPEC_VERSION,
+        "case_id": case.case_id,
+        "review_url": review_url(base_url, case.case_id, tokens.get("review")),
+        "poll_url": f"{api}/status",
+        "type": case.type,
+        "prompt": case.prompt,
+        "timeout": case.timeout,
+        "default_action": case.default_action,
+        "created_at": iso(case.created_at),
+        "expires_at": iso(case.expires_at),
+        "callback_url": case.callback_url,
+        "events_url": f"{api}/events",
+    }
+    if case.context:
+        said["context"] = case.context
+    if case.reminder_at:
+        said["reminder_at"] = [iso(at) for at in case.reminder_at]
+    if case.previous_case_id is not None:
+        said["previous_case_id"] = case.previous_case_id
+    if "submit" in tokens:
+        said["submit_url"] = f"{api}/respond"
+        said["submit_token"] = tokens["submit"]
+        if case.inline_actions is not None:
+            said["inline_actions"] = list(case.inline_actions)
+    if case.verification_policy is not None:
+        said["verification_policy"] = case.verification_policy
+    return said
+
+
+def poll_answer(case: Case) -> dict[str, Any]:
+    """What `poll_url` answers."""
+    said: dict[str, Any] = {
+        "status": case.status,
+        "case_id": case.case_id,
+        "created_at": iso(case.created_at),
+    }
+    if case.opened_at is not None:
+        said["opened_at"] = iso(case.opened_at)
+    if case.ended_at is not None:
+        said[_ENDED[case.status]] = iso(case.ended_at)
+    elif not case.never_expires:
+        said["expires_at"] = iso(case.expires_at)
+    if case.status == "expired":
+        said["default_action"] = case.default_action
+    if case.reminder_sent_at is not None:
+        said["reminder_sent_at"] = iso(case.reminder_sent_at)
+    for name in ("result", "responded_by", "submission_context", "next_case_id", "reason", "progress"):
+        value = getattr(case, name)
+        if value is not None and not (name == "progress" and case.is_final):
+            said[name] = value
+    return said
+
+
+def event_data(case: Case, more: Mapping[str, Any] | None = None) -> str:
+    """The data of an event about a case as it stands, and what this event alone tells."""
+    return to_json({**poll_answer(case), **(more or {})}).decode()
+
+
+def reminder_facts(case: Case, at: int) -> dict[str, Any]:
+    """The further fields of a reminder: its time, and what the person is reminded of."""
+    return {"reminder_at": iso(at), "message": case.message or case.prompt}
+
+
+def callback_body(case: Case, event: str, at: int) -> str:
+    """What is posted to the agent's callback address when a case has ended."""
+    said = {"event": event, "timestamp": iso(at), **poll_answer(case)}
+    return to_json(said).decode()

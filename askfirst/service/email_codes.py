@@ -1,0 +1,185 @@
+"""Codes sent by e-mail: a person who enters one can read the mail of that address."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from email.utils import make_msgid
+from functools import partial
+from typing import Literal
+from urllib.parse import urlsplit
+
+from askfirst.concurrency import finish
+from askfirst.errors import EmailCodeRefused, ServiceError
+from askfirst.service.budgets import Spending
+from askfirst.service.case import Case
+from askfirst.service.cases import Cases
+from askfirst.service.transitions import entry
+from askfirst.smtp import Mail, NotComposed, NotSent, SmtpServer, compose, masked_address
+from askfirst.store import case_access
+from askfirst.store.case_access import CodeRow
+from askfirst.visible_text import visible
+
+logger = logging.getLogger("askfirst.service")
+SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
+
+
+class Mailer(SmtpServer):
+    """Sends mail through the server of an address like ``smtp://user:password@host:587?from=me@a.example``.
+
+    `SmtpServer` says when that is encrypted.
+    """
+
+    extra = "service"
+
+    def __init__(self, url: str, *, in_clear: bool = False) -> None:
+        try:
+            super().__init__(url, in_clear=in_clear)
+        except ValueError as error:
+            raise ServiceError(f"smtp_url {error}") from None
+
+    def written(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
+        """Compose a mail; None, with a warning in the log, if that fails. ``domain`` is the service's."""
+        try:
+            message_id = make_msgid(domain=domain.encode("idna").decode())
+            return compose(self.sender, [to], subject, text, message_id=message_id)
+        except (NotComposed, UnicodeError) as error:
+            logger.warning("a mail could not be written: %s", type(error).__name__)
+            return None
+
+    async def send(self, mail: Mail, *, domain: str) -> bool:
+        """Send a mail; False, with a warning in the log, if that fails. ``domain`` is the service's."""
+        try:
+            await self.hand_over(mail, domain=domain)
+        except NotSent as error:
+            logger.warning("a mail could not be sent through %s: %s", self.host, error)
+            return False
+        return True
+
+
+CODE_DIGITS = 6
+CODE_MINUTES = 10
+MOST_TRIES = 5
+"""For each code."""
+LONGEST_PROMPT = 300
+"""How many characters of the prompt are in the mail."""
+_HOUR = 3_600_000
+_WRONG = "This is not the code that was sent. Look again, or have another sent."
+_TEXT = """\
+Your code is {code}
+
+It can be used once within {minutes} minutes, for one decision at {domain}
+(case {case_id}):
+
+    {prompt}
+
+Somebody who has the link to that case asked for the code. If that was not you,
+or you do not want this decided, give the code to nobody; without it nothing is.
+"""
+
+Sending = Literal["sent", "too_many", "not_sent"]
+
+
+class EmailCodes:
+    """Sends codes to the addresses that a case names, and checks them. ``domain`` is the service's."""
+
+    def __init__(self, cases: Cases, mailer: Mailer, domain: str, spending: Spending) -> None:
+        self._cases = cases
+        self._mailer = mailer
+        self._domain = domain
+        self._spending = spending
+
+    async def send(self, case: Case, place: int, wished_from: str | None = None) -> Sending:
+        """Send a new code to one of the case's addresses; earlier codes stay valid.
+
+        ``wished_from`` is the network address of the request. Raises `OverBudget` before anything is hashed.
+        """
+        address = (case.verify_email or ())[place]
+        code, salt, now = (
+            f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}",
+            secrets.token_hex(16),
+            self._now(),
+        )
+        text = _TEXT.format(
+            code=code,
+            case_id=case.case_id,
+            domain=self._domain,
+            minutes=CODE_MINUTES,
+            prompt=_shown(case.prompt),
+        )
+        host = urlsplit(f"//{self._domain}").hostname or "localhost"
+        mail = self._mailer.written(address, f"Your code for {self._domain}", text, domain=host)
+        if mail is None:  # a mail that was never sent is neither counted nor recorded
+            return "not_sent"
+        await self._spending.code(case, address, wished_from)
+        row = CodeRow(
+            case_id=case.case_id,
+            code_hash=await asyncio.to_thread(_hashed, case.case_id, salt, code),
+            salt=salt,
+            place=place,
+            tries=0,
+            sent_at=now,
+            expires_at=now + CODE_MINUTES * 60_000,
+            used_at=None,
+        )
+        most = self._spending.budgets.codes_per_case
+        audit = (entry(now, "reviewer", "code_sent", case, {"to": masked_address(address)}),)
+        keep = partial(case_access.keep_code, row, now - _HOUR, most, audit)
+        if not await finish(self._cases.engine.write(keep)):
+            return "too_many"
+        sent = await self._mailer.send(mail, domain=host)
+        return "sent" if sent else "not_sent"
+
+    async def check(self, case: Case, entered: str, tried_from: str | None = None) -> str:
+        """Use up a code, and return the address that it was sent to; raises `EmailCodeRefused`.
+
+        Raises `OverBudget`, before anything is hashed, if too many were tried.
+        """
+        code = read_code(case, entered)
+        await self._spending.code_try(case, tried_from)
+        try_codes = partial(case_access.try_codes, case.case_id, self._now(), MOST_TRIES)
+        known = await finish(self._cases.engine.write(try_codes))
+        if not known:
+            why = "There is no code that can be used now. Have a new one sent."
+            raise EmailCodeRefused(case.case_id, "verification_failed", why)
+        matching = await asyncio.to_thread(_matching, known, code)
+        for row in matching:
+            if await finish(self._cases.engine.write(partial(case_access.use_code, row, self._now()))):
+                return (case.verify_email or ())[row.place]
+        raise EmailCodeRefused(case.case_id, "verification_failed", _WRONG)
+
+    def _now(self) -> int:
+        return self._cases.now()
+
+
+def read_code(case: Case, entered: str) -> str:
+    """The digits that were entered; raises `EmailCodeRefused` for a text that cannot be a code."""
+    code = "".join(entered.split()).replace("-", "")
+    if not code:
+        raise EmailCodeRefused(
+            case.case_id, "verification_required", "Enter the code that was sent to you by e-mail."
+        )
+    if len(code) != CODE_DIGITS or not (code.isascii() and code.isdigit()):
+        raise EmailCodeRefused(case.case_id, "verification_failed", _WRONG)
+    return code
+
+
+def _shown(prompt: str) -> str:
+    """The prompt on one line, with its hidden characters made visible."""
+    shown = visible(prompt)
+    return shown if len(shown) <= LONGEST_PROMPT else f"{shown[:LONGEST_PROMPT]}… (more on the page)"
+
+
+def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:
+    """The stored codes that this one equals; all are compared, each in constant time."""
+    found = [hmac.compare_digest(_hashed(row.case_id, row.salt, code), row.code_hash) for row in known]
+    return [row for row, same in zip(known, found, strict=True) if same]
+
+
+def _hashed(case_id: str, salt: str, code: str) -> str:
+    """A slow hash (scrypt): there are few codes, and a reader of the database could try them all."""
+    salted = f"{salt}\0{case_id}".encode()
+    return hashlib.scrypt(code.encode(), salt=salted, n=2**14, r=8, p=1, dklen=32).hex()

@@ -1,0 +1,176 @@
+"""Links to cases: what the operator allows, the tokens that a caller is handed, those made later, how they end."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+from askfirst.concurrency import finish
+from askfirst.errors import CaseNotFound, InvalidDuration, LinkExpired, ServiceError
+from askfirst.protocol import TokenScope, hash_token, issue_token, parse_duration, token_matches
+from askfirst.protocol.case import token_prefix
+from askfirst.service.case import Case, case_of
+from askfirst.service.transitions import entry
+from askfirst.store import cases as case_store
+from askfirst.store.audit import Entry
+from askfirst.store.case_rows import TokenRow
+from askfirst.store.engine import Engine
+
+LinkWay = Literal["caller", "service"]
+"""Who brings the link to the person: the caller who opened the case, or the service itself."""
+LINK_DAYS = 7.0
+"""How long a link lives unless the operator says otherwise: the protocol's longest."""
+_DAY = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The operator's choices. By default, a caller gets the link and no other power to approve."""
+
+    inline: bool = False
+    """Whether callers get a submit token, with which they may carry answers from a messenger."""
+    links: LinkWay = "caller"
+    least_timeout: float = 0.0
+    """Seconds that a case is open at least."""
+    allow_default_approve: bool = False
+    """Whether a case may count as approved when it expires."""
+    link_days: float = LINK_DAYS
+    """Days that a link, and a submit token, is good for."""
+
+    def __post_init__(self) -> None:
+        """Raise `ServiceError` for invalid choices."""
+        if self.links not in ("caller", "service"):
+            raise ServiceError(f'links is "caller" or "service", not {self.links!r}')
+        if not (0 < self.link_days <= 36_500):
+            raise ServiceError(f"link_days is more than 0 and at most 36500, not {self.link_days!r}")
+        if not (0 <= self.least_timeout < math.inf):
+            raise ServiceError(f"least_timeout is a length of time, not {self.least_timeout!r}")
+
+    @property
+    def scopes(self) -> tuple[TokenScope, ...]:
+        """The tokens that the caller who opens a case gets."""
+        review: tuple[TokenScope, ...] = ("review",) if self.links == "caller" else ()
+        submit: tuple[TokenScope, ...] = ("submit",) if self.inline else ()
+        return review + submit
+
+    def link_end(self, begin: int) -> int:
+        """When a link made at ``begin`` expires; both in milliseconds since 1970."""
+        return begin + round(self.link_days * _DAY)
+
+
+def seconds_of(least_timeout: str | float | None) -> float:
+    """A least time-out as seconds; a text such as ``"5m"`` is parsed. Raises `ServiceError`."""
+    if least_timeout is None:
+        return 0.0
+    if not isinstance(least_timeout, str):
+        return float(least_timeout)
+    try:
+        return float(parse_duration(least_timeout))
+    except InvalidDuration as error:
+        raise ServiceError(f"least_timeout: {error}") from None
+
+
+class CaseLinks:
+    """Issues tokens, finds cases by them, and revokes them. ``now`` gives milliseconds since 1970.
+
+    A request that is repeated with its Idempotency-Key gets the tokens of the first 202 again. Only hashes of tokens
+    are stored, so they are derived again: each is the HMAC-SHA256 of its case, its scope and a random salt, under
+    the service's secret. The salt is stored, the secret is not: neither alone makes a token. After a change of the
+    secret a repeated request gets one new token; without a secret of the operator's, each process has its own.
+    """
+
+    def __init__(
+        self, engine: Engine, now: Callable[[], int], terms: Terms | None = None, secret: str | None = None
+    ) -> None:
+        self.terms = terms or Terms()
+        self._engine = engine
+        self._now = now
+        self._secret = secrets.token_bytes(32) if secret is None else secret.encode()
+
+    # Tokens for the caller who opens a case.
+
+    def fresh(self, case: Case) -> list[TokenRow]:
+        """New tokens for the caller, as rows."""
+        ends = self.terms.link_end(case.created_at)
+        salts = [(scope, secrets.token_hex(16)) for scope in self.terms.scopes]
+        return [
+            TokenRow(case.case_id, self._hashed(case.case_id, scope, salt), scope, salt, ends)
+            for scope, salt in salts
+        ]
+
+    def handed(self, rows: Sequence[TokenRow]) -> dict[TokenScope, str]:
+        """The tokens themselves, by scope."""
+        return {
+            cast(TokenScope, row.scope): self._token(row.case_id, row.scope, row.salt or "") for row in rows
+        }
+
+    async def handed_again(self, case: Case, by: str) -> dict[TokenScope, str]:
+        """The tokens that a caller got before, without revoked ones."""
+        if not (fresh := self.fresh(case)):
+            return {}
+        delivered = entry(self._now(), by, "delivered", case, {"via": "link"})
+
+        def hashed(scope: str, salt: str) -> str:
+            return self._hashed(case.case_id, scope, salt)
+
+        again = partial(case_store.token_again, fresh, hashed, [delivered])
+        salts = await finish(self._engine.write(again))
+        rows = [token._replace(salt=salts[token.scope]) for token in fresh if token.scope in salts]
+        return self.handed(rows)
+
+    def _token(self, case_id: str, scope: str, salt: str) -> str:
+        told = f"askfirst token\0{scope}\0{case_id}\0{salt}".encode()
+        made = hmac.new(self._secret, told, hashlib.sha256).digest()
+        return token_prefix(cast(TokenScope, scope)) + base64.urlsafe_b64encode(made).decode().rstrip("=")
+
+    def _hashed(self, case_id: str, scope: str, salt: str) -> str:
+        return hash_token(self._token(case_id, scope, salt))
+
+    # Tokens for anybody.
+
+    async def issue(self, case: Case, scope: TokenScope, by: str, days: float | None) -> str:
+        """Issue one more token: random, so that it cannot be derived again."""
+        now = self._now()
+        ends = self.terms.link_end(now) if days is None else now + round(days * 86_400_000)
+        token = issue_token(scope)
+        delivered = [entry(now, by, "delivered", case, {"via": "link"})] if scope == "review" else []
+        row = TokenRow(case.case_id, hash_token(token), scope, None, ends)
+        await finish(self._engine.write(partial(case_store.add_token, [row], delivered)))
+        return token
+
+    async def case_of(self, case_id: str, token: str, scope: TokenScope) -> Case:
+        """The case that a token opens; a wrong token looks like a case that does not exist.
+
+        The case is read only if the token is right: else the response time would tell which cases exist. Raises
+        `CaseNotFound`, and `LinkExpired` for a right token that has expired.
+        """
+        stored = await self._engine.read(partial(case_store.token_of_scope, case_id, scope))
+        matches = [token_matches(token, scope, each) for each in [row.token_hash for row in stored] or [None]]
+        shown = await self._engine.read(partial(case_store.shown, case_id)) if any(matches) else None
+        if shown is None:
+            raise CaseNotFound(case_id)
+        case = case_of(*shown)
+        ends = [row.expires_at for row, same in zip(stored, matches, strict=True) if same]
+        if not any(
+            self._now() < (self.terms.link_end(case.created_at) if end is None else end) for end in ends
+        ):
+            raise LinkExpired(case_id)
+        return case
+
+    async def revoke(self, case: Case, by: str) -> int:
+        """Revoke every token of a case; returns how many there were."""
+        now = self._now()
+
+        def entry_of(count: int) -> Entry:
+            return entry(now, by, "links_revoked", case, {"count": count})
+
+        return await finish(
+            self._engine.write(partial(case_store.revoke_tokens, case.case_id, now, entry_of))
+        )

@@ -1,0 +1,267 @@
+"""What a caller posts to open a case, and whether a page can show it and the operator allows it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Annotated, Any, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import to_json
+
+from askfirst import limits
+from askfirst.errors import InvalidDuration, InvalidProtocolObject, InvalidReview
+from askfirst.protocol import (
+    ACTIONS,
+    Context,
+    DefaultAction,
+    Form,
+    VerificationPolicy,
+    check_form,
+    iso_duration,
+    parse_duration,
+)
+from askfirst.protocol.wire import ServiceUrl, Time
+from askfirst.service.answers import LISTS, count_values, depth_fault
+from askfirst.service.links import Terms
+from askfirst.smtp import is_mailable
+from askfirst.visible_text import hides
+
+DEFAULT_TIMEOUT = "24h"
+LONGEST_SECONDS = 366 * 86_400
+_TYPES = rf"^({'|'.join(ACTIONS)}|x-[a-z0-9_-]{{1,60}})$"
+
+
+def _known_type(given: str) -> str:
+    if re.fullmatch(_TYPES, given):
+        return given
+    near = get_close_matches(given, ACTIONS, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"is one of {', '.join(ACTIONS)}, or begins with x- and is in lower case{hint}")
+
+
+_Type = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    AfterValidator(_known_type),
+    WithJsonSchema({"type": "string", "pattern": _TYPES}),
+]
+
+
+def _mailable(address: str) -> str:
+    if not is_mailable(address):
+        raise ValueError("is an address without =?, which mail programs would decode")
+    return address
+
+
+# What browsers accept as an e-mail address: no blanks, no quotes, nothing that could inject a mail header.
+_Address = Annotated[
+    str,
+    StringConstraints(
+        max_length=254,
+        pattern=r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*$",
+    ),
+    AfterValidator(_mailable),
+]
+_Action = Annotated[str, StringConstraints(max_length=100)]
+_CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+
+
+class ReviewRequest(BaseModel):
+    """A case to be opened: what a person is to decide, and by when."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    type: _Type
+    prompt: Annotated[str, StringConstraints(min_length=1, max_length=limits.PROMPT_CHARACTERS)]
+    message: Annotated[str, StringConstraints(max_length=limits.MESSAGE_CHARACTERS)] | None = None
+    context: dict[str, Any] = Field(default_factory=dict)
+    timeout: Annotated[str, StringConstraints(max_length=64)] = DEFAULT_TIMEOUT
+    default_action: DefaultAction = "skip"
+    reminder_at: Time | Annotated[list[Time], Field(max_length=limits.REMINDERS)] | None = None
+    hitl_callback_url: ServiceUrl | None = Field(default=None, repr=False)
+    inline_actions: Annotated[list[_Action], Field(max_length=limits.INLINE_ACTIONS)] | None = None
+    previous_case_id: _CaseId | None = None
+    verification_policy: dict[str, Any] | None = None
+    verify_email: (
+        _Address | Annotated[list[_Address], Field(min_length=1, max_length=limits.ADDRESSES)] | None
+    ) = None
+
+    @field_validator("timeout")
+    @classmethod
+    def _length(cls, timeout: str) -> str:
+        try:
+            seconds = parse_duration(timeout)
+        except InvalidDuration as error:
+            raise ValueError(str(error)) from None
+        if not 0 < seconds <= LONGEST_SECONDS:
+            raise ValueError("is more than nothing and at most 366 days")
+        return timeout
+
+    @field_validator("reminder_at")
+    @classmethod
+    def _moments(cls, given: datetime | list[datetime] | None) -> datetime | list[datetime] | None:
+        times = [] if given is None else given if isinstance(given, list) else [given]
+        if not all(1971 <= each.year <= 9998 for each in times):
+            raise ValueError("is a time between the years 1971 and 9998")
+        return given
+
+    @field_validator("context")
+    @classmethod
+    def _shown(cls, context: dict[str, Any]) -> dict[str, Any]:
+        too_much = context_fault(context)  # first: it bounds the faults that are found below
+        if too_much:
+            raise ValueError(too_much)
+        try:
+            form: Form | None = Context.read(context).form
+            if form is not None:
+                check_form(form)
+        except InvalidProtocolObject as error:
+            raise ValueError(str(error)) from None
+        if len(to_json(context)) > limits.CONTEXT_BYTES:
+            raise ValueError(f"is at most {limits.CONTEXT_BYTES} bytes")
+        return context
+
+    @field_validator("verification_policy")
+    @classmethod
+    def _policy(cls, policy: dict[str, Any] | None) -> dict[str, Any] | None:
+        if policy is None:
+            return None
+        if count_values(policy, limits.POLICY_VALUES) > limits.POLICY_VALUES:
+            raise ValueError(f"has at most {limits.POLICY_VALUES} values")
+        try:
+            VerificationPolicy.read(policy)
+        except InvalidProtocolObject as error:
+            raise ValueError(str(error)) from None
+        return policy
+
+    @property
+    def seconds(self) -> int:
+        """How long the case is open."""
+        return parse_duration(self.timeout)
+
+    @property
+    def reminders(self) -> tuple[int, ...]:
+        """When to remind, in milliseconds since 1970, in order."""
+        given = self.reminder_at
+        times = [] if given is None else given if isinstance(given, list) else [given]
+        return tuple(sorted(round(each.timestamp() * 1000) for each in times))
+
+    @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """The addresses that a code may be sent to, each once."""
+        given = self.verify_email
+        return None if given is None else tuple(dict.fromkeys([given] if isinstance(given, str) else given))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the body, to compare requests with the same idempotency key."""
+        return hashlib.sha256(to_json(self.model_dump(mode="json"))).hexdigest()
+
+    @property
+    def unknown_actions(self) -> list[str]:
+        """Inline actions that the type does not have."""
+        known = ACTIONS.get(self.type, ("submit",))
+        return [action for action in self.inline_actions or () if action not in known]
+
+
+def check_terms(review: ReviewRequest, terms: Terms) -> None:
+    """Raise `InvalidReview` for a case that the operator does not allow."""
+    faults: dict[str, str] = {}
+    if review.default_action == "approve" and not terms.allow_default_approve:
+        faults["default_action"] = (
+            "is not approve here, for then silence would approve; whoever runs the service can allow it "
+            "(allow_default_approve)"
+        )
+    if review.seconds < terms.least_timeout:
+        least = iso_duration(math.ceil(terms.least_timeout))
+        faults["timeout"] = f"is at least {least} here; whoever runs the service has set that (least_timeout)"
+    if faults:
+        raise InvalidReview(faults)
+
+
+# Limits of a case's context.
+
+
+def context_fault(context: Mapping[str, Any]) -> str | None:
+    """The first limit that a context exceeds, as a sentence; None if it exceeds none."""
+    return next(_context_faults(context), None) or hidden_fault(context)
+
+
+def _context_faults(context: Mapping[str, Any]) -> Iterator[str]:
+    if len(context) > limits.CONTEXT_FACTS:
+        yield f"has at most {limits.CONTEXT_FACTS} facts"
+    if count_values(context, limits.BODY_VALUES) > limits.BODY_VALUES:
+        yield f"has at most {limits.BODY_VALUES} values"
+    deep = depth_fault(context)
+    if deep:
+        yield deep
+    for name in LISTS.values():
+        if _length(context.get(name)) > limits.CONTEXT_ITEMS:
+            yield f"{name} has at most {limits.CONTEXT_ITEMS} items"
+    form: Any = context.get("form")
+    if isinstance(form, dict):
+        yield from _form_faults(cast("dict[str, Any]", form))
+
+
+def _form_faults(form: Mapping[str, Any]) -> Iterator[str]:
+    """The limits of a form, before its shape is validated: they bound the faults of that validation."""
+    steps: list[Any] = form["steps"] if isinstance(form.get("steps"), list) else []
+    if len(steps) > limits.FORM_STEPS:
+        yield f"form has at most {limits.FORM_STEPS} steps"
+    lists: list[Any] = [form.get("fields")]
+    lists += [cast("dict[str, Any]", step).get("fields") for step in steps if isinstance(step, dict)]
+    fields = [each for some in lists if isinstance(some, list) for each in cast("list[Any]", some)]
+    if len(fields) > limits.FORM_FIELDS:
+        yield f"form has at most {limits.FORM_FIELDS} fields"
+    options = [cast("dict[str, Any]", each).get("options") for each in fields if isinstance(each, dict)]
+    if any(_length(each) > limits.FIELD_OPTIONS for each in options):
+        yield f"a field of form has at most {limits.FIELD_OPTIONS} options"
+    if sum(map(_length, options)) > limits.FORM_OPTIONS:
+        yield f"the fields of form have at most {limits.FORM_OPTIONS} options together"
+    wide = max((len(cast("dict[str, Any]", each)) for each in fields if isinstance(each, dict)), default=0)
+    if max(wide, len(form)) > limits.OBJECT_FIELDS:
+        yield f"form, and each field of it, has at most {limits.OBJECT_FIELDS} names"
+
+
+def hidden_fault(data: Any) -> str | None:
+    """A sentence if a value has more hidden characters than a page can name; else None."""
+    left = limits.HIDDEN_CHARACTERS
+    for text in _texts(data):
+        if text.isascii() and text.isprintable():
+            continue
+        letters = set(text)
+        hidden = [each for each in letters if each != "\n" and hides(each)]
+        left -= sum(text.count(each) for each in hidden[: limits.HIDDEN_CHARACTERS // 10])
+        if left < 0 or len(hidden) > limits.HIDDEN_CHARACTERS // 10:
+            return f"has more than {limits.HIDDEN_CHARACTERS} characters that would not be seen"
+    return None
+
+
+def _texts(data: Any) -> Iterator[str]:
+    waiting = [data]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            inner = cast("Mapping[str, Any]", each)
+            waiting += [*inner, *inner.values()]
+        elif isinstance(each, list):
+            waiting += cast("list[Any]", each)
+
+
+def _length(given: Any) -> int:
+    return len(cast("list[Any]", given)) if isinstance(given, list) else 0

@@ -1,0 +1,215 @@
+"""Logs of HTTP requests as lines of JSON, and metrics through OpenTelemetry.
+
+- ``askfirst.service.requests``: HTTP requests, by ``http.request.method``, ``http.route`` (the pattern, not the
+  path) and ``http.response.status_code``
+- ``askfirst.service.open_cases``: cases that are open, as counted a few seconds ago
+- ``askfirst.service.time_to_answer``: seconds from opening a case to its end, by ``hitl.type`` and ``hitl.outcome``
+
+- ``askfirst.service.callbacks``: attempts of callbacks, by ``outcome``: ``sent``, ``retry``, ``refused``, or
+  ``gave_up`` after days
+- ``askfirst.service.failed_notices``: times that ``on_case`` has failed
+
+A Prometheus exporter shows them as ``askfirst_service_requests_total``, ``askfirst_service_open_cases`` and
+``askfirst_service_time_to_answer_seconds``. No id, name, token or content is in any of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from askfirst.service.case import Case
+
+# Logs: a line of JSON for each HTTP request, without tokens, keys or answers.
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+logger = logging.getLogger("askfirst.service.requests")
+
+_PATH_LENGTH = 300
+_TELLTALE = ("httpx2", "httpcore2", "uvicorn.access")
+"""These loggers write whole addresses, and an address may hold a token."""
+_QUERY = re.compile(r"[?&;=#].*", re.DOTALL)
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43,}")
+
+
+class RequestLog:
+    """The outermost ASGI middleware: logs every HTTP request when it has ended.
+
+    The line has the method, the path, the status, the duration in milliseconds and the id of the API key,
+    which authentication leaves in ``scope["state"]["key_id"]`` (Starlette's ``request.state``).
+    """
+
+    def __init__(self, app: App, *, timer: Callable[[], float] = time.perf_counter) -> None:
+        self._app = app
+        self._timer = timer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state: MutableMapping[str, Any] = scope.setdefault("state", {})
+        status: int | None = None  # none if the client disconnected before
+        started = self._timer()
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            status = status or 500  # as the server answers an unhandled error
+            raise
+        finally:
+            fields: dict[str, Any] = {
+                "method": scope["method"],
+                "path": safe_path(scope["path"]),
+                "status": status,
+                "duration_ms": round((self._timer() - started) * 1000, 3),
+                "key_id": state.get("key_id"),
+            }
+            logger.info("%(method)s %(path)s %(status)s", fields, extra={"fields": fields})
+
+
+def safe_path(path: str) -> str:
+    """A path without anything secret: no query, escaped or not, and nothing as long as a token or a key.
+
+    What is not printable, such as the end of a line, is shown as a question mark.
+    """
+    shown = _SECRET.sub("***", _QUERY.sub("", path))[:_PATH_LENGTH]
+    if shown.isprintable():
+        return shown
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's time, level, logger and message, the fields that came with it, and the error."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def configure_logging(stream: TextIO | None = None) -> None:
+    """Send all logs of this process to a stream (standard error) as lines of JSON; for ``askfirst serve``."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    for name in _TELLTALE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+COUNTING_SECONDS = 5.0
+_BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400]
+
+
+class Metrics:
+    """The instruments of one service, made where OpenTelemetry is installed."""
+
+    def __init__(self) -> None:
+        self.open_cases = 0
+        """As last counted."""
+        self._requests: Any = None
+        self._answers: Any = None
+        self._callbacks: Any = None
+        self._notices: Any = None
+        try:
+            otel: Any = importlib.import_module("opentelemetry.metrics")
+        except ImportError:
+            return
+        meter = otel.get_meter("askfirst")
+        self._requests = meter.create_counter("askfirst.service.requests", description="HTTP requests")
+        self._callbacks = meter.create_counter(
+            "askfirst.service.callbacks", description="Attempts to call back"
+        )
+        self._notices = meter.create_counter(
+            "askfirst.service.failed_notices", description="on_case has failed"
+        )
+        self._answers = meter.create_histogram(
+            "askfirst.service.time_to_answer",
+            unit="s",
+            description="From opening a case to its end",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+
+        def observed(options: object) -> Iterable[Any]:
+            return [otel.Observation(self.open_cases)]
+
+        meter.create_observable_gauge(
+            "askfirst.service.open_cases", callbacks=[observed], description="Cases that are open"
+        )
+
+    def requested(self, method: str, route: str, status: int) -> None:
+        """Count a request that was answered."""
+        if self._requests is not None:
+            told = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+            self._requests.add(1, told)
+
+    def called_back(self, outcome: str) -> None:
+        """Count an attempt of a callback."""
+        if self._callbacks is not None:
+            self._callbacks.add(1, {"outcome": outcome})
+
+    def notice_failed(self) -> None:
+        """Count a notice that failed."""
+        if self._notices is not None:
+            self._notices.add(1)
+
+    def ended(self, case: Case) -> None:
+        """Count a case that ended in this process."""
+        if self._answers is not None and case.ended_at is not None:
+            kind = "custom" if case.type.startswith("x-") else case.type
+            seconds = max(0, case.ended_at - case.created_at) / 1000
+            self._answers.record(seconds, {"hitl.type": kind, "hitl.outcome": case.status})
+
+
+class RequestCount:
+    """ASGI middleware that counts requests by the pattern of their route."""
+
+    def __init__(self, app: App, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # None for an unknown path: paths made up by callers would each become a time series.
+                route = getattr(scope.get("route"), "path", None) or "unknown"
+                method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+                self._metrics.requested(method, route, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, noting)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})

@@ -1,0 +1,33 @@
+"""The review pages: HTML for a case, and what a browser posts back. Pure; who may see a page is decided elsewhere."""
+
+from askfirst.service.pages.fields import read_field
+from askfirst.service.pages.render import (
+    PAGE_HEADERS,
+    STATIC,
+    Notice,
+    fields_to_fill,
+    load_pages,
+    render_case,
+    render_outlived,
+    render_unavailable,
+    render_unknown,
+    render_withheld,
+)
+from askfirst.service.pages.submission import Intent, Submission, read_submission
+
+__all__ = [
+    "Intent",
+    "Notice",
+    "PAGE_HEADERS",
+    "STATIC",
+    "Submission",
+    "fields_to_fill",
+    "load_pages",
+    "read_field",
+    "read_submission",
+    "render_case",
+    "render_outlived",
+    "render_unavailable",
+    "render_unknown",
+    "render_withheld",
+]

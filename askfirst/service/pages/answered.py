@@ -1,0 +1,132 @@
+"""What was answered, in the words in which it was asked, and the proofs that a page asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from askfirst.protocol import Form, FormField, sensitive_keys
+from askfirst.requests import AskRequest
+from askfirst.service.case import Case
+from askfirst.service.pages.fields import choices_of, label_of
+from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.subject import Shown, shown
+from askfirst.service.verification import Asked
+
+# Fields for proofs.
+
+
+@dataclass(frozen=True, slots=True)
+class ProofField:
+    """The field of one proof, with the address where it is made and its current text."""
+
+    name: str
+    label: Passage
+    hint: Passage | None
+    url: str | None
+    host: Html | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFields:
+    """The fields of all proofs. ``enough`` names the sets of which one suffices, where there are several."""
+
+    fields: list[ProofField]
+    required: bool
+    possible: bool
+    enough: list[Html]
+
+
+def proof_fields(asked: Asked, entered: Mapping[int, str]) -> ProofFields:
+    """The fields, filled with the proofs that were entered and not verified yet."""
+    fields = [
+        ProofField(
+            name=f"proof.{place}",
+            label=passage(it.label),
+            hint=passage(it.hint) if it.hint else None,
+            url=it.url,
+            host=marked(urlsplit(it.url).netloc) if it.url else None,
+            text=entered.get(place, ""),
+        )
+        for place, it in asked.challenges.items()
+    ]
+    named = {place: marked(it.label) for place, it in asked.challenges.items()}
+    several = len(asked.options) > 1
+    enough = [Html(" and ".join(named[place] for place in option)) for option in asked.options]
+    return ProofFields(fields, asked.required, bool(asked.options), enough if several else [])
+
+
+_NAMES = {
+    "feedback": "Note",
+    "reason": "Note",
+    "note": "Note",
+    "selected": "Chosen",
+    "confirmed_items": "Confirmed",
+    "response": "Answer",
+    "modified_params": "Changed parameters",
+}
+_PICKED = ("selected", "confirmed_items")
+_NOT_SHOWN = "given, not shown"
+_NOTHING = "nothing"
+
+
+def answered(case: Case, data: Mapping[str, Any]) -> list[Shown]:
+    """The answer to a case, each value under its label."""
+    if case.form is not None:
+        return filled_in(case, case.form, data)
+    titles = _distinct([(choice.id, choice.name) for choice in choices_of(case)])
+    return [
+        shown(_NAMES.get(key, key), _chosen(titles, value) if key in _PICKED else value)
+        for key, value in data.items()
+    ]
+
+
+def filled_in(case: Case, form: Form, values: Mapping[str, Any]) -> list[Shown]:
+    """The values of a form, in its order; of a sensitive field, only that it has a value."""
+    hidden = sensitive_keys(form)
+    fields = {field.key: field for field in form.all_fields}
+    told = [
+        shown(label_of(case, field), _NOT_SHOWN if key in hidden else _spoken(field, values[key]))
+        for key, field in fields.items()
+        if key in values
+    ]
+    return told + [shown(key, value) for key, value in values.items() if key not in fields]
+
+
+def questions(case: Case) -> list[Passage]:
+    """The labels of the fields or choices that a person was asked."""
+    payload = None if case.request is None else case.request.payload
+    if case.form is not None and isinstance(payload, AskRequest):
+        return [passage(question.prompt) for question in payload.questions]
+    if case.form is not None:
+        return [passage(field.label) for field in case.form.all_fields]
+    return [choice.title for choice in choices_of(case)]
+
+
+def _spoken(field: FormField, value: Any) -> Any:
+    """A field's value in the words of its options."""
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    labels = _distinct([(option.value, option.label) for option in field.options or ()])
+    if isinstance(value, list):
+        return _chosen(labels, cast("list[Any]", value))
+    return labels.get(value, value) if isinstance(value, str) else value
+
+
+def _chosen(labels: Mapping[str, str], values: Any) -> Any:
+    """What was chosen, a line each."""
+    if not isinstance(values, list):
+        return values
+    chosen = [str(each) for each in cast("list[Any]", values)]
+    return "\n".join(labels.get(each, each) for each in chosen) or _NOTHING
+
+
+def _distinct(choices: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Labels by value; values with the same label get the value appended."""
+    known = list(choices)
+    times = Counter(label for _, label in known)
+    return {value: label if times[label] == 1 else f"{label} ({value})" for value, label in known}

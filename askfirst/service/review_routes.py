@@ -1,0 +1,510 @@
+"""The routes of the review page: link previews, form progress, drafts, answers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, cast
+from urllib.parse import quote, urlsplit
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from askfirst import limits
+from askfirst.errors import (
+    CaseClosed,
+    CaseExpired,
+    CaseNotFound,
+    EmailCodeRefused,
+    InlineRefused,
+    InvalidProtocolObject,
+    InvalidReview,
+    LinkExpired,
+    OverBudget,
+    ServiceError,
+)
+from askfirst.messages import JsonObject
+from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys, visible_fields
+from askfirst.service.answers import check_step
+from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
+from askfirst.service.budgets import address_of
+from askfirst.service.case import Case, iso
+from askfirst.service.context import Service, service_of
+from askfirst.service.email_codes import read_code
+from askfirst.service.pages import (
+    PAGE_HEADERS,
+    STATIC,
+    Notice,
+    Submission,
+    fields_to_fill,
+    read_submission,
+    render_case,
+    render_outlived,
+    render_unknown,
+    render_withheld,
+)
+from askfirst.service.person import respondent
+from askfirst.service.problems import of_error, problem
+from askfirst.service.worker_threads import apart
+
+# Link previews: telling a person who opens a link from a program that fetches it.
+
+
+_FETCHERS = re.compile(
+    r"bot\b|crawl|spider|preview|facebookexternalhit|whatsapp|telegram|slack|discord|twitter|skype|linkedin"
+    r"|embedly|pinterest|vkshare|google-read-aloud|headlesschrome-preview|curl|wget|python|okhttp|go-http",
+    re.IGNORECASE,
+)
+
+
+def is_navigation(headers: Mapping[str, str]) -> bool:
+    """Whether a person navigated to a page: by the fetch metadata of a browser, without previews and prefetches.
+
+    A browser too old for fetch metadata does not count: the page is shown all the same, and the case goes on when
+    the person answers.
+    """
+    if _FETCHERS.search(headers.get("user-agent", "")):
+        return False
+    if "prefetch" in headers.get("sec-purpose", headers.get("purpose", "")).lower():
+        return False
+    mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return mode == "navigate" and target == "document"
+
+
+# Progress in a form.
+
+
+def progress_of(case: Case, data: Mapping[str, Any], step: int) -> JsonObject | None:
+    """The protocol's progress object; None for a case without a form."""
+    form = case.form
+    if form is None:
+        return None
+    fields = visible_fields(form, data)
+    filled = sum(1 for field in fields if data.get(field.key) not in (None, "", []))
+    said: JsonObject = {"completed_fields": filled, "total_fields": len(fields)}
+    if form.steps is not None:
+        said |= {"current_step": min(step, len(form.steps)), "total_steps": len(form.steps)}
+    return said
+
+
+# The browser of a draft: sensitive values are shown only in the browser in which they were typed.
+#
+# Everybody with the link may save a draft, the caller too. So another browser's page shows the draft, says that
+# somebody else filled it in, and takes over no value that it does not show.
+
+
+COOKIE = "askfirst_browser"
+_SECRET = re.compile(r"[A-Za-z0-9_-]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """A browser, by the secret in its cookie; a new one has none yet."""
+
+    secret: str = field(repr=False)
+    is_new: bool
+
+    @property
+    def mark(self) -> str:
+        """The hash that is stored with a draft."""
+        return hashlib.sha256(self.secret.encode()).hexdigest()
+
+
+def browser_of(request: Request) -> Browser:
+    """The browser that a request comes from."""
+    said = request.cookies.get(COOKIE, "")
+    if _SECRET.fullmatch(said):
+        return Browser(said, is_new=False)
+    return Browser(secrets.token_urlsafe(24), is_new=True)
+
+
+def seen_by(case: Case, browser: Browser) -> Case:
+    """The case for this browser: without the sensitive values of another browser's draft."""
+    mark = browser.mark
+    if case.draft is None or case.form is None or case.drafted_by == mark:
+        return replace(case, viewer=mark)
+    hidden = sensitive_keys(case.form)
+    draft = {key: value for key, value in case.draft.items() if key not in hidden}
+    return replace(case, viewer=mark, draft=draft, is_others_draft=True)
+
+
+def keep(
+    response: Response, browser: Browser, case: Case, *, base_url: str, base_path: str, now: int
+) -> None:
+    """Set the cookie of a new browser, for this case alone and as long as it is open; scripts cannot read it."""
+    if browser.is_new and case.form is not None:
+        response.set_cookie(
+            COOKIE,
+            browser.secret,
+            max_age=max((case.expires_at - now) // 1000, 1),
+            path=f"{base_path}/review/{quote(case.case_id, safe='')}",
+            secure=base_url.startswith("https:"),
+            httponly=True,
+            samesite="lax",  # the link is opened from a mail or a messenger
+        )
+
+
+router = APIRouter()
+The = Annotated[Service, Depends(service_of)]
+_CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_FORMS = ("application/x-www-form-urlencoded", "")
+_JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
+_JSON_SUBMISSION["properties"]["email_code"] = {"type": "string"}
+_JSON_SUBMISSION["properties"]["verification_evidence"] = {"type": "array", "items": {"type": "object"}}
+_SENDING: dict[str, tuple[Notice, int]] = {
+    "sent": ("code_sent", 200),
+    "too_many": ("too_many_codes", 429),
+    "not_sent": ("code_not_sent", 503),
+}
+_NO_PROOF = "This proof was not accepted. Make a new one, for this decision."
+_OWN_SITES = ("same-origin", "none")
+"""``Sec-Fetch-Site`` of our own page's form, or of an address that a person typed."""
+_UNKNOWN = {"description": "No such case, or not with this token"}
+_OUTLIVED = {"description": "The time of this link is over"}
+_WITHHELD = {"description": "The service itself sends the link to the person"}
+
+
+def static_files() -> StaticFiles:
+    """The pages' style sheet and script."""
+    return StaticFiles(directory=STATIC, check_dir=False)
+
+
+@router.head("/review/{case_id}", include_in_schema=False)
+@router.get(
+    "/review/{case_id}",
+    response_class=HTMLResponse,
+    responses={403: _WITHHELD, 404: _UNKNOWN, 410: _OUTLIVED},
+    summary="The page where a person decides",
+)
+async def page(case_id: str, service: The, request: Request, token: str = "") -> Response:
+    """Show a case. A person's navigation opens the case; previews and prefetches do not."""
+    if (
+        not token and service.terms.links == "service"
+    ):  # the same for every id, so that it does not tell which cases exist
+        return _html(render_withheld(service.settings.base_path), 403)
+    try:
+        case = await _with_token(service, case_id, token)
+    except (CaseNotFound, LinkExpired) as error:
+        return _no_page(service, error)
+    visited = request.method == "GET" and is_navigation(request.headers)
+    if visited:
+        case = await service.cases.opened(case)
+    return await _page(service, seen_by(case, browser_of(request)), token, visited=visited)
+
+
+@router.post(
+    "/review/{case_id}/respond",
+    responses={
+        303: {"description": "Answered; see the page"},
+        403: {
+            "description": "Sent from another site, not with the code or proof needed, or by nobody who may"
+        },
+        400: {"description": "The request cannot be read"},
+        404: _UNKNOWN,
+        409: {"description": "The case has ended"},
+        410: {"description": "The case's time is up, or the link's"},
+        413: {"description": "Too long"},
+        415: {"description": "Neither a form nor JSON"},
+        422: {"description": "It does not fit"},
+        429: {"description": "Too often, or too many codes"},
+        503: {"description": "The code could not be sent"},
+    },
+    response_model=None,
+    summary="A person's decision, from the page",
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                "application/json": {"schema": _JSON_SUBMISSION},
+                "application/x-www-form-urlencoded": {"schema": {"type": "object"}},
+            }
+        }
+    },
+)
+async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
+    """Take a decision: a form from the page, or JSON ``{"action", "data"}``.
+
+    With ``email_code`` or ``verification_evidence``, if need be.
+    """
+    as_json = is_json(request)
+    if _is_foreign(service, request):
+        return problem(403, "foreign_origin", "This was sent from another site.")
+    try:
+        case = await _with_token(service, case_id, token)
+    except (CaseNotFound, LinkExpired) as error:
+        return of_error(error) if as_json else _no_page(service, error)
+    if not as_json and media_type(request) not in _FORMS:
+        said = "A decision is a form (application/x-www-form-urlencoded) or JSON (application/json)."
+        return problem(415, "unsupported_media_type", said)
+    raw = await read_bytes(request)
+    if as_json:
+        await service.quotas.spending.post(token)
+        return await _decide_json(service, case, request, raw)
+    return await _decide_form(service, case, token, request, raw)
+
+
+async def _decide_json(service: Service, case: Case, request: Request, raw: bytes) -> Response:
+    said = await apart(len(raw), parsed, raw, ReviewSubmission)
+    more: Mapping[str, Any] = said.model_extra or {}
+    code = more.get("email_code", "")
+    if not isinstance(code, str) or len(code) > limits.CODE_CHARACTERS:
+        raise InvalidReview({"email_code": f"is text of at most {limits.CODE_CHARACTERS} characters"})
+    proofs = _evidence(more.get("verification_evidence") or [])
+    done = await _answer(service, case, request, said.action, said.data, code, proofs)
+    body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
+    return JSONResponse(body, 200, {"Cache-Control": "no-store"})
+
+
+def _evidence(given: Any) -> list[VerificationEvidence]:
+    proofs = cast("list[Any]", given) if isinstance(given, list) else [given]
+    if len(proofs) > limits.PROOFS:
+        raise InvalidReview({"verification_evidence": f"has at most {limits.PROOFS} proofs"})
+    try:
+        return [VerificationEvidence.read(each) for each in proofs]
+    except InvalidProtocolObject:
+        raise InvalidReview({"verification_evidence": "is a list of proofs"}) from None
+
+
+async def _decide_form(service: Service, case: Case, token: str, request: Request, raw: bytes) -> Response:
+    """Handle a posted form: a step, a draft, a preview of edits, a request for a code, or the decision."""
+    browser = browser_of(request)
+    case = seen_by(case, browser)
+    try:
+        submission = await apart(case.size + len(raw), _read_form, case, raw)
+    except ValueError:
+        return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
+    try:
+        response = await _heard(service, case, token, request, submission)
+        if submission.intent != "answer" or response.status_code != 303:
+            keep(
+                response,
+                browser,
+                case,
+                base_url=service.settings.base_url,
+                base_path=service.settings.base_path,
+                now=service.cases.now(),
+            )
+        return response
+    except (CaseClosed, CaseExpired) as error:
+        now = await service.cases.with_token(case.case_id, token, "review")
+        return await _page(service, now, token, notice="late", status=of_error(error).status_code)
+    except ServiceError as error:
+        refused = of_error(error)
+        faults = {"": str(error)}
+        page = await _page(service, case, token, submission, faults, status=refused.status_code)
+        if "Retry-After" in refused.headers:
+            page.headers["Retry-After"] = refused.headers["Retry-After"]
+        return page
+
+
+def _read_form(case: Case, raw: bytes) -> Submission:
+    """Parse a posted form; raises ``ValueError`` for too many fields."""
+    return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS))
+
+
+async def _heard(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """Do what the form asks for, or show the page with its faults."""
+    await service.quotas.spending.post(token)
+    try:
+        if submission.send_code is not None:
+            return await _send_code(service, case, token, request, submission)
+        return await _take(service, case, token, request, submission)
+    except EmailCodeRefused as error:
+        submission = replace(submission, email_code="")
+        return await _refused(service, case, token, submission, {"email_code": str(error)}, 403)
+    except InlineRefused as error:
+        faults = {"proof": _NO_PROOF if submission.proofs else str(error)}
+        return await _refused(service, case, token, replace(submission, proofs={}), faults, 403)
+    except InvalidReview as error:
+        return await _refused(service, case, token, submission, error.faults)
+
+
+async def _send_code(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """Send an e-mail code, and show the page with everything that was filled in."""
+    if case.is_final:
+        raise CaseClosed(case.case_id, case.status)
+    if service.cases.now() >= case.expires_at:
+        raise CaseExpired(case.case_id)
+    if case.form is not None:  # values that the page does not show again are kept
+        progress = progress_of(case, submission.data, submission.step)
+        case = await service.cases.draft(case, submission.data, progress)
+    if submission.email_code:  # the Enter key presses a form's first button
+        return await _page(service, case, token, submission, step=submission.step, notice="code_entered")
+    place, addresses = submission.send_code or 0, case.verify_email or ()
+    wait: dict[str, str] = {}
+    if service.email_codes is None or place >= len(addresses):
+        notice, status = _SENDING["not_sent"]
+    else:
+        try:
+            sending = await service.email_codes.send(case, place, address_of(request))
+        except OverBudget as error:
+            sending, wait = "too_many", {"Retry-After": str(error.retry_after)}
+        notice, status = _SENDING[sending]
+    page = await _page(service, case, token, submission, step=submission.step, notice=notice, status=status)
+    page.headers.update(wait)
+    return page
+
+
+async def _take(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    if submission.faults:
+        return await _refused(service, case, token, submission, submission.faults)
+    match submission.intent:
+        case "answer":
+            action, data = submission.action, submission.data
+            proofs = service.verifier.evidence(case, action, submission.proofs)
+            await _answer(service, case, request, action, data, submission.email_code, proofs)
+            # A reload shows the outcome; it does not send the answer again.
+            return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
+        case "next" | "back" | "draft":
+            if submission.intent == "next":
+                await apart(case.size, check_step, case, submission.data, submission.step)
+            progress = progress_of(case, submission.data, submission.goto)
+            case = await service.cases.draft(case, submission.data, progress)
+            notice = "saved" if submission.intent == "draft" else None
+            return await _page(service, case, token, submission, step=submission.goto, notice=notice)
+        case "more":
+            case = await _keep_secrets(service, case, submission)
+            return await _page(service, case, token, submission, step=submission.goto, notice="more")
+        case _:
+            return await _page(service, case, token, submission, step=submission.goto)
+
+
+async def _refused(
+    service: Service,
+    case: Case,
+    token: str,
+    submission: Submission,
+    faults: Mapping[str, str],
+    status: int = 422,
+) -> Response:
+    """The same step again, with its faults."""
+    case = await _keep_secrets(service, case, submission)
+    return await _page(service, case, token, submission, faults, status=status)
+
+
+async def _keep_secrets(service: Service, case: Case, submission: Submission) -> Case:
+    """Save the draft if some of it is sensitive: the page does not get those values back."""
+    if case.form is None or sensitive_keys(case.form).isdisjoint(submission.data):
+        return case
+    progress = progress_of(case, submission.data, submission.step)
+    return await service.cases.draft(case, submission.data, progress)
+
+
+async def _answer(
+    service: Service,
+    case: Case,
+    request: Request,
+    action: str,
+    data: Mapping[str, Any] | None,
+    code: str,
+    proofs: Sequence[VerificationEvidence],
+) -> Case:
+    """Answer a case for a holder of its link. The token proves possession of the link, not who they are."""
+    await service.cases.check(case, action, data)
+    if case.verify_email is not None:
+        read_code(case, code)  # before a proof is used up
+    verified = await service.verifier.check(case, "browser_submit", action, proofs, address_of(request))
+    who = await respondent(case, request, service.identify, service.email_codes, code)
+    if verified is not None:
+        who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
+    return await service.cases.answer(case, action, data, who)
+
+
+async def _with_token(service: Service, case_id: str, token: str) -> Case:
+    """The case of a link; raises `CaseNotFound` for an impossible id too."""
+    if not _CASE_ID.fullmatch(case_id):
+        raise CaseNotFound(case_id)
+    return await service.cases.with_token(case_id, token, "review")
+
+
+def _no_page(service: Service, error: CaseNotFound | LinkExpired) -> HTMLResponse:
+    """The page for an unknown or expired link."""
+    render = render_outlived if isinstance(error, LinkExpired) else render_unknown
+    return _html(render(service.settings.base_path), of_error(error).status_code)
+
+
+def _path(service: Service, case: Case, token: str) -> str:
+    return f"{service.settings.base_path}/review/{case.case_id}?token={token}"
+
+
+async def _page(
+    service: Service,
+    case: Case,
+    token: str,
+    submission: Submission | None = None,
+    faults: Mapping[str, str] | None = None,
+    *,
+    step: int | None = None,
+    notice: Notice | None = None,
+    status: int = 200,
+    visited: bool = True,
+) -> HTMLResponse:
+    """The page of a case, filled with the posted values, else with the draft.
+
+    Unless a person has ``visited`` it, it is rendered for a program, and no prefills are fetched.
+    """
+    now, is_open = service.cases.now(), not case.is_final
+    values = case.draft if submission is None else submission.data
+    step = step or (1 if submission is None else submission.step)
+    weight = _weight(case, values)
+    wanted = await apart(
+        weight, fields_to_fill, case, values=values, faults=faults, step=step, notice=notice, now=now
+    )
+    prefills: dict[str, Any] = {field.key: None for field in wanted}
+    if visited and wanted:
+        prefills = await service.prefills.fetch(case, token, wanted)
+    html = await apart(
+        weight,
+        render_case,
+        case,
+        token=token,
+        base_path=service.settings.base_path,
+        values=values,
+        faults=faults,
+        step=step,
+        notice=notice,
+        email_code="" if submission is None else submission.email_code,
+        prefills=prefills,
+        asked=await service.verifier.asked(case) if visited and is_open else None,
+        proofs=None if submission is None else submission.proofs,
+        now=now,
+    )
+    return _html(html, status)
+
+
+def _weight(case: Case, values: Mapping[str, Any] | None) -> int:
+    """How many characters a page has, roughly."""
+    return case.size + sum(len(each) if isinstance(each, str) else 8 for each in (values or {}).values())
+
+
+def _html(html: str, status: int) -> HTMLResponse:
+    return HTMLResponse(html, status, PAGE_HEADERS)
+
+
+def _is_foreign(service: Service, request: Request) -> bool:
+    """Whether a form was posted by another site's page (CSRF)."""
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None and site not in _OWN_SITES:
+        return True
+    if origin is None or origin.lower() == _origin(service.settings.base_url):
+        return False
+    # With no-referrer browsers send Origin: null, as our own pages do; so does a sandboxed frame.
+    return origin != "null" or site is None
+
+
+def _origin(base_url: str) -> str:
+    """The origin of our own pages, as browsers write it."""
+    at = urlsplit(base_url.lower())
+    usual = {"http": 80, "https": 443}.get(at.scheme)
+    host = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
+    return f"{at.scheme}://{host}" if at.port in (None, usual) else f"{at.scheme}://{host}:{at.port}"

@@ -1,0 +1,222 @@
+"""Changes of a case as pure functions of its row, run within the transaction that has locked it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic_core import from_json
+
+from askfirst.errors import CaseClosed, CaseExpired, HitlStaleAnswer
+from askfirst.ids import new_id
+from askfirst.messages import JsonObject
+from askfirst.protocol import EVENT_OF, EventName, State, next_state
+from askfirst.service.adoption import answer_of, result_of
+from askfirst.service.case import Case, callback_body, case_of, changed_row, event_data, reminder_facts
+from askfirst.service.person import REVIEWER, Respondent
+from askfirst.store.audit import CLOCK, Entry, case_content_sha256, case_result_sha256, claimed, salted
+from askfirst.store.case_rows import CallbackRow, CaseRow, Change, Event
+from askfirst.store.cases import Decide
+from askfirst.store.rows import RequestRow, Settled, decode_request, decode_text
+
+AGENT = "agent"
+"""The actor where a case follows its agent's request; the request has an audit row of its own."""
+MOST_DRAFTS = 10
+"""How many progress events of a case are kept: the latest one says all that older ones did."""
+
+
+def opened(now: int) -> Decide:
+    """A person has opened the page; no change if it was opened before."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if row.status != "pending" or row.expires_at <= now:
+            return None
+        case = replace(case_of(row, request), status="opened", opened_at=now)
+        return _told(row, case, "review.opened", now, "opened", REVIEWER)
+
+    return decide
+
+
+def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: str | None = None) -> Decide:
+    """A person has filled in some of the form, in the browser with this mark."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        status = next_state(case.status, "review.in_progress")
+        changes = {"status": status, "draft": draft, "progress": progress}
+        is_news = any(getattr(case, name) != value for name, value in changes.items())
+        if not is_news and case.drafted_by == browser:
+            return None
+        begun = replace(case, opened_at=case.opened_at or now, drafted_by=browser, **changes)
+        change = _told(row, begun, "review.in_progress", now, None, REVIEWER)
+        if not is_news:  # repeated by a browser that may not have got the first response
+            return change._replace(event=None)
+        return change._replace(forgets_before=row.version + 1 - MOST_DRAFTS)
+
+    return decide
+
+
+def answered(now: int, result: JsonObject, who: Respondent, write_id: int) -> Decide:
+    """A person has decided; with an agent's request, the request is settled in the same transaction."""
+    action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        done = replace(
+            case,
+            status="completed",
+            ended_at=now,
+            result=result,
+            responded_by=who.responded_by,
+            claimed_by=who.claimed_by,
+            submission_context=who.context,
+            draft=None,
+        )
+        change = _ended(row, done, now, "answered", who.actor, {"action": action, **who.told})
+        settles = _settled(row, request, "answered", now, write_id)
+        if case.request is None or settles is None:
+            return change
+        answer = answer_of(case.request, action, data)
+        return change._replace(
+            settles=settles._replace(
+                answer=answer, by=who.by or who.claimed, via=who.via, digest=case.digest, actor=who.actor
+            ),
+        )
+
+    return decide
+
+
+def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None = None) -> Decide:
+    """The case is cancelled by ``by``; ``claims`` is the name that they give."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        done = replace(case, status="cancelled", ended_at=now, reason=reason, draft=None)
+        change = _ended(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
+        settles = _settled(row, request, "cancelled", now, write_id)
+        if settles is None:
+            return change
+        return change._replace(settles=settles._replace(reason=reason, by=claims or by, actor=by))
+
+    return decide
+
+
+def expired(now: int, write_id: int) -> Decide:
+    """The case expires, and its request times out; raises if the request was settled before: see `followed`."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.expires_at > now:
+            return None
+        case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
+        change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
+        if request is None:
+            return change
+        return change._replace(settles=_settled(row, request, "timed_out", now, write_id))
+
+    return decide
+
+
+def reminded(now: int) -> Decide:
+    """A reminder is due: one for all reminder times that have passed."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.remind_at is None or row.remind_at > now or row.expires_at <= now:
+            return None
+        case = replace(case_of(row, request), reminder_sent_at=now)
+        told = reminder_facts(case, row.remind_at)
+        return _told(row, case, "review.reminder", now, "reminded", CLOCK, told)
+
+    return decide
+
+
+def followed(now: int, actor: str = AGENT) -> Decide:
+    """The agent's request was settled without the case: it ends as the request did."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
+            return None
+        ended = _outcome(case_of(row, request), request, now)
+        by, via = (None, None) if request is None else (request.answered_by, request.via)
+        said = {**claimed(by, actor), **({"via": via} if via else {})}
+        return _ended(row, ended, now, ended.status, actor, said)
+
+    return decide
+
+
+def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
+    """How a case ends whose request was settled: answered, timed out or cancelled."""
+    at = now if request is None or request.settled_at is None else request.settled_at
+    if request is not None and request.status == "answered":
+        result = result_of(decode_request(request), from_json(request.answer or "null"))
+        # A claim: the service has not verified who settled it.
+        by: JsonObject | None = {"name": request.answered_by} if request.answered_by else None
+        return replace(case, status="completed", ended_at=at, result=result, claimed_by=by, draft=None)
+    if request is not None and request.status == "timed_out":
+        return replace(case, status="expired", ended_at=at, draft=None)
+    why = "it was withdrawn" if request is None else decode_text(request.reason) or request.status
+    return replace(case, status="cancelled", ended_at=at, reason=why, draft=None)
+
+
+def _settled(
+    row: CaseRow, request: RequestRow | None, status: str, now: int, write_id: int
+) -> Settled | None:
+    """How the request of a case is settled with it; None for a case without a request."""
+    if row.thread_id is None or row.question_id is None:
+        return None
+    if request is not None and request.status != "pending":  # a later round may be open; that is another case
+        raise HitlStaleAnswer(row.question_id, request.status)
+    return Settled(row.thread_id, row.question_id, status, now, write_id, round=row.round)
+
+
+def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
+    """The case; raises `CaseClosed` or `CaseExpired` if it cannot be answered any more."""
+    if row.status == "expired" or (row.is_open and row.expires_at <= now):
+        raise CaseExpired(row.case_id)
+    if not row.is_open:
+        raise CaseClosed(row.case_id, row.status)
+    return case_of(row, request)
+
+
+def _told(
+    row: CaseRow,
+    case: Case,
+    event: EventName,
+    now: int,
+    act: str | None,
+    actor: str,
+    more: Mapping[str, Any] | None = None,
+) -> Change:
+    counted = replace(case, version=row.version + 1)
+    audit = () if act is None else (entry(now, actor, act, case),)
+    return Change(changed_row(row, case), Event(event, event_data(counted, more)), audit=audit)
+
+
+def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
+    state: State = case.status
+    change = _told(row, case, EVENT_OF[state], now, None, actor)
+    callback = None
+    if case.callback_url is not None:
+        callback = CallbackRow(
+            callback_id=f"cb_{new_id()}",
+            case_id=case.case_id,
+            key_id=case.key_id,
+            url=case.callback_url,
+            body=callback_body(case, EVENT_OF[state], now),
+            attempts=0,
+            due_at=now,
+            outcome=None,
+            write_id=0,
+            since=now,
+        )
+    after = salted(change.row)
+    said = {"shown_sha256": case_content_sha256(row), "result_sha256": case_result_sha256(after), **detail}
+    return change._replace(row=after, callback=callback, audit=(entry(now, actor, act, case, said),))
+
+
+def entry(now: int, actor: str, act: str, case: Case, detail: Mapping[str, Any] | None = None) -> Entry:
+    """The audit row of an act on a case: actor and act, but no answers."""
+    said: dict[str, Any] = {"type": case.type, **(detail or {})}
+    if case.digest is not None:
+        said["digest"] = case.digest
+    return Entry(at=now, actor=actor, act=f"case.{act}", subject=case.case_id, detail=said)

@@ -1,0 +1,289 @@
+"""Proofs that a person decided: asked for, checked by a provider, and by us for what they are bound to."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, product
+from typing import Protocol, cast, runtime_checkable
+
+from pydantic_core import to_json
+
+from askfirst import limits
+from askfirst.clock import Clock, SystemClock
+from askfirst.concurrency import finish
+from askfirst.errors import InlineRefused
+from askfirst.protocol import (
+    EvidenceBinding,
+    EvidenceRequirement,
+    VerificationEvidence,
+    VerificationPolicy,
+    VerificationResult,
+    VerifiedEvidence,
+)
+from askfirst.service.budgets import Spending
+from askfirst.service.case import Case, iso
+from askfirst.store import cases as case_store
+from askfirst.store.engine import Engine
+
+logger = logging.getLogger("askfirst.service")
+PROVIDER_SECONDS = 10.0
+MOST_PROOFS = limits.PROOFS
+_LEVELS = ("low", "medium", "high")
+
+
+class Finding:
+    """What a provider found a proof to be: ``assurance`` of it, and when it was ``made`` (seconds since 1970)."""
+
+    def __init__(self, *, assurance: str = "medium", made_at: float) -> None:
+        self.assurance = assurance
+        self.made_at = made_at
+
+
+class VerificationProvider(Protocol):
+    """Verifies the proofs of one provider."""
+
+    async def verify(self, evidence: VerificationEvidence, case: Case, action: str) -> Finding | None:
+        """Verify a proof; None if it is invalid, or was made for another case or action."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserChallenge:
+    """What the page asks a person for, in plain text: the name of the proof, and how to get it.
+
+    ``url`` leads to where the proof is made; it begins with ``https://``.
+    """
+
+    label: str
+    hint: str | None = None
+    url: str | None = None
+
+
+@runtime_checkable
+class BrowserProvider(VerificationProvider, Protocol):
+    """A provider whose proofs can be entered on the page, as text.
+
+    `verify` gets it as the evidence's ``presentation``, with the case, the chosen action and the policy's
+    challenge as its binding; the provider checks that the proof was made for these.
+    """
+
+    async def browser_challenge(
+        self, case: Case, requirement: EvidenceRequirement
+    ) -> BrowserChallenge | None:
+        """What to ask for; None if no such proof can be entered on the page."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The proofs that a page asks for, by the number of their field.
+
+    ``options`` are sets of numbers of which one is enough; empty if the page cannot ask for enough. Without
+    ``required``, an answer counts without proofs too.
+    """
+
+    challenges: Mapping[int, BrowserChallenge]
+    options: tuple[tuple[int, ...], ...]
+    required: bool
+
+
+class Verifier:
+    """Checks evidence against a case's policy: each proof bound to case and action, fresh, and used once."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, VerificationProvider],
+        engine: Engine,
+        clock: Clock | None = None,
+        spending: Spending | None = None,
+    ) -> None:
+        self._providers = providers
+        self._engine = engine
+        self._clock = clock or SystemClock()
+        self._spending = spending
+
+    async def check(
+        self,
+        case: Case,
+        mode: str,
+        action: str,
+        evidence: Sequence[VerificationEvidence],
+        address: str | None = None,
+    ) -> VerificationResult | None:
+        """Verify proofs; None if the case needs none here. Raises `InlineRefused` if they are not enough, and
+        `OverBudget`, before any is verified, if too many were tried."""
+        policy = _policy(case, mode)
+        if policy is None:
+            return None
+        if evidence and self._spending is not None:
+            await self._spending.proof(case, address)
+        accepted: list[Accepted] = []
+        for each in evidence if len(evidence) <= MOST_PROOFS else ():
+            verified = await self._verified(case, policy, action, each)
+            if verified is not None:
+                accepted.append((each.format, verified))
+        missing = _missing(policy, accepted)
+        if missing and policy.mode != "optional":
+            code = "verification_failed" if evidence else "verification_required"
+            raise InlineRefused(case.case_id, code, "A proof that a person decided is needed.")
+        return VerificationResult(
+            satisfied=not missing,
+            verified_evidence=[verified for _, verified in accepted],
+            missing_requirements=missing or None,
+        )
+
+    async def asked(self, case: Case) -> Asked | None:
+        """The proofs that the page of a case asks for; None if it needs none."""
+        policy = _policy(case, "browser_submit")
+        if policy is None:
+            return None
+        asking = self._on_the_page(policy)
+        made = await asyncio.gather(*(self._challenge(case, name, needed) for name, needed in asking))
+        challenges = {place: challenge for place, challenge in enumerate(made) if challenge is not None}
+        can = {place: asking[place] for place in challenges}
+        enough = tuple(islice(_enough(policy, can), MOST_PROOFS))
+        return Asked(challenges, enough, policy.mode != "optional")
+
+    def evidence(self, case: Case, action: str, proofs: Mapping[int, str]) -> list[VerificationEvidence]:
+        """What a person has entered on the page, by the place of its challenge, as evidence for an action."""
+        policy = _policy(case, "browser_submit")
+        if policy is None:
+            return []
+        challenge = policy.binding.challenge
+        bound = EvidenceBinding(case_id=case.case_id, action=action, challenge=challenge)
+        return [
+            VerificationEvidence(
+                proof_type=needed.proof_type,
+                provider=provider,
+                format=(needed.presentation_formats or ["provider_opaque"])[0],
+                presentation=proofs[place],
+                binding=bound,
+            )
+            for place, (provider, needed) in enumerate(self._on_the_page(policy))
+            if proofs.get(place)
+        ]
+
+    def _on_the_page(self, policy: VerificationPolicy) -> list[tuple[str, EvidenceRequirement]]:
+        """Each kind of proof that the policy can use and a provider accepts on the page, with the provider."""
+        found: dict[tuple[str, str], EvidenceRequirement] = {}
+        for option in policy.requirements.any_of:
+            for needed in option.all_of:
+                for name, provider in sorted(self._providers.items()):
+                    if needed.provider in (None, name) and isinstance(provider, BrowserProvider):
+                        found.setdefault((name, needed.proof_type), needed)
+        return [(name, needed) for (name, _), needed in found.items()][:MOST_PROOFS]
+
+    async def _challenge(self, case: Case, name: str, needed: EvidenceRequirement) -> BrowserChallenge | None:
+        """What a provider asks for; None if it raises or takes too long."""
+        provider = cast(BrowserProvider, self._providers[name])
+        try:
+            async with asyncio.timeout(PROVIDER_SECONDS):
+                challenge = await provider.browser_challenge(case, needed)
+        except Exception as error:
+            logger.warning("the verification provider %r failed: %s", name, type(error).__name__)
+            return None
+        if challenge is not None and not (challenge.url or "https://").startswith("https://"):
+            logger.warning("the verification provider %r gave a URL that is not https", name)
+            return replace(challenge, url=None)
+        return challenge
+
+    async def _verified(
+        self, case: Case, policy: VerificationPolicy, action: str, evidence: VerificationEvidence
+    ) -> VerifiedEvidence | None:
+        """A proof that was verified, or None, also if its provider raises or takes too long (fail closed)."""
+        provider = self._providers.get(evidence.provider)
+        binding, bound = policy.binding, evidence.binding
+        for_case = bound.case_id == case.case_id
+        for_action = bound.action == action
+        if provider is None or (binding.case_id and not for_case) or (binding.action and not for_action):
+            return None
+        if binding.challenge is not None and bound.challenge != binding.challenge:
+            return None
+        try:
+            async with asyncio.timeout(PROVIDER_SECONDS):
+                finding = await provider.verify(evidence, case, action)
+            if finding is not None and finding.assurance not in _LEVELS:
+                raise ValueError("no such assurance")
+        except Exception as error:
+            logger.warning("the verification provider %r failed: %s", evidence.provider, type(error).__name__)
+            return None
+        now = self._clock.now()
+        if finding is None or not 0 <= now - finding.made_at <= binding.freshness_seconds:
+            return None
+        if binding.expires_at is not None and now > binding.expires_at.timestamp():
+            return None
+        if binding.single_use:
+            spend = partial(case_store.spend, _digest(evidence), round(now * 1000))
+            if not await finish(self._engine.write(spend)):
+                return None
+        return VerifiedEvidence.model_validate(
+            {
+                "proof_type": evidence.proof_type,
+                "provider": evidence.provider,
+                "assurance_level": finding.assurance,
+                "bound_to_case": for_case,
+                "bound_to_action": for_action,
+                "fresh": True,
+                "single_use_enforced": binding.single_use,
+                "verified_at": iso(round(now * 1000)),
+            }
+        )
+
+
+def _policy(case: Case, mode: str) -> VerificationPolicy | None:
+    """The policy of a case for this way of answering; None if it asks for no proof."""
+    if case.verification_policy is None:
+        return None
+    policy = VerificationPolicy.model_validate(case.verification_policy)
+    return policy if mode in policy.required_for or policy.mode == "optional" else None
+
+
+def _enough(
+    policy: VerificationPolicy, can: Mapping[int, tuple[str, EvidenceRequirement]]
+) -> Iterator[tuple[int, ...]]:
+    """The sets of places that meet an option of the policy."""
+    for option in policy.requirements.any_of:
+        ways = [
+            [
+                place
+                for place, (name, shown) in can.items()
+                if shown.proof_type == needed.proof_type and needed.provider in (None, name)
+            ]
+            for needed in option.all_of
+        ]
+        yield from product(*ways)
+
+
+def _digest(evidence: VerificationEvidence) -> str:
+    presented = to_json([evidence.provider, evidence.proof_type, evidence.presentation])
+    return hashlib.sha256(presented).hexdigest()
+
+
+Accepted = tuple[str, VerifiedEvidence]
+"""A proof that was verified, and the format of its presentation."""
+
+
+def _missing(policy: VerificationPolicy, accepted: Sequence[Accepted]) -> list[str]:
+    """The proofs that the nearest option still needs; empty if an option is met."""
+    nearest: list[str] | None = None
+    for option in policy.requirements.any_of:
+        lacking = [it.proof_type for it in option.all_of if not any(_meets(got, it) for got in accepted)]
+        if nearest is None or len(lacking) < len(nearest):
+            nearest = lacking
+    return nearest or []
+
+
+def _meets(shown: Accepted, needed: EvidenceRequirement) -> bool:
+    form, got = shown
+    level = got.assurance_level or "low"
+    return (
+        got.proof_type == needed.proof_type
+        and needed.provider in (None, got.provider)
+        and (needed.min_assurance is None or _LEVELS.index(level) >= _LEVELS.index(needed.min_assurance))
+        and (needed.presentation_formats is None or form in needed.presentation_formats)
+    )

@@ -1,0 +1,236 @@
+"""E-mail: one message built and handed to a server by SMTP, over an encrypted connection."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from askfirst.errors import MissingExtra
+
+SMTP_SECONDS = 15.0
+"""For each word of the server's; all of them together may take twice as long."""
+_PORTS = {"smtp": 587, "smtps": 465}
+_HERE = ("localhost", "127.0.0.1", "::1")
+
+
+class NotSent(Exception):
+    """A mail that the server did not take. Nothing that was said is kept: it may quote the mail."""
+
+    def __init__(self, kind: str, code: int | None, *, permanent: bool) -> None:
+        super().__init__(kind if code is None else f"{kind}, {code}")
+        self.kind = kind
+        """What happened, as the library calls it."""
+        self.code = code
+        """The server's, where it gave one."""
+        self.permanent = permanent
+
+
+class SmtpServer:
+    """The server of an address like ``smtp://user:password@host:587?from=me@a.example``.
+
+    ``smtps`` is encrypted from the beginning. ``smtp`` is after its greeting, and sends nothing if the server
+    cannot; but to this machine, or with ``in_clear``, it does. Without ``from``, the user has to be an address.
+    ``tls`` says whose certificates are trusted, by default those of the well-known authorities. Raises
+    ``ValueError``, which does not quote the address, for it may hold a password.
+    """
+
+    extra = "delivery"
+    """Which extra brings what it takes to send."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        sender: str | None = None,
+        in_clear: bool = False,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        try:
+            at = urlsplit(url)
+            port = at.port
+        except ValueError:
+            at, port = urlsplit(""), None
+        user = unquote(at.username) if at.username else None
+        self.sender = sender or parse_qs(at.query).get("from", [user or ""])[0]
+        if at.scheme not in _PORTS or not at.hostname or not is_mailable(self.sender):
+            raise ValueError(
+                "is like smtp://user:password@host:587 or smtps://host, with ?from=me@a.example "
+                "unless the user is an address; an address has no =? and no blanks in it"
+            )
+        self.host = at.hostname
+        self._implicit = at.scheme == "smtps"
+        self._port = port or _PORTS[at.scheme]
+        self._user, self._password = user, unquote(at.password) if at.password else None
+        self._in_clear = not self._implicit and (in_clear or at.hostname in _HERE)
+        self._tls = tls
+
+    async def hand_over(self, mail: Mail, *, domain: str) -> int:
+        """Give the server a mail; returns how many of its recipients were refused, though not all of them.
+
+        ``domain`` is who we are. Raises `NotSent`.
+        """
+        try:
+            import aiosmtplib
+        except ModuleNotFoundError as error:
+            raise MissingExtra("Sending mail", self.extra) from error
+        ascii_only = "".join((mail.sender, *mail.to)).isascii()
+        if self._tls is None:  # reading all the authorities' certificates takes a while
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
+        try:
+            async with asyncio.timeout(2 * SMTP_SECONDS):
+                refused, _ = await aiosmtplib.send(
+                    mail.content,
+                    sender=mail.sender,
+                    recipients=list(mail.to),
+                    mail_options=None if ascii_only else ["SMTPUTF8"],
+                    hostname=self.host,
+                    port=self._port,
+                    username=self._user,
+                    password=self._password,
+                    use_tls=self._implicit,
+                    # None encrypts if the server can.
+                    start_tls=False if self._implicit else None if self._in_clear else True,
+                    tls_context=self._tls,
+                    local_hostname=domain,  # else it would ask the network for one
+                    timeout=SMTP_SECONDS,
+                )
+        except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+            problem = _problem(error)
+        else:
+            return len(refused)
+        raise problem
+
+
+def _problem(error: Exception) -> NotSent:
+    import aiosmtplib
+
+    kind = type(error).__name__
+    if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
+        codes = [each.code for each in error.recipients]
+        return NotSent(kind, codes[0], permanent=all(code >= 500 for code in codes))
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        return NotSent(kind, error.code, permanent=error.code >= 500)
+    passing = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
+    return NotSent(kind, None, permanent=not passing)
+
+
+# A mail as the bytes that are sent. What a reader's program shows of it is the text that was put into it.
+
+
+_ADDRESS = re.compile(r'[^@\s()<>\[\]:;,"\\]{1,64}@[^@\s()<>\[\]:;,"\\]{1,255}')
+_ENCODED_WORD = "=?"
+_WORD_BYTES = 39
+"""Of text in each encoded word: with ``Subject: `` in front, its line is within the 76 characters allowed."""
+_LINE = 76
+_LONGEST_LINE = 998
+_BODY = SMTP.clone(cte_type="7bit")
+
+
+class NotComposed(ValueError):
+    """A mail that cannot be written. What was to stand in it is not quoted: it may be a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A mail that is ready to be sent."""
+
+    sender: str
+    to: tuple[str, ...]
+    content: bytes = field(repr=False)
+
+
+def is_mailable(address: str) -> bool:
+    """Whether an address can stand in a mail's header and mean there what it is, and nothing else.
+
+    No blank, quote, bracket or comma, nothing that is not seen, and no ``=?``: mail programs decode that.
+    """
+    return _ADDRESS.fullmatch(address) is not None and address.isprintable() and _ENCODED_WORD not in address
+
+
+def compose(
+    sender: str,
+    to: Sequence[str],
+    subject: str,
+    text: str,
+    *,
+    message_id: str,
+    headers: Mapping[str, str] | None = None,
+    html: str | None = None,
+) -> Mail:
+    """Write a mail. Raises `NotComposed`, for an address that is none, or a header that would not be one line.
+
+    Only the subject may hold text of others. It is written as it is where every mail program reads it so, else
+    in encoded words (RFC 2047) of our own. The library for headers is not used for that: it decodes what
+    looks like an encoded word, and what comes out are line ends and hidden characters (CVE-2024-6923).
+    """
+    if not to or not all(is_mailable(each) for each in (sender, *to)):
+        raise NotComposed("an address cannot stand in a mail's header")
+    lines = [
+        _plain("From", sender),
+        _plain("To", ",\r\n ".join(to)),
+        f"Subject: {_encoded(subject)}",
+        _plain("Date", formatdate()),
+        _plain("Message-ID", message_id),
+        _plain("Auto-Submitted", "auto-generated"),
+        *(_plain(name, value) for name, value in (headers or {}).items()),
+    ]
+    try:
+        body = EmailMessage(policy=_BODY)
+        body.set_content(text)
+        if html is not None:
+            body.add_alternative(html, subtype="html")
+        content = "".join(f"{line}\r\n" for line in lines).encode() + body.as_bytes()
+    except UnicodeError:
+        raise NotComposed("the text is no valid Unicode") from None
+    return Mail(sender, tuple(to), content)
+
+
+def _plain(name: str, value: str) -> str:
+    """A header of our own making; only a list of addresses has more than one line."""
+    line = f"{name}: {value}"
+    each = line.split(",\r\n ")
+    if _ENCODED_WORD in line or not all(part.isprintable() and len(part) < _LONGEST_LINE for part in each):
+        raise NotComposed(f"the header {name} cannot be written")
+    return line
+
+
+def _encoded(text: str) -> str:
+    """A text for the subject, so that what is decoded is the text, whatever it holds."""
+    if text.isascii() and not text.isprintable():
+        raise NotComposed("a subject is one line of characters that can be seen")
+    short = len(f"Subject: {text}") <= _LINE
+    if text.isascii() and short and _ENCODED_WORD not in text and " ".join(text.split()) == text:
+        return text
+    words: list[str] = []
+    held = b""
+    for char in text:
+        try:
+            each = char.encode()
+        except UnicodeEncodeError:
+            raise NotComposed("the subject is no valid Unicode") from None
+        if len(held) + len(each) > _WORD_BYTES:
+            words.append(_word(held))
+            held = b""
+        held += each
+    return "\r\n ".join([*words, _word(held)])
+
+
+def _word(part: bytes) -> str:
+    return f"=?utf-8?b?{b64encode(part).decode()}?="
+
+
+# An e-mail address as it may be shown to whoever has the link.
+
+
+def masked_address(address: str) -> str:
+    """An address that only those recognise who know it: ``a***@example.com``."""
+    name, _, domain = address.rpartition("@")
+    return f"{name[:1]}***@{domain}"

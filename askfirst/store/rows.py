@@ -1,0 +1,245 @@
+"""What goes into a transaction and comes out of it, as plain values that need no database library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from askfirst.errors import StoreError
+from askfirst.ids import fresh_write_id as fresh_write_id
+from askfirst.requests import ApproveRequest, HitlRequest, seal_in, with_seal
+
+Row = Mapping[str, Any]
+AT_ONCE = 50
+"""How many threads one statement takes: to renew their leases, or to find them."""
+
+
+class Writing(NamedTuple):
+    """A step as rows. The rows that share ids with the step leave them out."""
+
+    thread_id: str
+    run_id: str
+    owner: str
+    fence: int
+    new_fence: int
+    """The thread's fence after this step."""
+    acquire: bool
+    release: bool
+    now: int
+    lease_until: int
+    write_id: int
+    parent: str | None = None
+    parent_fence: int = 0
+    messages: Sequence[tuple[str, str]] = ()
+    """Role and body of each."""
+    opened: Sequence[Row] = ()
+    settled: Sequence[Row] = ()
+    started: Sequence[Row] = ()
+    ended: Sequence[str] = ()
+    run: Row | None = None
+
+
+class RequestRow(NamedTuple):
+    """A request's columns, in the order in which `COLUMNS` reads them."""
+
+    thread_id: str
+    question_id: str
+    round: int
+    run_id: str | None
+    kind: str
+    payload: str
+    digest: str | None
+    status: str
+    created_at: int
+    expires_at: int | None
+    answer: str | None
+    reason: str | None
+    answered_by: str | None
+    via: str | None
+    settled_at: int | None
+    write_id: int | None
+    nonce: int | None = None
+    """Random, and of this round alone; None for what an earlier version opened."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A thread's rows."""
+
+    fence: int
+    lease_until: int
+    next_seq: int
+    lease_owner: str | None
+    extra: str | None
+    created_at: int
+    requests: list[RequestRow]
+    effects: list[tuple[Any, ...]]
+    run: tuple[Any, ...] | None
+    bodies: list[str] = field(default_factory=list[str])
+    """The messages, from ``since`` on."""
+    since: int = 0
+
+
+class Expired(NamedTuple):
+    """What was past its deadline: how many were found, and those of them that were timed out here.
+
+    The others were settled by somebody else meanwhile.
+    """
+
+    found: int
+    rows: list[RequestRow]
+
+
+class Settled(NamedTuple):
+    """How a request is to be settled; ``answer`` is fitted to what was asked, the rest is taken as it is."""
+
+    thread_id: str
+    question_id: str
+    status: str
+    now: int
+    write_id: int
+    answer: Any = None
+    reason: str | None = None
+    by: str | None = None
+    via: str | None = None
+    digest: str | None = None
+    """What the person saw; None if whoever settles does not say."""
+    actor: str | None = None
+    """Who is known to settle it, for the audit trail; None for the account that runs this process."""
+    round: int | None = None
+    """Which round of the question they saw; None if whoever settles does not say."""
+
+    def params(self) -> dict[str, Any]:
+        """The statement's parameters, all but the answer."""
+        return {
+            "thread_id": self.thread_id,
+            "question_id": self.question_id,
+            "status": self.status,
+            "now": self.now,
+            "write_id": self.write_id,
+            "answer": None,
+            "reason": encode_text(self.reason),
+            "answered_by": self.by,
+            "via": self.via,
+            "shown": self.digest,
+        }
+
+
+def encode_text(text: str | None) -> str | None:
+    """A person's words as JSON: any text at all, on databases that know no NUL."""
+    return None if text is None else to_json(text).decode()
+
+
+def decode_text(text: str | None) -> str | None:
+    """What `encode_text` was given."""
+    return None if text is None else from_json(text)
+
+
+_IN_ROW: dict[str, Any] = {"thread_id": True, "question_id": True}
+
+
+def encode_request(request: HitlRequest) -> str:
+    """A request as JSON, without what its row has anyway."""
+    payload, seal = request.payload, seal_in(request)
+    if isinstance(payload, ApproveRequest) and payload.tool_call_id == request.question_id:
+        text = _encode_approval(request, payload)
+    else:
+        text = request.model_dump_json(exclude=_IN_ROW, exclude_none=True)
+    return text if seal is None else f'{text[:-1]},"seal":{to_json(seal).decode()}}}'
+
+
+def _encode_approval(request: HitlRequest, payload: ApproveRequest) -> str:
+    """What pydantic writes of it, in a third of the time: of most requests there is nothing but JSON to write."""
+    if request.__pydantic_extra__ or payload.__pydantic_extra__:
+        out = {**_IN_ROW, "payload": {"digest": True, "tool_call_id": True}}
+        return request.model_dump_json(exclude=out, exclude_none=True)
+    asked = {
+        "kind": payload.kind,
+        "tool_name": payload.tool_name,
+        "args": payload.args,
+        "details": payload.details,
+        "args_schema": payload.args_schema,
+    }
+    fields: dict[str, Any] = {
+        "payload": {name: value for name, value in asked.items() if value is not None},
+        "created_at": request.created_at,
+    }
+    if request.timeout_seconds is not None:
+        fields["timeout_seconds"] = request.timeout_seconds
+    return to_json(fields).decode()
+
+
+def decode_request(row: RequestRow) -> HitlRequest:
+    """The request that a row holds; raises `StoreError` if it cannot be read."""
+    try:
+        envelope = from_json(row.payload)
+        if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
+            envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
+        seal = envelope.pop("seal", None)
+        request = HitlRequest.model_validate(
+            {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
+        )
+        return with_seal(request, seal)
+    except UNREADABLE as error:
+        raise unreadable(row, error) from error
+
+
+UNREADABLE = (ValueError, TypeError, LookupError)
+"""What reading a row raises that was not written by us, or not by this version."""
+
+
+def unreadable(row: RequestRow, error: Exception) -> StoreError:
+    """Says which request cannot be read, and why."""
+    what, why = f"request {row.question_id!r} of thread {row.thread_id!r}", " ".join(str(error).split())
+    return StoreError(f"{what} cannot be read: {why}")
+
+
+# Checkpoints as plain values, on their way into a transaction and out of it.
+
+
+STATES = ("pending", "resolving", "resolved")
+
+
+class CheckpointRow(NamedTuple):
+    """A checkpoint's columns, in the order in which they are read."""
+
+    checkpoint_id: str
+    agent_id: str
+    thread_id: str | None
+    body: str
+    state: str
+    claimed_by: str | None
+    claimed_until: int | None
+    retaken: int
+    created_at: int
+    updated_at: int
+    write_id: int
+
+
+class Holding(NamedTuple):
+    """What a worker wants to do with a checkpoint, and in whose name."""
+
+    checkpoint_id: str
+    agent_id: str
+    thread_id: str | None
+    """None: whichever it is on."""
+    by: str
+    now: int
+    write_id: int
+    until: int = 0
+    """How long the worker wants it, where that matters."""
+
+
+class Page(NamedTuple):
+    """Which checkpoints to list."""
+
+    agent_id: str
+    thread_id: str | None
+    state: str | None
+    """None, here and above: whichever it is."""
+    limit: int
+    after: tuple[int, str]
+    """Created at and id of the last one of the page before."""

@@ -1,0 +1,103 @@
+"""Waking those who wait for a request, wherever it is settled. A wake-up is a hint; the table is the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+
+logger = logging.getLogger("askfirst.store")
+RETRY_SECONDS = 1.0
+
+Key = tuple[str, str]
+"""Thread id and question id."""
+
+
+class Hub:
+    """Who waits for what, in this process.
+
+    ``watch`` is a function that hears of what other processes settle and calls `wake`. It is started when
+    somebody waits, and again, should it have returned, for the next.
+    """
+
+    def __init__(self, watch: Callable[[Hub], Awaitable[None]]) -> None:
+        self._watch = watch
+        self._waiters: dict[Key, list[asyncio.Event]] = {}
+        self._rounds: dict[Key, int] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self.arrived = asyncio.Event()
+        """Set whenever somebody begins to wait; a watcher that backs off may clear and await it."""
+
+    @property
+    def keys(self) -> list[Key]:
+        """What is waited for."""
+        return list(self._waiters)
+
+    @contextmanager
+    def waiting(self, key: Key) -> Generator[asyncio.Event]:
+        """An event that is set when the request may have been settled. Look at the table after entering."""
+        event = asyncio.Event()
+        self._waiters.setdefault(key, []).append(event)
+        self.arrived.set()
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watched())
+        try:
+            yield event
+        finally:
+            events = self._waiters[key]
+            events.remove(event)
+            if not events:
+                del self._waiters[key]
+                self._rounds.pop(key, None)
+
+    def wake(self, keys: Iterable[Key]) -> None:
+        """Wake those who wait for these."""
+        for key in keys:
+            for event in self._waiters.get(key, ()):
+                event.set()
+
+    def wake_changed(self, keys: Sequence[Key], rounds: Mapping[Key, int]) -> bool:
+        """Wake those whose requests are no longer pending in the round that was last seen; True if any are.
+
+        Of what is seen for the first time nobody knows whether it is the round that is waited for.
+        """
+        changed = [key for key in keys if key not in rounds or self._rounds.get(key) != rounds[key]]
+        self._rounds.update((key, rounds[key]) for key in changed if key in rounds and key in self._waiters)
+        self.wake(changed)
+        return bool(changed)
+
+    def wake_all(self) -> None:
+        """Wake everyone."""
+        self.wake(self.keys)
+
+    async def close(self) -> None:
+        """Stop watching and wake everyone, to find the store closed."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+            self._watching = None
+        self.wake_all()
+
+    async def _watched(self) -> None:
+        """Watch; whatever goes wrong there is found again, and raised, by those who look at the table."""
+        while True:
+            try:
+                await self._watch(self)
+                return
+            except Exception as error:
+                logger.warning("answers from other processes may come late: %s", error)
+                self.wake_all()
+                await asyncio.sleep(RETRY_SECONDS)
+
+
+async def look_after(
+    hub: Hub, still_open: Callable[[list[Key]], Awaitable[Mapping[Key, int]]], *, batch: int = 50
+) -> bool:
+    """Wake those whose requests are no longer pending as they were; True if there were any."""
+    woken = False
+    keys = hub.keys
+    for start in range(0, len(keys), batch):
+        asked = keys[start : start + batch]
+        woken = hub.wake_changed(asked, await still_open(asked)) or woken
+    return woken

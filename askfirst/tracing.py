@@ -1,0 +1,193 @@
+"""OpenTelemetry spans and metrics, and nothing at all without the ``tracing`` extra or a tracer provider.
+
+Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
+``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
+``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). A run that pauses or
+goes on with a person's decision has a span event ``approval``. What fails has the status error and an
+``error.type``, the name of what was raised; signals, and a thread that another worker has, are no errors. Metrics:
+``askfirst.hitl.open_requests`` and ``askfirst.hitl.time_to_answer``. No argument, answer or message is in any of
+them unless `record_content` is switched on, and then what pydantic masks (a ``SecretStr``) stays masked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from askfirst.errors import LeaseHeld, LeaseLost
+
+record_content = False
+"""Whether arguments and answers may go into spans; off unless a developer switches it on."""
+
+_otel: Any = None
+"""OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
+_on = False
+_instruments: dict[str, Any] = {}
+
+
+class Span:
+    """What is being traced, as a context manager; this one forgets everything."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def set(self, name: str, value: Any) -> None:
+        """Set an attribute; None leaves it out."""
+
+    def set_content(self, name: str, value: Callable[[], Any]) -> None:
+        """Set an attribute that holds what people or models said: only where `record_content` is on."""
+
+    def fail(self, kind: str) -> None:
+        """Mark what is traced as failed; ``kind`` names the failure without telling its contents."""
+
+
+class _Recording(Span):
+    __slots__ = ("_manager", "_span")
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._span: Any = None
+
+    def __enter__(self) -> Self:
+        self._span = self._manager.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        kind = error[0] if error else None
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, _NO_ERRORS):
+            self.fail(kind.__name__)
+        self._manager.__exit__(*error)
+
+    def set(self, name: str, value: Any) -> None:
+        if value is not None:
+            self._span.set_attribute(name, value)
+
+    def set_content(self, name: str, value: Callable[[], Any]) -> None:
+        if record_content:
+            self._span.set_attribute(name, json.dumps(value(), default=str))
+
+    def fail(self, kind: str) -> None:
+        trace, _ = _load()
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(trace.Status(trace.StatusCode.ERROR, kind))
+
+
+_NO_SPAN = Span()
+_NO_ERRORS = (LeaseHeld, LeaseLost)
+"""What is raised where another worker has the thread: the run goes on there."""
+
+
+def _load() -> Any:
+    global _otel
+    if _otel is None:
+        try:
+            names = ("opentelemetry.trace", "opentelemetry.metrics")
+            _otel = tuple(importlib.import_module(name) for name in names)
+        except ImportError:
+            _otel = False
+    return _otel
+
+
+def _enabled() -> bool:
+    """Whether anybody has set tracing up; what happens within a run goes by what was found at its start."""
+    global _on
+    otel = _load()
+    _on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
+    return _on
+
+
+def span(name: str, attributes: Mapping[str, Any]) -> Span:
+    """Trace what happens within, as a child of the span around it."""
+    if not _enabled():
+        return _NO_SPAN
+    known = {key: value for key, value in attributes.items() if value is not None}
+    manager = (
+        _load()[0]
+        .get_tracer("askfirst")
+        .start_as_current_span(name, attributes=known, record_exception=False, set_status_on_exception=False)
+    )
+    return _Recording(manager)
+
+
+def run_span(agent_id: str, thread_id: str) -> Span:
+    """Trace a run."""
+    if not _enabled():
+        return _NO_SPAN
+    return _operation(
+        "invoke_agent", agent_id, {"gen_ai.agent.id": agent_id, "gen_ai.conversation.id": thread_id}
+    )
+
+
+def turn_span() -> Span:
+    """Trace a turn: a model call and its tools."""
+    return span("turn", {}) if _on else _NO_SPAN
+
+
+def model_span(model: str) -> Span:
+    """Trace a model call."""
+    return _operation("chat", model, {"gen_ai.request.model": model}) if _on else _NO_SPAN
+
+
+def tool_span(tool_name: str, tool_call_id: str) -> Span:
+    """Trace a tool's body."""
+    if not _on:
+        return _NO_SPAN
+    return _operation(
+        "execute_tool", tool_name, {"gen_ai.tool.name": tool_name, "gen_ai.tool.call.id": tool_call_id}
+    )
+
+
+def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span:
+    return span(f"{operation} {name}", {"gen_ai.operation.name": operation, **attributes})
+
+
+def is_on() -> bool:
+    """Whether the run that goes on is traced."""
+    return _on
+
+
+def note(name: str, attributes: Mapping[str, Any]) -> None:
+    """Add an event to the span that is going on."""
+    if _on:
+        known = {key: value for key, value in attributes.items() if value is not None}
+        _load()[0].get_current_span().add_event(name, known)
+
+
+def request_opened(kind: str) -> None:
+    """Count a request as open."""
+    _count(1, kind)
+
+
+def request_left(kind: str) -> None:
+    """Count a request as open no longer, at least not here."""
+    _count(-1, kind)
+
+
+def request_answered(kind: str, outcome: str, seconds: float) -> None:
+    """Record how long a person took."""
+    if _load():
+        if "time_to_answer" not in _instruments:
+            _instruments["time_to_answer"] = _meter().create_histogram(
+                "askfirst.hitl.time_to_answer", unit="s", description="From asking a person to the answer"
+            )
+        _instruments["time_to_answer"].record(seconds, {"hitl.kind": kind, "hitl.outcome": outcome})
+
+
+def _count(change: int, kind: str) -> None:
+    if _load():
+        if "open_requests" not in _instruments:
+            _instruments["open_requests"] = _meter().create_up_down_counter(
+                "askfirst.hitl.open_requests", description="Requests that are waited for in this process"
+            )
+        _instruments["open_requests"].add(change, {"hitl.kind": kind})
+
+
+def _meter() -> Any:
+    return _load()[1].get_meter("askfirst")

@@ -1,1 +1,0 @@
-"""Assent in a terminal; needs the ``cli`` extra."""

@@ -1,1 +1,0 @@
-"""The schema's history, for Alembic. `assent.store.schema` runs it when a store is opened."""

@@ -1,0 +1,138 @@
+"""What the tests of pausing share: tools that keep account of what they did, models that may begin anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from askfirst import AgentResult, AgentSpec, ApprovalResponse, RunCheckpoint, Tool, run_agent_resume, tool
+from askfirst.messages import AssistantMessage, Message, ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import StaticPermissionPolicy
+from kit.transcripts import results
+
+
+class Deeds:
+    """What was really done, in order; makes the tools that do it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def tool(self, name: str, **options: Any) -> Tool:
+        """A tool that does a deed named after it and its argument, if it has one."""
+
+        async def body(what: str = "") -> str:
+            self.done.append(f"{name} {what}".strip())
+            return f"{name} {what}".strip()
+
+        return tool(name=name, **options)(body)
+
+    def asks(self, name: str, **options: Any) -> Tool:
+        """The same, but a person has to approve it first."""
+        return self.tool(name, requires_approval=True, **options)
+
+
+def script(*turns: Any) -> ScriptedModel:
+    """A model whose next turn follows from the transcript alone, so that a fresh one can go on with a thread."""
+
+    def say(messages: list[Message]) -> Any:
+        said = sum(isinstance(message, AssistantMessage) for message in messages)
+        turn = turns[said]
+        return turn(messages) if callable(turn) else turn
+
+    return ScriptedModel([say] * 200)
+
+
+def call(call_id: str, name: str, what: str = "") -> ToolCall:
+    """A call of one of the tools above."""
+    return ToolCall(call_id, name, {"what": what} if what else {})
+
+
+def delegate(call_id: str, name: str, prompt: str = "do it") -> ToolCall:
+    """A call of a subagent."""
+    return ToolCall(call_id, name, {"prompt": prompt})
+
+
+def approve(*ids: str) -> list[ApprovalResponse]:
+    """A yes to each."""
+    return [ApprovalResponse(id=each, decision="approve") for each in ids]
+
+
+def deny(*ids: str, reason: str | None = None) -> list[ApprovalResponse]:
+    """A no to each."""
+    return [ApprovalResponse(id=each, decision="deny", reason=reason) for each in ids]
+
+
+def edit(id: str, **args: Any) -> list[ApprovalResponse]:
+    """A yes to other arguments."""
+    return [ApprovalResponse(id=id, decision="edit", edited_args=args)]
+
+
+def pending_ids(result: AgentResult) -> list[str]:
+    """What a paused run waits for; the result and its checkpoint say the same."""
+    assert result.status == "paused", (result.status, result.reason)
+    assert result.checkpoint is not None
+    assert result.checkpoint.pending == result.pending_approvals
+    return [each.id for each in result.pending_approvals]
+
+
+def paused_at(result: AgentResult, *ids: str) -> RunCheckpoint:
+    """The checkpoint of a run that waits for exactly these, as another process would read it."""
+    assert pending_ids(result) == list(ids)
+    assert result.checkpoint is not None
+    read = RunCheckpoint.from_json(result.checkpoint.to_json())
+    assert read == result.checkpoint
+    return read
+
+
+async def go_on(spec: AgentSpec, paused: AgentResult, responses: Sequence[ApprovalResponse]) -> AgentResult:
+    """Resume from a checkpoint that has been to JSON and back."""
+    return await run_agent_resume(spec, paused_at(paused, *pending_ids(paused)), responses)
+
+
+def completed(result: AgentResult) -> dict[str, str]:
+    """What came of each call of a run that is done, by call id."""
+    assert result.status == "completed", (result.status, result.reason)
+    return {call_id: message.text for call_id, message in results(result.messages).items()}
+
+
+def hitl(result: AgentResult, call_id: str) -> dict[str, Any]:
+    """What is recorded of the decision about a call."""
+    return (results(result.messages)[call_id].details or {}).get("hitl", {})
+
+
+TWO = [call("c1", "mail", "a"), call("c2", "mail", "b")]
+
+
+def mailer(deeds: Deeds, *turns: Any, id: str = "mailer") -> AgentSpec:
+    """An agent whose model wants two mails sent, or what the turns say."""
+    return AgentSpec(id, script(*(turns or (TWO, "done"))), tools=[deeds.asks("mail"), deeds.tool("look")])
+
+
+def account_spec(deleted: list[str]) -> AgentSpec:
+    """The seed's agent: it deletes account 12345 if a person approves."""
+
+    @tool
+    async def delete_account(account: str) -> str:
+        deleted.append(account)
+        return f"account {account} is gone"
+
+    policy = StaticPermissionPolicy(
+        [{"id": "deletes", "scope": {"tool": "delete_account"}, "effect": "require_approval"}],
+        {"allowed": True, "requires_approval": False},
+    )
+    model = script(ToolCall("call_delete", "delete_account", {"account": "12345"}), "It is deleted.")
+    return AgentSpec("support", model, tools=[delete_account], policy=policy)
+
+
+def refunds(deeds: Deeds, name: str, *turns: Any) -> AgentSpec:
+    """A subagent whose model wants to pay, or what the turns say."""
+    model = script(*(turns or ([call("c1", "pay", name)], f"{name} paid")))
+    return AgentSpec(name, model, tools=[deeds.asks("pay"), deeds.tool("look")])
+
+
+def support(deeds: Deeds, *names: str, children: list[AgentSpec] | None = None) -> AgentSpec:
+    """An agent that calls each of these at once, by their names; the calls are d0, d1 and so on."""
+    turn = [delegate(f"d{n}", name) for n, name in enumerate(names)]
+    specs = children or [refunds(deeds, name) for name in names]
+    return AgentSpec("support", script(turn, "done"), subagents=specs)

@@ -1,0 +1,119 @@
+"""The speed of each test, as a mark: what `scripts/test fast` and `scripts/test stores` choose from.
+
+- ``stores``: it runs on PostgreSQL or MariaDB.
+- ``fast``: it runs in this process alone, on SQLite at most: it starts nothing (no process, server or browser), and
+  is no proof.
+
+Nobody marks a test by hand. Its parameters tell on which store it runs; its folder, that it is a proof or about
+the project; and what it starts is found by looking through the functions that it and its fixtures call, in its own
+file and in the kit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from kit.paths import TESTS
+
+SERVERS = {"postgres", "postgresql", "mysql"}
+ON_SERVERS = {
+    "proofs/test_restarts.py",
+    "proofs/test_restarts_checkpointer.py",
+    "project/test_kit_servers.py",
+}
+"""Files whose tests start servers of their own, whatever their parameters are."""
+STARTS = {
+    *("Popen", "create_subprocess_exec", "subprocess", "fork", "race_track", "RaceTrack", "Nursery"),
+    *("sync_playwright", "async_playwright", "pyright"),
+    *("uvicorn", "start_server", "create_server", "HTTPServer", "ThreadingHTTPServer"),
+}
+"""Names that stand for another process or for a server, wherever a function uses one."""
+
+
+def mark(items: list[pytest.Item]) -> None:
+    """Say of each test how fast it is."""
+    for item in items:
+        if is_on_server(item):
+            item.add_marker("stores")
+        elif is_fast(item):
+            item.add_marker("fast")
+
+
+def is_on_server(item: pytest.Item) -> bool:
+    """Whether it needs a database server."""
+    file = place(item)
+    if file in ON_SERVERS:
+        return True
+    named = not file.startswith("project/") and any(value in SERVERS for value in _parameters(item))
+    fixtures = getattr(item, "fixturenames", ())
+    return named or ("fresh_databases" in fixtures and "database" not in fixtures)
+
+
+def is_fast(item: pytest.Item) -> bool:
+    """Whether it starts nothing, and is no proof and not about the project."""
+    if not isinstance(item, pytest.Function) or place(item).startswith(("proofs/", "project/")):
+        return False
+    fixtures = [
+        made.func for name in item.fixturenames for made in item._fixtureinfo.name2fixturedefs.get(name, ())
+    ]
+    return not any(starts_something(function) for function in [item.obj, *fixtures])
+
+
+def place(item: pytest.Item) -> str:
+    """The test's file, as it stands in the folder of tests."""
+    return _below(item.path)
+
+
+@cache
+def _below(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else path.name
+
+
+def _parameters(item: pytest.Item) -> list[str]:
+    given = getattr(item, "callspec", None)
+    return [value for value in given.params.values() if isinstance(value, str)] if given else []
+
+
+@cache
+def starts_something(function: Any) -> bool:
+    """Whether another process or a server is started by it, or by what it calls in its own file and in the kit."""
+    seen: set[Any] = set()
+    left = [inspect.unwrap(function)]
+    while left:
+        each = left.pop()
+        if each in seen or not isinstance(each, FunctionType):
+            continue
+        seen.add(each)
+        names = _names(each.__code__)
+        if names & STARTS:
+            return True
+        for name in names & each.__globals__.keys():
+            left += _functions(each.__globals__[name])
+    return False
+
+
+@cache
+def _names(code: CodeType) -> frozenset[str]:
+    """All names that are used in it, and in the functions within it."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return frozenset().union(code.co_names, code.co_varnames[: code.co_argcount], *inner)
+
+
+def _functions(found: Any) -> Iterator[Any]:
+    """The functions of a name: itself, what it wraps, or a class's methods; of tests and of the kit alone."""
+    if isinstance(found, type):
+        methods = vars(found).values() if _is_ours(found) else ()
+        yield from (inspect.unwrap(each) for each in methods if isinstance(each, FunctionType))
+    elif callable(found) and _is_ours(found):
+        yield inspect.unwrap(found)
+
+
+def _is_ours(found: Any) -> bool:
+    return str(getattr(found, "__module__", "")).startswith(("kit.", "tests."))

@@ -1,0 +1,62 @@
+"""Python that has loaded the project already: what a test runs with it is forked, in the time that a fork takes.
+
+``[*warm_python(), "-m", "askfirst.cli", "pending"]`` is a command like the one with `sys.executable`: a process
+with its own arguments, streams, folder and environment, that ends as a program ends. What it is no evidence of
+is what a program loads and how; tests of that, and one of every program, start an interpreter of their own.
+
+The process that is started is a stand-in, warm_stand_in.py; the program is forked from warm_zygote.py, which is
+started when it is first needed and ends with the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from kit.paths import with_kit
+
+HERE = Path(__file__).parent
+
+# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from. What runs in the
+# background, as these tests may, has Ctrl-C ignored, and so has whatever it starts.
+TAKE_TERMINAL = (
+    "import fcntl, os, signal, sys, termios;"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+
+
+def warm_python(*, terminal: bool = False) -> list[str]:
+    """What to put in the place of `sys.executable`; ``terminal``: the program's input is where Ctrl-C comes from."""
+    if not hasattr(os, "pidfd_open"):  # it is how the zygote learns of an end; only Linux has it
+        return [sys.executable, *(("-c", TAKE_TERMINAL) if terminal else ())]
+    options = ["--terminal"] if terminal else []
+    return [sys.executable, "-IS", str(HERE / "warm_stand_in.py"), _zygote(), *options]
+
+
+@cache
+def _zygote() -> str:
+    """Where the zygote listens; it need not have loaded yet."""
+    folder = tempfile.TemporaryDirectory(prefix="askfirst-warm-")
+    address = f"{folder.name}/zygote"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen(100)
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, str(HERE / "warm_zygote.py"), str(listener.fileno())],
+            stdin=subprocess.PIPE,
+            env=with_kit(),
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    atexit.register(folder.cleanup)
+    atexit.register(process.communicate)  # the end of its input is the end of it
+    return address

@@ -1,0 +1,81 @@
+"""docs/project/architecture.md and CONTRIBUTING.md name the packages, modules and layers that there are."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+PACKAGE = ROOT / "askfirst"
+PAGE = ROOT / "docs" / "project" / "architecture.md"
+LINTER: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+
+
+def between(marker: str) -> list[list[str]]:
+    """The names of each line of the list between two marker comments."""
+    text = PAGE.read_text()
+    start, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    assert text.count(start) == text.count(end) == 1, f"architecture.md needs one list of {marker}"
+    lines = text.partition(start)[2].partition(end)[0].strip().splitlines()
+    return [re.findall(r"`(\w+)`", line.removeprefix("- ").partition(":")[0]) for line in lines]
+
+
+def names_in(contract: dict[str, Any]) -> list[list[str]]:
+    """The dotted names of a contract's layers, highest first; siblings together."""
+    [container] = contract.get("containers", [PACKAGE.name])
+    found = [re.findall(r"[\w.]+", layer) for layer in contract["layers"]]
+    return [[f"{container}.{name.removeprefix(f'{container}.')}" for name in layer] for layer in found]
+
+
+def layers() -> list[list[str]]:
+    """The layers of the package."""
+    [contract] = [each for each in LINTER["contracts"] if each["name"] == "Layers point one way"]
+    return [[name.removeprefix(f"{PACKAGE.name}.") for name in layer] for layer in names_in(contract)]
+
+
+def modules() -> set[str]:
+    """Every package and module at the top of the tree."""
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    return packages | {path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"}
+
+
+def exists(dotted: str) -> bool:
+    """Whether a name such as ``askfirst.agent.gate`` is that of a package or module."""
+    path = ROOT.joinpath(*dotted.split("."))
+    return (path / "__init__.py").is_file() or path.with_suffix(".py").is_file()
+
+
+def test_the_layers_are_those_of_the_contract() -> None:
+    assert between("layers") == layers()
+
+
+def test_every_package_and_module_has_its_line() -> None:
+    named = [name for line in between("layers") for name in line]
+    assert len(named) == len(set(named)), "a name has two lines"
+    assert set(named) == modules(), "give each a line in architecture.md"
+
+
+def test_the_contracts_name_what_is_there() -> None:
+    layered = [each for each in LINTER["contracts"] if each["type"] == "layers"]
+    named = [name for each in layered for layer in names_in(each) for name in layer]
+    named += [name for each in LINTER["contracts"] for name in each.get("forbidden_modules", [])]
+    assert len(named) > len(modules())
+    assert [name for name in named if not exists(name)] == []
+
+
+def test_where_to_change_what_names_files_that_are_there() -> None:
+    section = PAGE.read_text().partition("## Where do I change what")[2]
+    paths = re.findall(r"`([\w/]+\.py)`", section)
+    assert len(paths) > 30
+    assert [path for path in paths if not (PACKAGE / path).is_file()] == []
+
+
+def test_contributing_names_what_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    dotted = re.findall(r"\baskfirst(?:\.[a-z]\w*)+\b(?!\()", text)
+    paths = re.findall(r"\b((?:askfirst|tests|docs|scripts|examples|requirements)/[\w./-]*\w)", text)
+    assert [name for name in dotted if not exists(name)] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert "docs/project/architecture.md" in paths

@@ -1,0 +1,39 @@
+"""The table of invariants in tests/README.md: each of them has a row, and each row names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from kit.paths import ROOT, TESTS
+
+ROW = re.compile(r"^\| (\d+)\. ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+NAMED = re.compile(r"`([\w/]+\.py)(?:::(\w+))?`")
+ROWS = ROW.findall((TESTS / "README.md").read_text())
+DESIGN = ROOT.parent / "shared" / "DESIGN.md"
+
+
+def test_every_invariant_has_a_row() -> None:
+    assert [int(number) for number, _, _ in ROWS] == list(range(1, 15))
+
+
+@pytest.mark.skipif(not DESIGN.is_file(), reason="the design is not here")
+def test_the_rows_are_those_of_the_design() -> None:
+    _, _, rest = DESIGN.read_text().partition("\n## Invariants")
+    listed = re.findall(r"^(\d+)\. \*\*(.+?)\.\*\*", rest.partition("\n## ")[0], re.MULTILINE)
+    assert [(number, title) for number, title, _ in ROWS] == listed
+
+
+@pytest.mark.parametrize(("title", "tests"), [row[1:] for row in ROWS], ids=[row[1] for row in ROWS])
+def test_every_row_names_tests_that_exist(title: str, tests: str) -> None:
+    named = NAMED.findall(tests)
+    assert len(named) == tests.count("`") // 2 >= 1
+    for path, name in named:
+        defined = [
+            node.name
+            for node in ast.walk(ast.parse((TESTS / path).read_text()))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        ]
+        assert defined, path
+        assert not name or name in defined, f"{path}::{name}"

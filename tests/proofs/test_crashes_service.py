@@ -1,0 +1,351 @@
+"""Servers killed at every write, and before and after it: nothing is lost, nothing happens twice.
+
+One life of a case is played by a client that insists: it is opened, reminded of, visited, drafted, answered and
+called back. It is lived through once to learn the points that a server passes, then once for each point with a
+server that is killed there (SIGKILL) and another one started after it. On SQLite these are all points; on the
+database servers, those around the commits of opening, answering and calling back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from kit.callback_receivers import Receiver, receiving
+from kit.own_databases import OwnDatabases
+from kit.patience import PATIENCE
+from kit.running_service import BROWSER, SECRET, events, fits, until
+from kit.service_processes import Nursery, is_alive
+from kit.stores import SERVERS, Fresh, approval, asked
+from kit.throwaway_servers import free_port
+from sqlalchemy import select
+
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.protocol import Callback, HumanInputRequired, PollResponse, verify_callback
+from askfirst.protocol.signatures import SIGNATURE_HEADER
+from askfirst.service.adoption import case_id_of
+from askfirst.service.audit import export, verify
+from askfirst.service.callbacks import callback_secret
+from askfirst.service.cases import Cases
+from askfirst.service.keys import Keys
+from askfirst.store import cases as case_store
+from askfirst.store.case_tables import callbacks
+from askfirst.store.statement import Statement, Transaction
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
+AT_ONCE = 4
+AT_COMMITS = (
+    "during:create:1",
+    "during:change:4",
+    "after:change:4",
+    "after:send:1",
+    "during:callback_done:1",
+)
+FIELDS = [{"key": "name", "label": "Name", "type": "text"}, {"key": "note", "label": "Note", "type": "text"}]
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as running:
+        yield running
+
+
+@pytest.fixture
+def databases(
+    request: pytest.FixtureRequest, tmp_path: Path, fresh_databases: Fresh
+) -> Iterator[OwnDatabases]:
+    """Databases of a test's own; one on a server that cannot be reached is skipped, or fails in CI."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is not None and callspec.params["store"] in SERVERS:
+        fresh_databases.address(callspec.params["store"])
+    with OwnDatabases(tmp_path) as own:
+        yield own
+
+
+class Life:
+    """A case's life, whatever happens to the server."""
+
+    def __init__(self, nursery: Nursery, url: str, log: Path, crash: str | None) -> None:
+        self.url = url
+        self.log = log
+        self.port = free_port()
+        self._nursery = nursery
+        self._crash = crash
+        self._pid = 0
+        self.crashes = 0
+
+    async def live(self) -> None:
+        async with (
+            checkpointer_from_url(self.url) as store,
+            receiving() as receiver,
+            httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE) as http,
+        ):
+            key = await Keys(store.engine).issue("agent", by="test")
+            self.key_id, self.headers = key.key_id, {"Authorization": f"Bearer {key.text}"}
+            self.http = http
+            self._start(self._crash)
+            try:
+                await self._live(receiver, store)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+            self.called = list(receiver.requests)
+
+    async def _live(self, receiver: Receiver, store: SqlCheckpointer) -> None:
+        soon = datetime.now(UTC) + timedelta(milliseconds=100)
+        body = {
+            "type": "input",
+            "prompt": "Who?",
+            "context": {"form": {"fields": FIELDS}},
+            "hitl_callback_url": f"http://127.0.0.1:{receiver.port}/hook",
+            "reminder_at": soon.isoformat(),
+        }
+        headers = {**self.headers, "Idempotency-Key": "once"}
+        opened = await self._insist(lambda: self.http.post("/v1/reviews", json=body, headers=headers))
+        hitl = fits(HumanInputRequired, opened.json())["hitl"]
+        self.case_id = hitl["case_id"]
+        token = parse_qs(urlsplit(hitl["review_url"]).query)["token"][0]
+        self.page = f"/review/{self.case_id}?token={token}"
+        await self._reminded()
+        await self._insist(lambda: self.http.get(self.page, headers=BROWSER))
+        draft = {
+            "step": "1",
+            "intent": "draft",
+            "shown": ["name", "note"],
+            "f.name": "Ada",
+            "f.note": "so far",
+        }
+        respond = f"/review/{self.case_id}/respond?token={token}"
+        await self._insist(lambda: self.http.post(respond, data=draft))
+        assert "so far" in (await self._insist(lambda: self.http.get(self.page, headers=BROWSER))).text
+        assert not receiver.requests
+        answer = {"action": "submit", "data": {"name": "Ada"}}
+        self.answers = [await self._insist(lambda: self.http.post(respond, json=answer), (200, 409))]
+        async with asyncio.timeout(PATIENCE):
+            while await store.engine.read(_still_due) or self.crashes < bool(self._crash):
+                self._revive()
+                await asyncio.sleep(0.02)
+
+    async def _reminded(self) -> None:
+        while True:
+            polled = await self._insist(lambda: self.http.get(self._path("status"), headers=self.headers))
+            if "reminder_sent_at" in fits(PollResponse, polled.json()):
+                return
+            await asyncio.sleep(0.15)
+
+    def _path(self, what: str) -> str:
+        return f"/v1/reviews/{self.case_id}/{what}"
+
+    async def _insist(
+        self, act: Callable[[], Awaitable[httpx2.Response]], good: tuple[int, ...] = (200, 202)
+    ) -> httpx2.Response:
+        """Try until there is an answer, starting the server anew if it has died."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    answer = await act()
+                except httpx2.TransportError:
+                    self._revive()
+                    await asyncio.sleep(0.02)
+                    continue
+                assert answer.status_code in good, answer.text
+                return answer
+
+    def _start(self, crash: str | None) -> None:
+        self._pid = self._nursery.start(self.url, self.port, crash=crash, log=str(self.log))
+
+    def _revive(self) -> None:
+        if not is_alive(self._pid):
+            self.crashes += 1
+            self._start(None)
+
+    async def check(self) -> None:
+        """What is stored, and what was told, after all that."""
+        async with checkpointer_from_url(self.url) as store:
+            cases = Cases(store)
+            case = await cases.get(self.case_id)
+            assert await cases.engine.read(case_store.open_count) == 0
+            told = [event for _, event, _ in await cases.events(self.case_id, 0)]
+            assert (await verify(store.engine)).is_whole
+            rows = [json.loads(line) async for line in export(store.engine)]
+        assert case.status == "completed"
+        assert case.result == {"action": "submit", "data": {"name": "Ada"}}
+        assert case.draft is None
+        assert told == ["review.reminder", "review.opened", "review.in_progress", "review.completed"]
+        noted = [row["act"] for row in rows if row["subject"] == self.case_id]
+        acts = [act for act in noted if act != "case.delivered"]  # as often as a link was made
+        assert acts == ["case.created", "case.reminded", "case.opened", "case.answered"]
+        assert len([row for row in rows if row["act"] == "case.created"]) == 1
+        ids = {headers["webhook-id"] for _, headers, _ in self.called}
+        assert len(ids) == 1
+        for _, headers, raw in self.called:
+            verify_callback(raw, headers[SIGNATURE_HEADER.lower()], callback_secret(SECRET, self.key_id))
+            assert fits(Callback, json.loads(raw))["event"] == "review.completed"
+
+
+def _still_due() -> Transaction[bool]:
+    """Whether a callback is not yet stored as made; a server that was killed while it noted that may have."""
+    rows = yield Statement(select(callbacks.c.due_at)), {}
+    return [due_at for (due_at,) in rows] != [None]
+
+
+async def killed(nursery: Nursery, url: str, log: Path, point: str) -> None:
+    """A life with a server that dies at this point."""
+    life = Life(nursery, url, log, point)
+    try:
+        await life.live()
+    except TimeoutError:
+        raise AssertionError(f"{point} was not reached: {life.log.read_text().split()}") from None
+    await life.check()
+    assert life.crashes == 1, point
+    # Whoever dies between calling and noting it calls again, and so does one that is slower than its
+    # claim lasts, which is short here; `check` sees that it is the same call by its id.
+    assert life.called, point
+
+
+async def test_a_server_may_die_at_any_point(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path
+) -> None:
+    whole = Life(nursery, await databases.new("sqlite"), tmp_path / "whole.log", None)
+    await whole.live()
+    await whole.check()
+    assert whole.called
+    # A callback that is slower than its claim lasts is made again: that happens by chance, so not at all here.
+    again = re.compile(r"\w+:(take|send|callback_done):(?!1$)")
+    points = [point for point in whole.log.read_text().split() if not again.match(point)]
+    for what in ("create:1", "change:1", "change:2", "change:3", "change:4", "callback_done:1"):
+        assert {f"{moment}:{what}" for moment in ("before", "during", "after")} <= set(points)
+    assert {"after:take:1", "after:send:1"} <= set(points)
+    assert set(AT_COMMITS) <= set(points)
+    await _each_killed(nursery, databases, tmp_path, "sqlite", list(dict.fromkeys(points)))
+
+
+@pytest.mark.parametrize("store", SERVERS)
+async def test_a_server_may_die_at_its_commits(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str
+) -> None:
+    await _each_killed(nursery, databases, tmp_path, store, AT_COMMITS)
+
+
+async def _each_killed(
+    nursery: Nursery, databases: OwnDatabases, folder: Path, store: str, points: Sequence[str]
+) -> None:
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int, point: str) -> None:
+        async with limit:
+            await killed(nursery, await databases.new(store), folder / f"{number}.log", point)
+
+    async with asyncio.TaskGroup() as group:
+        for number, point in enumerate(points):
+            group.create_task(one(number, point))
+
+
+# What a host is told of an agent's request: once, or once more if the server dies while it tells.
+TOLD = {
+    "after:create:1": (1,),
+    "after:untold:1": (1,),
+    "before:told:1": (2,),
+    "during:told:1": (1, 2),
+    "after:told:1": (1,),
+}
+
+
+@pytest.mark.parametrize(
+    ("store", "point"),
+    [
+        *(("sqlite", point) for point in TOLD),
+        # On the servers, where something would be lost, and where it is repeated.
+        *((store, point) for store in SERVERS for point in ("after:create:1", "before:told:1")),
+    ],
+)
+async def test_a_host_hears_of_a_request_whenever_its_server_dies(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str, point: str
+) -> None:
+    url, port, told = await databases.new(store), free_port(), tmp_path / "told"
+    told.touch()
+    case_id = case_id_of("t", "call-1", 1)
+    async with checkpointer_from_url(url) as opened:
+        cases = Cases(opened)
+        await asked(opened, "t", approval())
+        first = nursery.start(url, port, crash=point, told=str(told))
+
+        async def is_dead() -> bool:
+            return not is_alive(first)
+
+        await until(is_dead)
+        pid = nursery.start(url, port, told=str(told))
+
+        async def is_told() -> bool:
+            shown = await cases.engine.read(partial(case_store.shown, case_id))
+            return bool(told.read_text()) and shown is not None and shown[0].tell_at is None
+
+        try:
+            await until(is_told)
+        finally:
+            os.kill(pid, signal.SIGKILL)
+        assert told.read_text().split() in [[case_id] * times for times in TOLD[point]]
+
+
+async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_path: Path) -> None:
+    """Two processes on one database; the follower's is killed, and it goes on with the other."""
+    url, ports = f"sqlite:///{tmp_path}/cases.db", [free_port(), free_port()]
+    async with checkpointer_from_url(url) as store:
+        key = await Keys(store.engine).issue("agent", by="test")
+    headers = {"Authorization": f"Bearer {key.text}"}
+    pids = [nursery.start(url, port) for port in ports]
+    try:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
+            here, there = [f"http://127.0.0.1:{port}" for port in ports]
+            for base in (here, there):
+                await _up(http, base)
+            body = {"type": "input", "prompt": "Who?", "context": {"form": {"fields": FIELDS}}}
+            hitl = (await http.post(f"{here}/v1/reviews", json=body, headers=headers)).json()["hitl"]
+            path = f"/v1/reviews/{hitl['case_id']}/events"
+            query = urlsplit(hitl["review_url"]).query
+            seen: list[tuple[int, str]] = []
+            stream = events(http, here + path, headers)
+            for number in range(3):  # what happens there is heard here
+                draft = {"step": "1", "intent": "draft", "shown": ["name", "note"], "f.name": f"Ada {number}"}
+                sent = await http.post(f"{there}/review/{hitl['case_id']}/respond?{query}", data=draft)
+                assert sent.status_code == 200
+                event = await asyncio.wait_for(anext(stream), PATIENCE)
+                seen.append((event.id, event.event))
+            os.kill(pids[0], signal.SIGKILL)
+            with pytest.raises((httpx2.TransportError, StopAsyncIteration)):
+                await anext(stream)
+            answer = {"action": "submit", "data": {"name": "Ada"}}
+            await http.post(f"{there}/review/{hitl['case_id']}/respond?{query}", json=answer)
+            rest = events(http, there + path, headers, seen[-1][0])
+            seen += [(event.id, event.event) async for event in rest]
+            async with checkpointer_from_url(url) as store:
+                stored = await Cases(store).events(hitl["case_id"], 0)
+            assert seen == [(seq, name) for seq, name, _ in stored]
+            assert [name for _, name in seen] == ["review.in_progress"] * 3 + ["review.completed"]
+    finally:
+        for pid in pids:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def _up(http: httpx2.AsyncClient, base: str) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await http.get(f"{base}/readyz")
+            except httpx2.TransportError:
+                await asyncio.sleep(0.05)

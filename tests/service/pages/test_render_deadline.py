@@ -1,0 +1,70 @@
+"""How long a page says that it is open: a request without a time-out does not expire."""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kit import page_cases as cases
+from kit.page_cases import ASKED, DAY, NOW, TOKEN
+from kit.page_text import Page
+from kit.running_service import BROWSER, fits, serving, until
+from kit.stores import asked
+
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.protocol import PollResponse
+from askfirst.requests import ConfirmRequest, HitlRequest
+from askfirst.service.adoption import case_id_of
+from askfirst.service.case import Case, poll_answer
+from askfirst.service.embedding import review_link
+from askfirst.service.pages import render_case
+from askfirst.store import cases as case_store
+
+pytestmark = pytest.mark.anyio
+
+
+def page_of(case: Case, now: int = NOW) -> Page:
+    return Page(render_case(case, token=TOKEN, base_path="", now=now))
+
+
+async def test_a_request_without_a_time_out_shows_no_deadline(tmp_path: Path) -> None:
+    async with (
+        checkpointer_from_url(f"sqlite:///{tmp_path}/t.db") as store,
+        serving(store) as served,
+    ):
+        request = HitlRequest(question_id="q", payload=ConfirmRequest(prompt="Sure?"), created_at=time.time())
+        await asked(store, "t", request)
+        case_id = case_id_of("t", "q", 1)
+        engine, shown = served.service.cases.engine, partial(case_store.get, case_id)
+        await until(lambda: engine.read(shown))
+        answer = await served.http.get(await review_link(served.app, case_id), headers=BROWSER)
+        page = Page(answer.text)
+        assert page.all("p", class_="state")[0].text == "Open"
+        (foot,) = page.all("footer")
+        assert "does not expire" in foot.text
+        assert "Open until" not in foot.text
+        assert "If nobody answers" not in foot.text
+        this_year = time.gmtime().tm_year
+        years = {int(each) for each in re.findall(r"\b20\d\d\b", page.all("body")[0].text)}
+        assert years <= {this_year, this_year + 1}
+        case = await served.service.cases.get(case_id)
+        assert "expires_at" not in fits(PollResponse, poll_answer(case))
+        [(_, _, told)] = await served.service.cases.events(case_id, 0)
+        assert "expires_at" not in told
+
+
+def test_a_request_with_a_time_out_shows_what_is_left() -> None:
+    case = cases.agent_confirmation()
+    page = page_of(case)
+    assert page.all("p", class_="state")[0].text == "Open, 23 hours left"
+    assert "Open until 23 February 2026, 10:00 UTC" in page.all("footer")[0].text
+    assert page_of(case, ASKED + DAY).all("h1")[0].text == "This request has expired"
+    assert "expires_at" in poll_answer(case)
+
+
+def test_a_service_s_case_always_has_a_deadline() -> None:
+    page = page_of(cases.selection())
+    assert page.all("p", class_="state")[0].text == "Open, 23 hours left"
