@@ -50,10 +50,12 @@ class Rig:
     told: list[Notice] = field(default_factory=list[Notice])
     news: asyncio.Queue[Notice] = field(default_factory=asyncio.Queue[Notice])
 
-    def ask(self, **json: Any) -> asyncio.Task[Any]:
-        """Order something, and wait for what comes of it."""
+    def ask(self, timeout: float = PATIENCE, **json: Any) -> asyncio.Task[Any]:
+        """Order something, and wait for what comes of it; the order itself has so many seconds to be answered."""
         return asyncio.create_task(
-            self.client.request("POST", f"{self.service.url}/orders", json={"order": 7, **json})
+            self.client.request(
+                "POST", f"{self.service.url}/orders", json={"order": 7, **json}, timeout=timeout
+            )
         )
 
     async def outcome(self, decide: Callable[[OtherCase], object] | None = None) -> Any:
@@ -457,7 +459,7 @@ async def test_a_service_that_never_answers_the_request_itself_is_the_callers_to
 
     async with rig(Mute) as at:
         with pytest.raises(httpx2.ReadTimeout):
-            await at.outcome()
+            await at.ask(timeout=1.0)
         assert at.told == []
 
 
