@@ -14,10 +14,11 @@ from typing import Any, Protocol, cast
 
 from askfirst.agent.answering import resume_with
 from askfirst.agent.asking import MOOT
+from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.question_ids import is_about
 from askfirst.agent.result import AgentResult, KeptEffect, KeptRequest, RunCheckpoint, SerializedSession
 from askfirst.agent.session import Session
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.thread import Thread
 from askfirst.agent.tree import request_of
 from askfirst.approvals import ApprovalResponse as ApprovalResponse
@@ -236,8 +237,8 @@ async def resume_checkpoint(
     renewing = asyncio.create_task(_renew(store, spec.id, checkpoint_id))
     try:
         checkpoint = cast(RunCheckpoint, saved.checkpoint)
-        thread = Thread(cast(str, checkpoint.thread_id))
-        session = Session(spec, thread, None, store.memory, is_new=False, principal=checkpoint.principal)
+        live = LiveThread(Thread(cast(str, checkpoint.thread_id)), store.memory, is_new=False)
+        session = Session(Actor.root(spec, checkpoint.principal), live, None)
         result = await resume_with(session, given, by, via, again=saved.retaken, shown=checkpoint.pending)
         if result.checkpoint is not None:
             await store.save(spec.id, result.checkpoint, thread_id=saved.thread_id)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from askfirst.agent import answering
 from askfirst.agent.emitter import Listener, logger
 from askfirst.agent.foreign_channel import OwnChannel, whole_channel
+from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.result import AgentResult
 from askfirst.agent.session import OnPending, Session
-from askfirst.agent.spec import AgentSpec, Middleware, ToolGate
+from askfirst.agent.spec import Actor, AgentSpec, Middleware, ToolGate
 from askfirst.agent.thread import Thread
 from askfirst.agent.tools import Tool
 from askfirst.agent.tree import in_flight, request_in_flight
@@ -216,9 +217,10 @@ class Agent:
                 "a stored thread begins with what is stored; messages= is for agents without a store"
             )
         thread = Thread(thread_id or new_id(), messages)
-        self._session = Session(spec, thread, whole, store, is_new=thread_id is None, principal=principal)
+        live = LiveThread(thread, store, is_new=thread_id is None)
+        self._session = Session(Actor.root(spec, principal), live, whole)
         if whole is not None:
-            whole.bind(self._session)
+            whole.bind(self._session.host)
 
     async def __aenter__(self) -> Self:
         await self._ready()
@@ -245,7 +247,7 @@ class Agent:
     @property
     def spec(self) -> AgentSpec:
         """What the agent is made of."""
-        return self._session.spec
+        return self._session.actor.spec
 
     @property
     def _run_lock(self) -> asyncio.Lock:
@@ -266,7 +268,7 @@ class Agent:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The transcript so far, as far as this process knows it; `load` brings it up to date."""
-        return tuple(self._session.thread.messages)
+        return tuple(self._session.live.thread.messages)
 
     async def load(self) -> tuple[Message, ...]:
         """The transcript as it is stored."""
@@ -328,7 +330,7 @@ class Agent:
         self._session.lock.check()  # the run goes on in a task of its own, and is waited for here
         await self._ready()
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        depth = len(self._session.path)
+        depth = len(self._session.actor.path)
         unsubscribe = self.subscribe(
             lambda event: (
                 queue.put_nowait(event) if event.run_id == run_id or len(event.agent_path) > depth else None
@@ -383,7 +385,7 @@ class Agent:
         asked = in_flight(self._session)
         if not asked and self.channel is None:
             raise HitlError(_NO_CHANNEL)
-        if not await self._session.leave(asked):
+        if not await self._session.host.leave(asked):
             raise HitlNoPendingRequest(self.thread_id)
 
     async def respond(

@@ -37,9 +37,9 @@ from askfirst.requests import (
 async def look(session: Session) -> HitlRequest | None:
     """What is asked, by the agent or one of its subagents, as the store says now."""
     request = await session.inbox.look()
-    if request is None and session.checkpointer is None and session.thread.pending is not None:
-        request = session.thread.pending.request
-    if request is None and session.spec.delegates:
+    if request is None and session.live.checkpointer is None and session.live.thread.pending is not None:
+        request = session.live.thread.pending.request
+    if request is None and session.actor.spec.delegates:
         known = session.apart()
         await _load(known)
         request = await open_request(known)
@@ -59,9 +59,9 @@ async def respond(
     known = session.apart()
     await _load(known)
     await check_owner(known)
-    if session.spec.delegates or question_id is None:
+    if session.actor.spec.delegates or question_id is None:
         owner, question_id = await _meant(known, question_id, digest)
-    await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
+    await owner.inbox.answer(owner.live.thread, question_id, answer, by, via, digest)
     return await session.resume()
 
 
@@ -87,9 +87,9 @@ async def answer_here(
         return
     # Of what a channel does not wait for, only a store can tell what is asked.
     for owner in walk(session):
-        store = owner.checkpointer
+        store = owner.live.checkpointer
         if store is not None and await store.request(owner.thread_id, question_id) is not None:
-            await owner.inbox.answer(owner.thread, question_id, answer, by, via, digest)
+            await owner.inbox.answer(owner.live.thread, question_id, answer, by, via, digest)
             return
     raise HitlStaleAnswer(question_id)
 
@@ -110,7 +110,7 @@ async def _meant(known: Session, question_id: str | None, digest: str | None) ->
     if meant:
         return meant[0][0], meant[0][1].question_id
     for owner in walk(known):
-        if question_id in owner.thread.requests:  # it is settled, and that is where to find out how
+        if question_id in owner.live.thread.requests:  # it is settled, and that is where to find out how
             return owner, question_id
     if question_id is not None and asking:
         raise HitlStaleAnswer(question_id)
@@ -162,14 +162,14 @@ async def answer_all(
     """
     fitted = _fitted(_waiting(session, shown), responses)
     for owner, stored in fitted:
-        if owner.checkpointer is None:  # a store looks at its own clock
+        if owner.live.checkpointer is None:  # a store looks at its own clock
             check_in_time(stored.request)
-        if is_finished(owner.thread.messages):
-            await owner.inbox.check(owner.thread, stored.request)
+        if is_finished(owner.live.thread.messages):
+            await owner.inbox.check(owner.live.thread, stored.request)
     if once is not None:
         once()
     for owner, stored in fitted:
-        await owner.inbox.settle(owner.thread, replace(stored, answered_by=by, via=via))
+        await owner.inbox.settle(owner.live.thread, replace(stored, answered_by=by, via=via))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,5 +273,5 @@ def _words(answered: StoredRequest) -> object:
 def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
     said = response.answer_to(stored.request.payload.kind)
     call = asked_call(stored.request.payload)
-    check = None if call is None else owner.args_check(call.tool_name, call)
+    check = None if call is None else owner.host.args_check(call.tool_name, call)
     return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

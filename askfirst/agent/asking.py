@@ -193,7 +193,7 @@ async def end_left(run: Run) -> None:
     """Cancel requests about calls that have results: the process that wrote these died before it could."""
     if run.thread.pending is not None:
         resolved = call_ids(run.messages)
-        await run.withdraw_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
+        await run.cancel_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
 
 
 async def _end(run: Run, question_id: str) -> None:
@@ -201,7 +201,7 @@ async def _end(run: Run, question_id: str) -> None:
         with suppress(HitlStaleAnswer, HitlNoPendingRequest):
             await run.channel.cancel(question_id, MOOT)
     else:
-        await run.withdraw(question_id, MOOT)
+        await run.cancel(question_id, MOOT)
 
 
 def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from askfirst.agent.arguments import known_seal, seal_of
 from askfirst.agent.context import Asking, Context, current, current_asking
-from askfirst.agent.emitter import Emitter, together
-from askfirst.agent.inbox import Inbox, decision_in, tell
+from askfirst.agent.emitter import together
+from askfirst.agent.inbox import decision_in, tell
 from askfirst.agent.run import Bodies, Run
-from askfirst.agent.thread import Thread
 from askfirst.agent.tools import json_object
 from askfirst.channels import ChannelHost, HitlChannel
-from askfirst.checkpointer.base import Checkpointer
 from askfirst.errors import HitlAborted, HitlControlException, HitlDetached
 from askfirst.events import AgentSuspendedEvent, HitlAnswerEvent, HitlRequestEvent
 from askfirst.messages import JsonObject
 from askfirst.requests import ArgsCheck, AskedCall, HitlRequest, StoredRequest, asked_call, same_question
+
+if TYPE_CHECKING:
+    from askfirst.agent.session import Session
 
 # What a channel knows of the agent that asks through it.
 
@@ -45,69 +46,28 @@ class Leaving:
 
 
 class Host:
-    """The agent's side of a channel: it stores requests with the run that asks, and tells listeners of them."""
+    """The agent's side of a channel: a view of its session.
 
-    __slots__ = (
-        "__weakref__",
-        "channel",
-        "checkpointer",
-        "children",
-        "current_run",
-        "emitter",
-        "inbox",
-        "leaving",
-        "parent",
-        "run_id",
-        "thread",
-    )
+    It stores requests with the run that asks, and tells listeners of them.
+    """
 
-    def __init__(
-        self,
-        thread: Thread,
-        channel: HitlChannel | None,
-        checkpointer: Checkpointer | None,
-        emitter: Emitter,
-        inbox: Inbox,
-        parent: Self | None,
-    ) -> None:
-        self.thread = thread
-        self.channel = channel
-        self.checkpointer = checkpointer
-        self.emitter = emitter
-        self.inbox = inbox
-        self.parent = parent
-        """The agent that this one works for."""
-        self.children: dict[str, Self] = {}
-        """The agents that work for this one, as far as they are known, by the ids of the calls that they serve."""
-        self.run_id: str | None = None
-        self.current_run: Run | None = None
-        self.leaving: Leaving | None = None
-        """There if the current run, and those that work for it, are to wait for nobody any more."""
+    __slots__ = ("__weakref__", "session")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
 
     @property
     def thread_id(self) -> str:
-        """The thread's id."""
-        return self.thread.thread_id
-
-    @property
-    def top(self) -> Host:
-        """The agent that this one works for in the end; itself, if it works for none."""
-        top: Host = self
-        while top.parent is not None:
-            top = top.parent
-        return top
+        """The id of the agent's thread."""
+        return self.session.live.thread_id
 
     def works_with(self, thread_id: str | None) -> bool:
-        """Whether a thread is that of an agent which works, as this one does, for the agent at the top."""
-        return self.top.has_under_it(thread_id)
-
-    def has_under_it(self, thread_id: str | None) -> bool:
-        """Whether a thread is this agent's, or that of one which works for it."""
-        return self.thread_id == thread_id or any(it.has_under_it(thread_id) for it in self.children.values())
+        """Whether a thread belongs to an agent of the same tree."""
+        return self.session.top.has_under_it(thread_id)
 
     async def record(self, request: HitlRequest) -> StoredRequest | None:
         """Store a request with the run that asks; None if no run does, or nothing is stored."""
-        run, asking = self.current_run, current_asking()
+        run, asking = self.session.run, current_asking()
         if run is None:
             return None
         if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
@@ -115,7 +75,7 @@ class Host:
         rests = self._rests(run, asking)
         stored = await run.record(request, release=rests)
         if rests and stored is not None and stored.status == "pending":
-            await run.rest()
+            await run.release_callers()
         return stored
 
     def _rests(self, run: Run, asking: Asking | None) -> bool:
@@ -126,27 +86,27 @@ class Host:
 
     def _safe_point(self, asking: Asking | None) -> str | None:
         """The call that asks from a safe point, if it is this agent's and not that of one within its tools."""
-        if asking is None or asking.place != "safe_point" or current.get().host is not self:
+        if asking is None or asking.place != "safe_point" or current.get().session is not self.session:
             return None
         return asking.tool_call_id
 
-    async def stand_back(self) -> None:
+    async def release(self) -> None:
         """Release the lease while an answer is awaited that is kept outside the store, so that any worker may resume.
 
         That is the case with a channel that keeps its requests itself, and while another agent has the turn at the
         channel. The lease is kept while another body of this run is at work.
         """
-        run, asking = self.current_run, current_asking()
+        run, asking = self.session.run, current_asking()
         if run is None or run.journal is None:
             return
         if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
-            rests = await run.bodies.rest(call_id)
+            rests = await run.bodies.pause(call_id)
         else:
             rests = self._rests(run, asking)
             if rests and (run.journal.holds or run.unwritten or run.journal.failed):
                 await run.commit(release=True)
         if rests:
-            await run.rest()
+            await run.release_callers()
 
     async def leave(self, asked: Sequence[tuple[HitlChannel, HitlRequest]]) -> bool:
         """Detach from what channels ask: listeners are told, then the run that waits; False if none does any more.
@@ -157,39 +117,40 @@ class Host:
         left = [it for channel, it in asked if channel.interrupt(leaving.signal, after=leaving.hear)]
         if not left:
             return False
-        if self.current_run is not None:
-            self.leaving = leaving
+        self.session.leave(leaving)
         loop.call_soon(loop.call_soon, leaving.told.set)  # those that get tasks begin in the loop's next turn
         try:
             for pending in left:
-                await self.emitter.emit(AgentSuspendedEvent, self.run_id or "", pending_request=pending)
+                await self.session.emitter.emit(
+                    AgentSuspendedEvent, self.session.live.run_id or "", pending_request=pending
+                )
         finally:
             leaving.told.set()
         return True
 
     def announce(self, request: HitlRequest) -> Awaitable[None]:
         """Tell listeners of a request; to be awaited."""
-        run, asking = self.current_run, current_asking()
+        run, asking = self.session.run, current_asking()
         if run is not None:
             run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
-        asked = self.emitter.emit(HitlRequestEvent, self.run_id or "", request=request)
+        asked = self.session.emitter.emit(HitlRequestEvent, self.session.live.run_id or "", request=request)
         if run is None or asked_call(request.payload) is None:
             return asked
         return together([asked, tell(run, request, "requested")])
 
     async def announce_settled(self, stored: StoredRequest) -> None:
         """Tell listeners how a request was settled, and remember it while its call is open."""
-        run, asking = self.current_run, current_asking()
+        run, asking = self.session.run, current_asking()
         if run is not None:
             run.asked.pop(stored.question_id, None)
-            self.thread.requests[stored.question_id] = stored
+            self.session.live.thread.requests[stored.question_id] = stored
             if run.bodies is not None and asking is not None:
                 run.bodies.stir(asking.tool_call_id)
-        await self.emitter.emit(
+        await self.session.emitter.emit(
             HitlAnswerEvent,
-            self.run_id or "",
+            self.session.live.run_id or "",
             question_id=stored.question_id,
-            answer=self.inbox.shown_answer(self.thread, stored),
+            answer=self.session.inbox.shown_answer(self.session.live.thread, stored),
             cancelled=stored.status not in ("answered", "timed_out"),
             timed_out=stored.status == "timed_out",
         )
@@ -198,41 +159,43 @@ class Host:
 
     def recall(self, request: HitlRequest) -> StoredRequest | None:
         """How this very request was settled before, if its call is open still."""
-        known = self.thread.requests.get(request.question_id)
+        known = self.session.live.thread.requests.get(request.question_id)
         if known is None or known.status == "pending" or not same_question(known.request, request.payload):
             return None
         return known
 
     async def known(self, question_id: str) -> StoredRequest | None:
         """What was asked under an id about the calls that are open; of what seems pending, how it stands by now."""
-        known = self.thread.requests.get(question_id)
-        if known is None or known.status != "pending" or self.checkpointer is None:
+        live = self.session.live
+        known = live.thread.requests.get(question_id)
+        if known is None or known.status != "pending" or live.checkpointer is None:
             return known
-        found = await self.checkpointer.request(self.thread_id, question_id)
+        found = await live.checkpointer.request(self.thread_id, question_id)
         if found is not None:
-            self.thread.requests[question_id] = found
+            live.thread.requests[question_id] = found
         return found or known
 
     @property
     def stores(self) -> bool:
         """Whether a run goes on whose requests are written with its thread."""
-        return self.current_run is not None and self.current_run.journal is not None
+        run = self.session.run
+        return run is not None and run.journal is not None
 
     def args_check(self, tool_name: str, call: AskedCall | None = None) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools."""
-        return self.inbox.args_check(tool_name, self.thread, call)
+        return self.session.inbox.args_check(tool_name, self.session.live.thread, call)
 
     def seal(self, call: AskedCall, known: str | None = None) -> str | None:
         """What binds an answer to what is not shown of the arguments that a call stands at the gate with."""
-        known = known or known_seal(self.thread, call.tool_call_id)
-        args = self.thread.at_gate.get(call.tool_call_id)
+        known = known or known_seal(self.session.live.thread, call.tool_call_id)
+        args = self.session.live.thread.at_gate.get(call.tool_call_id)
         if args is None or json_object(args) != call.args:
             return known  # what is asked is what was asked before, or nothing that the gate knows
         return seal_of(args, call.args, known)
 
     def args_schema(self, tool_name: str) -> JsonObject | None:
         """What the arguments of one of the agent's tools are like."""
-        return self.inbox.args_schema(tool_name)
+        return self.session.inbox.args_schema(tool_name)
 
 
 async def _record_beside(
@@ -241,8 +204,8 @@ async def _record_beside(
     """Store a request of a body beside which others are under way, for which the thread may be needed."""
     async with bodies.lock:
         stored = await run.record(request, release=False)
-    if stored is not None and stored.status == "pending" and await bodies.rest(call_id):
-        await run.rest()
+    if stored is not None and stored.status == "pending" and await bodies.pause(call_id):
+        await run.release_callers()
     return stored
 
 
@@ -254,17 +217,18 @@ def host_of(
     The run's agent may ask through another channel around this one, to which it, or the one that it works for,
     was ``bound`` too; or through one that keeps its requests on the agent's own thread.
     """
-    running = current.get().host
+    running = current.get().session
     if running is None:
         return bound
-    keeps_for_it = channel.checkpointer is not None and channel.checkpointer is running.checkpointer
+    store = channel.checkpointer
+    keeps_for_it = store is not None and store is running.live.checkpointer
     if running.channel is channel or (keeps_for_it and channel.thread_id == running.thread_id):
-        return running
-    host: Host | None = running
-    while others and host is not None:
-        if host in others:
-            return running
-        host = host.parent
+        return running.host
+    session: Session | None = running
+    while others and session is not None:
+        if session.host in others:
+            return running.host
+        session = session.parent
     return bound
 
 
@@ -282,8 +246,9 @@ class Turns:
     async def take(self, channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask when it is our turn, and wait for the answer."""
         line = self._lines.setdefault(id(channel), _Line())
-        if line.is_taken and channel.checkpointer is not None and (host := current.get().host) is not None:
-            await host.stand_back()
+        session = current.get().session
+        if line.is_taken and channel.checkpointer is not None and session is not None:
+            await session.host.release()
         return await line.take(ask)
 
     def go_on(self) -> None:
@@ -322,19 +287,20 @@ class _Line:
 async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
     """Ask through a channel when no other agent of this run does; whoever has the turn may ask at once.
 
-    A channel without a store does not give the thread back with its request, so that is done here.
+    A channel without a store does not release the lease with its request, so that is done here.
     """
     at = current.get()
-    host = at.host
-    if host is not None and channel.checkpointer is None:
-        await host.stand_back()
-        if host.current_run is not None:
-            host.current_run.stood_back = True
+    session = at.session
+    if session is not None and channel.checkpointer is None:
+        run = session.run
+        if run is not None and run.journal is not None:
+            await session.host.release()
+            run.is_released_unstored = True
     if at.turns is None or at.turn_at is channel:
         return await ask()
 
     async def now() -> T:
-        token = current.set(Context(at.host, at.turns, channel, at.asking, at.hearing))
+        token = current.set(Context(at.session, at.turns, channel, at.asking, at.hearing))
         try:
             return await ask()
         finally:

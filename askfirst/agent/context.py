@@ -44,17 +44,17 @@ class Asking:
 class Context:
     """What is known of the code that runs now. It is not changed: code further in gets a context of its own."""
 
-    __slots__ = ("asking", "hearing", "host", "turn_at", "turns")
+    __slots__ = ("asking", "hearing", "session", "turn_at", "turns")
 
     def __init__(
         self,
-        host: Session | None = None,
+        session: Session | None = None,
         turns: Turns | None = None,
         turn_at: HitlChannel | None = None,
         asking: Asking | None = None,
         hearing: object | None = None,
     ) -> None:
-        self.host = host
+        self.session = session
         """The agent whose run this code belongs to: several agents may ask through one channel."""
         self.turns = turns
         """How the agents of this run take turns at a channel; None where one agent works alone."""
@@ -87,7 +87,7 @@ class asking_from:  # noqa: N801  (used like a function)
 
     def __enter__(self) -> Asking:
         at = current.get()
-        self._token = current.set(Context(at.host, at.turns, at.turn_at, self._asking, at.hearing))
+        self._token = current.set(Context(at.session, at.turns, at.turn_at, self._asking, at.hearing))
         return self._asking
 
     def __exit__(self, *error: object) -> None:

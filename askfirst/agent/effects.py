@@ -64,7 +64,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
         except (HitlControlException, Exception) as why:
             stopped.append(why)
         if run.bodies is not None and await run.bodies.done(item.call.id):
-            await run.rest()
+            await run.release_callers()
 
     await _start(run, group, results)
     try:
@@ -148,7 +148,7 @@ async def _write_starts(run: Run, group: list[Settled]) -> None:
         # A subagent is no effect, but it has some: its call must be on record before them.
         delegates = run.spec.delegates and any(map(_is_subagent, group))
         # An answer that no store has seen counts only if nobody has gone on without it.
-        unsure = run.stood_back and bool(run.under_way) and not run.journal.holds
+        unsure = run.is_released_unstored and bool(run.under_way) and not run.journal.holds
         if starting or unsure or (delegates and run.unwritten):
             await run.commit(started=starting)
         elif delegates:
@@ -283,7 +283,7 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
                 if asking.asked:
                     results[call.id] = _withheld(item, "a person was asked about it, and has not answered")
                     if not is_cancelled():  # else this is left to the run that goes on
-                        await run.withdraw_where(
+                        await run.cancel_where(
                             lambda asked: is_about(asked, asking.tool_call_id), "its call ended without it"
                         )
                 raise

@@ -50,7 +50,7 @@ ALLOWED = Decision.allow()
 
 def is_judged(run: Run) -> bool:
     """Whether anybody has a say before calls run."""
-    return run.policy is not None or bool(run.spec.guardrails)
+    return run.actor.policy is not None or bool(run.spec.guardrails)
 
 
 async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list[Decision]:
@@ -63,15 +63,15 @@ async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list
     actions = [
         PendingAction(
             tool=tool.name,
-            principal=run.principal,
+            principal=run.actor.principal,
             toolset=tool.toolset,
             args=args,
             tool_call_id=call_id,
-            agent_path=run.path,
+            agent_path=run.actor.path,
         )
         for tool, call_id, args in calls
     ]
-    decisions = await decide(run.policy, actions)
+    decisions = await decide(run.actor.policy, actions)
     guardrails = run.spec.guardrails
     if not guardrails:
         return decisions
@@ -128,7 +128,7 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], li
         else:
             settled.append(outcome)
     if not waiting or run.spec.tool_gate == "each":
-        await _withdraw_moot(run, settled)
+        await _cancel_moot(run, settled)
         await _tell_resolved(run, settled)
     return settled, waiting
 
@@ -158,14 +158,14 @@ async def _judged(run: Run, admitted: Sequence[Settled]) -> Sequence[Decision]:
     return [next(judged) if isinstance(item, Admitted) else ALLOWED for item in admitted]
 
 
-async def _withdraw_moot(run: Run, settled: Sequence[Settled]) -> None:
+async def _cancel_moot(run: Run, settled: Sequence[Settled]) -> None:
     """End what is still asked about calls that were settled without it, such as those of a tool that is gone.
 
     What the body of an admitted call asked before a restart is not moot: the body asks it again.
     """
     if run.thread.pending is not None:
         for item in settled:
-            await run.withdraw_where(partial(_is_moot, item), MOOT)
+            await run.cancel_where(partial(_is_moot, item), MOOT)
     if run.asked:  # by hooks that have given up
         await end_asked(run, [item.call.id for item in settled])
 
@@ -401,7 +401,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     if on_record and before.get("digest") == digest:
         return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
     run.thread.at_gate[call.id] = admitted.args
-    details = attribution(run.path, run.principal, decision)
+    details = attribution(run.actor.path, run.actor.principal, decision)
     seconds = _seconds(run, tool, decision)
     answer = await ask_approve(run, call, admitted.args, shown, digest, details, seconds)
     if isinstance(answer, Waiting):

@@ -14,7 +14,7 @@ from askfirst.agent.arguments import args_faults, masks_in, parse_args
 from askfirst.agent.emitter import NOTHING
 from askfirst.agent.question_ids import is_about, is_of_a_place
 from askfirst.agent.run import Run
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.thread import Thread, call_ids, is_finished, unresolved_calls
 from askfirst.agent.tools import Tool, json_object
 from askfirst.agent.verdicts import shown_edit
@@ -62,13 +62,7 @@ def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> Js
     return told or None
 
 
-def pending_approval(
-    spec: AgentSpec,
-    path: tuple[str, ...],
-    principal: str,
-    request: HitlRequest,
-    call_path: tuple[str, ...] = (),
-) -> PendingApproval:
+def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
     """A request as a value that can be shown anywhere and answered by its id."""
     payload = request.payload
     details: Any = {}
@@ -81,20 +75,20 @@ def pending_approval(
         digest, kind, reason = shown_digest(payload), "escalate", payload.prompt
     else:
         call, digest, kind, reason = ToolCall(request.question_id, payload.kind, {}), None, "approve", None
-    tool = spec.tools_by_name.get(call.name)
+    tool = actor.spec.tools_by_name.get(call.name)
     return PendingApproval.of_valid(
-        id="/".join([*call_path, request.question_id]),
+        id="/".join([*actor.call_path, request.question_id]),
         tool_call=call,
         digest=digest,
         kind=kind,
-        agent_path=path,
+        agent_path=actor.path,
         toolset=None if tool is None else tool.toolset,
-        principal=principal,
+        principal=actor.principal,
         matched_rule_id=_text_in(details, "matched_rule_id") if details else None,
         reason=reason,
         created_at=request.created_at,
         expires_at=request.expires_at,
-        call_path=call_path,
+        call_path=actor.call_path,
     )
 
 
@@ -116,7 +110,7 @@ def tell(
     """Tell listeners and the trace that a call waits, or has been decided; to be awaited for async listeners."""
     if not (run.emitter.listening or tracing.is_on()):
         return NOTHING
-    approval = pending_approval(run.spec, run.path, run.principal, request, run.call_path)
+    approval = pending_approval(run.actor, request)
     tracing.note(
         "approval",
         {
@@ -302,7 +296,7 @@ class Inbox:
             round=answered.round,
         )
 
-    async def drop(self, why: str) -> bool:
+    async def cancel_kept(self, why: str) -> bool:
         """End a request that only the channel keeps; a stored one ends with the step that ends its call.
 
         False if there was none.
@@ -316,12 +310,12 @@ class Inbox:
             return False  # somebody else has ended it just now
         return True
 
-    async def drop_moot(self, messages: Sequence[Message]) -> None:
+    async def cancel_moot(self, messages: Sequence[Message]) -> None:
         """End a request that only the channel keeps if its call is resolved, such as one of a tool that is gone."""
         request = await self.kept()
         resolved = (message for message in messages if isinstance(message, ToolResultMessage))
         if request is not None and any(is_about(request.question_id, it.tool_call_id) for it in resolved):
-            await self.drop("its call was settled without it")
+            await self.cancel_kept("its call was settled without it")
 
     def args_check(self, tool_name: str, thread: Thread, call: AskedCall | None = None) -> ArgsCheck | None:
         """How to check edited arguments of one of the agent's tools.

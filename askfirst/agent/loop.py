@@ -58,7 +58,7 @@ async def ask_model(run: Run) -> AssistantMessage:
         with asking_from("gate", f"{_place(run)}-answer", ""):
             message = await _guarded(run, message)
     if run.thread.requests:
-        await _withdraw_moot(run)
+        await _cancel_moot(run)
     if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
@@ -70,11 +70,11 @@ def _place(run: Run) -> str:
     return f"model-{len(run.messages)}"
 
 
-async def _withdraw_moot(run: Run) -> None:
+async def _cancel_moot(run: Run) -> None:
     """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
     resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
     moot = (_place(run), f"{_place(run)}-answer", *resolved)
-    await run.withdraw_where(
+    await run.cancel_where(
         lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
     )
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from askfirst.agent.emitter import Emitter
 from askfirst.agent.journal import Journal
 from askfirst.agent.question_ids import mark, replaced
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import Thread, iterations, unresolved_calls
 from askfirst.agent.verdicts import LARGE, synthetic, too_large, with_answer
@@ -39,7 +39,6 @@ from askfirst.messages import (
     UserMessage,
     encode,
 )
-from askfirst.permissions.decision import PermissionPolicy
 from askfirst.requests import HitlRequest, StoredRequest, same_question
 
 # How a conversation ends before its time.
@@ -87,10 +86,10 @@ class Bodies:
         """Whether this is all that is left of the group."""
         return self._left == {call_id}
 
-    async def rest(self, call_id: str) -> bool:
-        """A body waits for a person from now on. True if the thread was given back for it."""
+    async def pause(self, call_id: str) -> bool:
+        """A body waits for a person from now on. True if the lease was released for it."""
         self._resting.add(call_id)
-        return await self._give_back()
+        return await self._release()
 
     def stir(self, call_id: str) -> None:
         """A body waits no longer."""
@@ -104,13 +103,13 @@ class Bodies:
                 await self._run.commit()
 
     async def done(self, call_id: str) -> bool:
-        """A body has come to its end. True if the thread was given back, for the others wait."""
+        """A body has come to its end. True if the lease was released, because all others wait."""
         self._left.discard(call_id)
         self._resting.discard(call_id)
-        return await self._give_back()
+        return await self._release()
 
-    async def _give_back(self) -> bool:
-        """Give the thread back if all that is left rests, with the results of those that are done."""
+    async def _release(self) -> bool:
+        """Release the lease if all bodies that are left wait for people, with the results of those that are done."""
         async with self.lock:
             run = self._run
             if not self._left or self._left - self._resting or run.journal is None or not run.journal.holds:
@@ -134,7 +133,7 @@ class Bodies:
 class Run:
     """What the loop works on: the thread, what the agent is made of, who listens, and where it is written."""
 
-    spec: AgentSpec
+    actor: Actor
     thread: Thread
     emitter: Emitter
     run_id: str
@@ -148,14 +147,8 @@ class Run:
     """The text of the message that the model is just saying; None between messages."""
     unwritten: list[Message] = field(default_factory=list[Message])
     """Messages that the next commit writes."""
-    dropped: list[Settlement] = field(default_factory=list[Settlement])
-    """How `close` ended the requests that were open."""
-    path: tuple[str, ...] = ()
-    """The ids of the agents from the root to this run's."""
-    call_path: tuple[str, ...] = ()
-    """The ids of the calls that led from the root to this run."""
-    principal: str = "*"
-    policy: PermissionPolicy | None = None
+    settlements: list[Settlement] = field(default_factory=list[Settlement])
+    """How `close` settled the requests that were open."""
     is_recorded: bool = False
     """Whether the store knows of this run; its answers are found by it."""
     caller: Run | None = None
@@ -166,15 +159,17 @@ class Run:
     """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
     asked: dict[str, str] = field(default_factory=dict[str, str])
     """What people were asked and have not settled, by question id: the call it was asked for, or ``""``."""
-    stood_back: bool = False
-    """Whether the thread was given back for a question that is in no store, from where nobody hears who went on."""
+    is_released_unstored: bool = False
+    """Whether the lease was released for a question that is in no store: another worker may have gone on since."""
     error_type: str = "failed"
     """The kind of failure that a run ends with, if it fails."""
     messages: list[Message] = field(init=False)
     """The thread's transcript."""
+    spec: AgentSpec = field(init=False)
 
     def __post_init__(self) -> None:
         self.messages = self.thread.messages
+        self.spec = self.actor.spec
 
     @property
     def signal(self) -> asyncio.Event:
@@ -239,7 +234,7 @@ class Run:
         if journal.lags:
             await journal.catch_up()
         if self.caller is not None and self.caller.bodies is not None and not journal.holds:
-            await self.caller.bodies.wake(self.call_path[-1])
+            await self.caller.bodies.wake(self.actor.call_path[-1])
         writing, self.unwritten = self.unwritten, []
         was_recorded, self.is_recorded = self.is_recorded, True
         ledger = self.thread.ledger
@@ -294,7 +289,7 @@ class Run:
         Calls that are still open are not run any more, and their requests are settled as superseded. Nobody
         can be ahead of us on a thread that ``is_new``: if nobody listens either, the model is asked meanwhile.
         """
-        superseded = self._drop(Ending("superseded", "a newer prompt came"))
+        superseded = self._settlements(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
         unrun = self._unrun("Not run: the conversation went on without it.", trace, "superseded")
         added = self._add([*unrun, message])
@@ -311,17 +306,21 @@ class Run:
             await self._open([request], release=release)
             return self.thread.requests[request.question_id]
         if release and known.status == "pending":
-            await self.let_go()
+            await self.release()
         return known
 
-    async def rest(self) -> None:
+    async def release_callers(self) -> None:
         """Release the callers' leases too while a person is asked, up to a caller with other bodies at work."""
         caller = self.caller
-        if caller is not None and caller.bodies is not None and await caller.bodies.rest(self.call_path[-1]):
-            await caller.rest()
+        if (
+            caller is not None
+            and caller.bodies is not None
+            and await caller.bodies.pause(self.actor.call_path[-1])
+        ):
+            await caller.release_callers()
 
-    async def withdraw(self, question_id: str, why: str) -> None:
-        """End a stored request that need not be answered any more, unless it was just now."""
+    async def cancel(self, question_id: str, why: str) -> None:
+        """Cancel a stored request that need not be answered any more, unless it was settled just now."""
         settled = None if self.journal is None else await self.journal.cancel(question_id, why)
         if settled is not None:
             self.thread.requests[question_id] = settled
@@ -337,11 +336,11 @@ class Run:
         self.thread.requests[known.question_id] = known
         return known
 
-    async def withdraw_where(self, is_moot: Callable[[str], bool], why: str) -> None:
+    async def cancel_where(self, is_moot: Callable[[str], bool], why: str) -> None:
         """End those of the open requests, by their question ids, that need not be answered any more."""
         for known in list(self.thread.requests.values()):
             if known.status == "pending" and is_moot(known.question_id):
-                await self.withdraw(known.question_id, why)
+                await self.cancel(known.question_id, why)
 
     async def put(self, requests: Sequence[HitlRequest], *, release: bool) -> list[HitlRequest]:
         """Have these requests open, and tell listeners of those that were not; those are returned.
@@ -381,11 +380,11 @@ class Run:
         if self.emitter.listening:
             await self.emit(MessageDeltaEvent, delta=delta)
 
-    async def take(self, ending: Ending) -> None:
-        """Hold the thread, with nothing asked on it any more: nobody goes on with it while it is being ended."""
-        dropped = self._drop(ending)
-        if dropped or (self.journal is not None and not self.journal.holds):
-            await self.commit(settled=dropped)
+    async def hold(self, ending: Ending) -> None:
+        """Hold the lease with every open request settled: nobody goes on with the thread while it is being ended."""
+        settled = self._settlements(ending)
+        if settled or (self.journal is not None and not self.journal.holds):
+            await self.commit(settled=settled)
 
     def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
         """End a run early: no call is left open, and the last word is what the model had said by then.
@@ -393,14 +392,14 @@ class Run:
         Returns what was added, for listeners to be told of once it is written.
         """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
-        self.dropped = self._drop(ending)
+        self.settlements = self._settlements(ending)
         return self._add([*self._unrun(f"Not run: {ending.why}.", trace, ending.status), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
-        """Write the end of the run, and give the thread back."""
+        """Write the end of the run, and release the lease."""
         if self.journal is not None:
             record = RunRecord(self.spec.id, status, iterations(self.messages), usage)
-            await self.commit(settled=self.dropped, run=record, release=True)
+            await self.commit(settled=self.settlements, run=record, release=True)
 
     @property
     def failure(self) -> Exception | None:
@@ -413,8 +412,8 @@ class Run:
         journal = self.journal
         return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
 
-    async def let_go(self) -> None:
-        """Give the thread back where it stands, with nothing unwritten; not if it is lost to us anyway.
+    async def release(self) -> None:
+        """Release the lease where the thread stands, with nothing unwritten; not if the lease is lost anyway.
 
         Messages that no store could keep are left out: they are the last, and the thread is read anew.
         """
@@ -427,7 +426,7 @@ class Run:
             if self.is_open:
                 await self.commit(release=True)
 
-    def _drop(self, ending: Ending) -> list[Settlement]:
+    def _settlements(self, ending: Ending) -> list[Settlement]:
         """How the open requests end when their calls are not run any more."""
         pending = [it for it in self.thread.requests.values() if it.status == "pending"]
         return [Settlement(each.question_id, ending.status, ending.why) for each in pending]

@@ -12,9 +12,10 @@ from typing import Literal
 from askfirst.agent.agent import tell_unheard
 from askfirst.agent.answering import resume_with
 from askfirst.agent.emitter import Listener
+from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.result import AgentResult, RunCheckpoint
 from askfirst.agent.session import Session
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.thread import Thread
 from askfirst.agent.tree import restore
 from askfirst.approvals import PendingApproval, ResponseLike
@@ -122,7 +123,7 @@ def _session(
     tracer: Listener | None,
 ) -> Session:
     thread = Thread(thread_id or new_id(), messages or ())
-    session = Session(spec, thread, None, None, is_new=True, principal=principal)
+    session = Session(Actor.root(spec, principal), LiveThread(thread, None, is_new=True), None)
     if tracer is not None:
         session.emitter.subscribe(tracer)
     return session

@@ -1,4 +1,4 @@
-"""One thread's live state in this process: loaded, run, and given back."""
+"""Session: the life of runs on one thread, one run at a time."""
 
 from __future__ import annotations
 
@@ -6,27 +6,41 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 from askfirst import tracing
 from askfirst.agent.asking import end_asked
-from askfirst.agent.channel_host import Leaving, Turns
+from askfirst.agent.channel_host import Host, Leaving, Turns
 from askfirst.agent.context import Context, current
-from askfirst.agent.emitter import call_on
+from askfirst.agent.emitter import Emitter, call_on
+from askfirst.agent.inbox import Inbox
 from askfirst.agent.journal import Journal
-from askfirst.agent.live_thread import LeavingThread
+from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.loop import advance
 from askfirst.agent.result import AgentResult, paused
 from askfirst.agent.run import STOPPED, SUPERSEDED, Ending, Run
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.run_end import (
+    asked_unheard,
+    cancel_kept,
+    cancel_moot,
+    check_unsettled,
+    end,
+    release,
+    releasing,
+    suspend,
+    tell_ended,
+    tell_settled,
+    write_end,
+)
+from askfirst.agent.spec import Actor
 from askfirst.agent.subagents import SubagentTool
-from askfirst.agent.thread import Thread, is_finished
+from askfirst.agent.thread import Thread, is_finished, unresolved_calls
 from askfirst.agent.tools import ToolResult
 from askfirst.agent.tree import (
     check_closed,
     check_owner,
     checkpoint_of,
-    cut,
+    end_subagents,
     in_flight,
     is_cut_short,
     load_tree,
@@ -39,7 +53,6 @@ from askfirst.agent.tree import (
     walk,
 )
 from askfirst.channels import HitlChannel
-from askfirst.checkpointer.base import Checkpointer
 from askfirst.concurrency import RunLock
 from askfirst.errors import (
     HitlAborted,
@@ -53,44 +66,162 @@ from askfirst.errors import (
     LeaseLost,
 )
 from askfirst.events import AgentAbortedEvent, RunEndedEvent, RunStartedEvent
-from askfirst.ids import new_id
+from askfirst.ids import child_thread_id, new_id
 from askfirst.messages import Message, UserMessage
 from askfirst.requests import HitlRequest
 
 OnPending = Literal["raise", "supersede"]
+SessionState = Literal["idle", "doomed", "running", "leaving", "resting"]
 
 
-class Session(LeavingThread):
-    """Runs one thread, one run at a time."""
+@dataclass(slots=True)
+class Passage:
+    """A run on its way through the loop, and how to abort it."""
 
-    __slots__ = ("_doomed", "_running", "lock")
+    run: Run
+    scope: asyncio.Timeout
+    loop: asyncio.AbstractEventLoop
+    leaving: Leaving | None = None
+    """There if the run, and those of its subagents, are to wait for nobody any more."""
+    is_doomed: bool = False
+    """Whether a run that follows on this session is to be aborted, too."""
+
+
+class Session:
+    """The life of runs on one thread: one run at a time, of one agent or subagent.
+
+    What is known of the thread is in ``live``, what a channel may ask of the agent is in ``host``. A session has one
+    ``state``::
+
+                 +-------------------------------------------------+
+                 v                                                 |
+        idle --prompt, resume--> running --end, pause, abort--> resting
+         |                       |     ^                           ^
+         | abort_soon            |     | the person was first      |
+         v                       v     |                           |
+        doomed --prompt--> (running) leaving ----------------------+
+
+    ``idle``: no run is here. ``doomed``: the next run is aborted as soon as it begins. ``running``: a run advances,
+    or waits for people through a channel; it can be aborted. ``leaving``: its wait is over by a detach, a newer
+    prompt or an abort of the request; whoever asks within it gets that signal. ``resting``: the run is writing its
+    end or releasing its lease; there is nothing left to abort. ``passage`` is there in the last three.
+
+    A subagent's session knows its ``parent``, and a session its ``children`` by the ids of the calls they work on.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "actor",
+        "channel",
+        "children",
+        "emitter",
+        "host",
+        "inbox",
+        "live",
+        "lock",
+        "parent",
+        "passage",
+        "state",
+        "untold",
+    )
 
     def __init__(
-        self,
-        spec: AgentSpec,
-        thread: Thread,
-        channel: HitlChannel | None,
-        checkpointer: Checkpointer | None,
-        *,
-        is_new: bool,
-        principal: str = "*",
-        parent: Self | None = None,
-        call_id: str = "",
+        self, actor: Actor, live: LiveThread, channel: HitlChannel | None, parent: Session | None = None
     ) -> None:
-        super().__init__(
-            spec,
-            thread,
-            channel,
-            checkpointer,
-            is_new=is_new,
-            principal=principal,
-            parent=parent,
-            call_id=call_id,
+        thread_id = live.thread_id
+        self.actor = actor
+        self.live = live
+        self.channel = channel
+        self.parent = parent
+        self.children: dict[str, Session] = {}
+        self.emitter = Emitter(
+            thread_id, actor.spec.onion.on_event, actor.path, None if parent is None else parent.emitter
         )
-        self.ended = ()
-        self.lock = RunLock(thread.thread_id)
-        self._running: _Running | None = None
-        self._doomed = False
+        self.inbox = Inbox(actor.spec, thread_id, channel, live.checkpointer, shares=parent is not None)
+        self.host = Host(self)
+        self.lock = RunLock(thread_id)
+        self.state: SessionState = "idle"
+        self.passage: Passage | None = None
+        self.untold: tuple[str, ...] = ()
+        """The ids of requests that were settled with nobody waiting for them: listeners are told of them next."""
+
+    @property
+    def thread_id(self) -> str:
+        """The thread's id."""
+        return self.live.thread_id
+
+    @property
+    def run(self) -> Run | None:
+        """The run that is here, if any."""
+        passage = self.passage
+        return None if passage is None else passage.run
+
+    # The tree of agents.
+
+    @property
+    def top(self) -> Session:
+        """The agent at the root of the tree; itself, if it works for none."""
+        top = self
+        while top.parent is not None:
+            top = top.parent
+        return top
+
+    def has_under_it(self, thread_id: str | None) -> bool:
+        """Whether a thread is this agent's, or one of its subagents'."""
+        return self.thread_id == thread_id or any(it.has_under_it(thread_id) for it in self.children.values())
+
+    def child(self, tool: SubagentTool, call_id: str) -> Session:
+        """The session of the subagent that a call runs."""
+        if call_id not in self.children:
+            thread = Thread(child_thread_id(self.thread_id, call_id))
+            live = LiveThread(thread, self.live.checkpointer, is_new=False)
+            actor = self.actor.subagent(tool.agent, call_id)
+            self.children[call_id] = Session(actor, live, tool.channel or self.channel, self)
+        return self.children[call_id]
+
+    def apart(self) -> Session:
+        """The same thread, to be loaded and looked at while a run may go on with it here.
+
+        Without a store there is nothing to load, and this is the session itself.
+        """
+        live = self.live
+        if live.checkpointer is None:
+            return self
+        return Session(
+            self.actor, LiveThread(Thread(self.thread_id), live.checkpointer, is_new=False), self.channel
+        )
+
+    async def load(self, *, fresh: bool = False) -> None:
+        """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
+        if self.live.checkpointer is None or (self.live.state != "stale" and not fresh):
+            return
+        keeps_answers = self.channel is not None and self.channel.checkpointer is None
+        await self.live.load(fresh=fresh, keeps_answers=keeps_answers)
+        if self.children:
+            calls = {call.id for call in unresolved_calls(self.live.thread.messages)}
+            self.children = {call_id: it for call_id, it in self.children.items() if call_id in calls}
+            for child in self.children.values():
+                child.live.forget()
+
+    def new_run(self, run_id: str, journal: Journal | None = None) -> Run:
+        """A run on the thread as it is known; with a ``journal`` that may hold the lease already."""
+        live = self.live
+        is_recorded, live.run_id = run_id == live.run_id, run_id
+        caller = None if self.parent is None else self.parent.run
+        if live.checkpointer is not None and journal is None:
+            parent = None if self.parent is None else self.parent.thread_id
+            working = None if caller is None else caller.journal
+            journal = Journal(live.checkpointer, self.thread_id, live.fence, parent, working)
+        return Run(
+            self.actor,
+            live.thread,
+            self.emitter,
+            run_id,
+            self.channel,
+            journal,
+            is_recorded=is_recorded,
+            caller=caller,
+        )
 
     # What the agent does.
 
@@ -98,27 +229,29 @@ class Session(LeavingThread):
         """A run that begins with a message."""
         if on_pending not in ("raise", "supersede"):
             raise InvalidAgent(f"on_pending is raise or supersede, not {on_pending!r}")
-        self.lock.check()  # before anyone makes way for a run that cannot be
+        self.lock.check()  # before a run that waits makes way for one that cannot begin
         self._make_way(on_pending)
         async with self.lock:
             return await self._begin(message, run_id, on_pending)
 
     async def _begin(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
         for _ in range(_ATTEMPTS):
-            await self.load(fresh=bool(self.thread.requests))  # others may have settled them, and gone on
+            await self.load(
+                fresh=bool(self.live.thread.requests)
+            )  # others may have settled them, and gone on
             superseding = await self._check_pending(on_pending)
             try:
                 run = self.new_run(run_id, await self._supersede_children())
-                asked = self._asked_still()
-                async with self._letting_go(run):
-                    added = await run.open(message, superseding=superseding, is_new=self.is_new)
+                asked = asked_unheard(self)
+                async with releasing(self, run):
+                    added = await run.open(message, superseding=superseding, is_new=self.live.state == "new")
             except (LeaseLost, HitlStaleAnswer):
-                self.loaded = False  # another worker was at the thread since it was loaded: look again
+                self.live.forget()  # another worker was at the thread since it was loaded: look again
                 if self.parent is not None:
                     raise  # for the whole tree is that one's
             else:
-                self.is_new = False
-                self.ended += asked
+                self.live.state = "known"
+                self.untold += asked
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
@@ -129,26 +262,26 @@ class Session(LeavingThread):
         """
         if not any(open_subagents(self)):
             return None
-        run = self.new_run(self.run_id or new_id())
-        async with self._letting_go(run):
-            await cut(self, run, SUPERSEDED)
+        run = self.new_run(self.live.run_id or new_id())
+        async with releasing(self, run):
+            await end_subagents(self, run, SUPERSEDED)
         return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
         """A run that goes on from what the transcript says; ``otherwise`` begins one that says nothing yet."""
         async with self.lock:
             await self.load(fresh=True)
-            if otherwise is not None and not self.thread.messages:
+            if otherwise is not None and not self.live.thread.messages:
                 return await self._begin(otherwise, new_id(), "raise")
             await self.check_owner()
             return await self._go_on()
 
     async def _go_on(self) -> AgentResult:
         """A run from where the thread stands, which is known."""
-        run = self.new_run(self.run_id or new_id())
-        if self.held is not None:  # then the model need not be asked to find that out
-            await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=True)
-            return await self._suspend(run, self.held)
+        run = self.new_run(self.live.run_id or new_id())
+        if self.live.held is not None:  # then the model need not be asked to find that out
+            await run.emit(RunStartedEvent, agent_id=self.actor.spec.id, resumed=True)
+            return await suspend(self, run, self.live.held)
         return await self._work(run, None)
 
     async def check_owner(self) -> None:
@@ -163,12 +296,12 @@ class Session(LeavingThread):
         person was first.
         """
         self.lock.check()
-        await self._check_unsettled(request_in_flight(self))
+        await check_unsettled(self, request_in_flight(self))
         waiting = self._interrupt(HitlAborted(reason))
         if waiting is not None:
-            await self._drop_all(reason)  # at once: nobody is to answer any more
-        elif self._running is not None and self.leaving is None:
-            check_closed(self, waiting)  # it is at work, not waiting
+            await self._cancel_all_kept(reason)  # at once: nobody is to answer any more
+        elif self.state == "running":
+            check_closed(self, waiting)  # the run is at work, not waiting
         async with self.lock:
             for _ in range(_ATTEMPTS):
                 await self.load(fresh=True)
@@ -177,32 +310,42 @@ class Session(LeavingThread):
                 if await open_request(self) is None and not is_cut_short(self):
                     check_closed(self, waiting)
                     return
-                await self._check_unsettled(waiting)  # else this is the next question, which nobody meant
-                run = self.new_run(self.run_id or new_id())
+                await check_unsettled(self, waiting)  # else this is the next question, which nobody meant
+                run = self.new_run(self.live.run_id or new_id())
                 try:
-                    async with self._letting_go(run):
+                    async with releasing(self, run):
                         await self._close(run, Ending("aborted", reason, is_told=True))
                     return
                 except (LeaseLost, LeaseHeld, HitlStaleAnswer):
                     pass  # it moved on since it was loaded: look again
                 finally:
-                    self.loaded = self.checkpointer is None
+                    self.live.forget()
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
-    async def cut(self, ending: Ending) -> None:
-        """End what is under way here, whomever it waits for: the call that it serves is not run any more."""
+    async def end(self, ending: Ending) -> None:
+        """End the run of a subagent whose call is not run any more, whomever it waits for."""
         async with self.lock:
             await self.load(fresh=True)
             await load_tree(self)
-            if self.is_under_way:
-                run = self.new_run(self.run_id or new_id())
-                async with self._letting_go(run):
+            if self.live.is_under_way:
+                run = self.new_run(self.live.run_id or new_id())
+                async with releasing(self, run):
                     await self._close(run, ending)
+
+    async def hold(self, run: Run, ending: Ending) -> None:
+        """Have a run hold the lease, so that nobody goes on with the subagents; open requests are settled with that.
+
+        Listeners are told of these requests with whatever comes next, even if the thread is lost.
+        """
+        asked = asked_unheard(self)
+        await run.hold(ending)
+        self.untold += asked
 
     def abort(self) -> None:
         """Stop the run that is going on, if any; from any thread."""
-        if (running := self._running) is not None:
-            call_on(running.loop, self.abort_run, running.run.run_id)
+        passage = self.passage
+        if passage is not None and self.state != "resting":
+            call_on(passage.loop, self.abort_run, passage.run.run_id)
 
     async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
         """Let a subagent work on a call, from its beginning or from where it stands."""
@@ -211,18 +354,28 @@ class Session(LeavingThread):
 
     def abort_soon(self) -> None:
         """Stop the run that is going on, or the one that is about to begin."""
-        self._doomed = True
-        self.abort()
+        if self.passage is None:
+            self.state = "doomed"
+        else:
+            self.passage.is_doomed = True
+            self.abort()
 
     def abort_run(self, run_id: str) -> bool:
         """Stop this run; False if it is not the one that is going on."""
-        running = self._running
-        if running is None or running.run.run_id != run_id:
+        passage = self.passage
+        if passage is None or self.state == "resting" or passage.run.run_id != run_id:
             return False
-        if not running.run.aborted and (self.leaving is None or self.leaving.is_heard):
-            running.run.abort()
-            running.scope.reschedule(running.loop.time())
+        if not passage.run.aborted and (passage.leaving is None or passage.leaving.is_heard):
+            passage.run.abort()
+            passage.scope.reschedule(passage.loop.time())
         return True
+
+    def leave(self, leaving: Leaving | None) -> None:
+        """Have the run here, and those of its subagents, wait for nobody any more; None has them wait again."""
+        if self.passage is not None:
+            self.passage.leaving = leaving
+            if self.state in ("running", "leaving"):
+                self.state = "running" if leaving is None else "leaving"
 
     # How a run goes.
 
@@ -239,13 +392,13 @@ class Session(LeavingThread):
             return None
         heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
         waited_for = next((request for request in heard if request is not None), None)
-        if waited_for is not None and self.current_run is not None:
-            self.leaving = Leaving(signal, is_heard=True)
+        if waited_for is not None:
+            self.leave(Leaving(signal, is_heard=True))
         return waited_for
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
         """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
-        if self.channel is None and not self.thread.requests and not self.spec.delegates:
+        if self.channel is None and not self.live.thread.requests and not self.actor.spec.delegates:
             return False
         await load_tree(self)
         request = await open_request(self)
@@ -253,56 +406,63 @@ class Session(LeavingThread):
             return False
         if on_pending == "raise":
             raise HitlRequestPending(request.thread_id or self.thread_id, request.question_id)
-        await self._drop_all(SUPERSEDED.why)
+        await self._cancel_all_kept(SUPERSEDED.why)
         return True
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         """One passage of the loop, from new messages or from where the transcript stands; traced."""
-        with tracing.run_span(self.spec.id, self.thread_id) as span:
+        with tracing.run_span(self.actor.spec.id, self.thread_id) as span:
             result = await self._pass(run, added)
             if result.status == "failed":
                 span.fail(run.error_type)
             return result
 
     async def _pass(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
-        scope = asyncio.timeout(None)
-        at = current.get()
-        turns = Turns() if self.parent is None and self.spec.delegates else at.turns
+        scope, at = asyncio.timeout(None), current.get()
+        turns = Turns() if self.parent is None and self.actor.spec.delegates else at.turns
         token = current.set(Context(self, turns, at.turn_at, at.asking, at.hearing))
+        is_doomed = self.state == "doomed" or (self.passage is not None and self.passage.is_doomed)
+        passage = self.passage = Passage(run, scope, asyncio.get_running_loop(), is_doomed=is_doomed)
         try:
             try:
                 async with scope:
-                    self._running = _Running(run, scope, asyncio.get_running_loop())
-                    self.current_run = run
-                    if self._doomed:
+                    self.state = "running"
+                    if is_doomed:
                         self.abort_run(run.run_id)
-                    await run.emit(RunStartedEvent, agent_id=self.spec.id, resumed=added is None)
-                    if self.ended:
-                        await self._tell_settled(run)
-                    for message in added or ():
-                        await run.tell(message)
+                    await self._tell_started(run, added)
                     await advance(run)
             finally:
-                self._running = None  # it comes to rest, and there is nothing left to abort
+                self.state = "resting"
         except HitlPaused:
             return await self._pause(run)
         except (HitlDetached, LeaseLost, LeaseHeld) as stopped:
-            return await self._suspend(run, stopped)
+            return await suspend(self, run, stopped)
         except HitlAborted as aborted:
             return await self._end_aborted(run, aborted.reason)
         except BaseException as error:
             if not (isinstance(error, TimeoutError) and scope.expired()):  # not `abort`, which sets deadlines
-                await self._let_go(run)
+                await release(self, run)
                 self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
                 raise
         finally:
-            self.current_run = self.leaving = None
+            self.passage = None
+            self.state = "doomed" if passage.is_doomed else "idle"
             current.reset(token)
-        async with self._letting_go(run):
+        async with releasing(self, run):
             if run.aborted and not is_finished(run.messages):
                 return await self._stop(run)
-            await self._drop_moot(run, is_resumed=added is None)
-            return await self._end(run)
+            await cancel_moot(self, run, is_resumed=added is None)
+            return await end(self, run)
+
+    async def _tell_started(self, run: Run, added: Sequence[Message] | None) -> None:
+        """Tell listeners that the run begins, or goes on, and of the messages that it begins with."""
+        if run.emitter.listening:
+            await run.emit(RunStartedEvent, agent_id=self.actor.spec.id, resumed=added is None)
+        if self.untold:
+            await tell_settled(self, run)
+        if run.emitter.listening:
+            for message in added or ():
+                await run.tell(message)
 
     async def _stop(self, run: Run) -> AgentResult:
         """End a run that was aborted while it went on."""
@@ -311,50 +471,50 @@ class Session(LeavingThread):
             for _ in range(_ATTEMPTS):
                 # A person may answer just now; that changes nothing any more.
                 with suppress(HitlStaleAnswer):
-                    await cut(self, run, STOPPED)
+                    await end_subagents(self, run, STOPPED)
                     break
         except (LeaseLost, LeaseHeld) as lost:
-            return await self._suspend(run, lost)
-        asked, last = self._asked_still(), run.close(STOPPED)
-        await self.drop(STOPPED.why)
-        result = await self._end(run, last, asked)
+            return await suspend(self, run, lost)
+        asked, last = asked_unheard(self), run.close(STOPPED)
+        await cancel_kept(self, STOPPED.why)
+        result = await end(self, run, last, asked)
         if run.asked and result.status == "aborted":
             await end_asked(run)
         return result
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
         """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
-        async with self._letting_go(run):
+        async with releasing(self, run):
             try:
                 await load_tree(self, fresh=False)  # others may have begun what is open here
                 return await self._close(run, Ending("aborted", reason, is_told=True))
             except HitlStaleAnswer:
-                await self._let_go(run)
+                await release(self, run)
             except (LeaseLost, LeaseHeld) as lost:
-                return await self._suspend(run, lost)
+                return await suspend(self, run, lost)
         await self.load()
-        self.top.leaving = None
+        self.top.leave(None)
         if (turns := current.get().turns) is not None:
             turns.go_on()
         return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
-        await self._drop_all(ending.why)
-        await cut(self, run, ending)
-        asked = self._asked_still()
+        await self._cancel_all_kept(ending.why)
+        await end_subagents(self, run, ending)
+        asked = asked_unheard(self)
         last = run.close(ending, {"decision": ending.status, "reason": ending.why})
-        result = await self._finish(run, last, asked)
+        result = await write_end(self, run, last, asked)
         if ending.is_told:
             await run.emit(AgentAbortedEvent, reason=ending.why)
-        await self._tell_ended(run, result)
+        await tell_ended(run, result)
         return result
 
-    async def _drop_all(self, why: str) -> None:
+    async def _cancel_all_kept(self, why: str) -> None:
         """Cancel the requests that only channels keep, of this agent and of its subagents."""
         owners = list(walk(self))
         for _ in owners:  # a channel names but one at a time
-            if not any([await owner.drop(why) for owner in owners]):
+            if not any([await cancel_kept(owner, why) for owner in owners]):
                 return
 
     async def _pause(self, run: Run) -> AgentResult:
@@ -362,16 +522,16 @@ class Session(LeavingThread):
 
         Whoever answers while the thread is still leased to this run cannot go on: then this run does.
         """
-        may_be_late = self.checkpointer is not None and (run.is_open or self.spec.delegates)
-        await self._let_go(run)
+        may_be_late = self.live.checkpointer is not None and (run.is_open or self.actor.spec.delegates)
+        await release(self, run)
         if may_be_late and self.parent is None and await self._has_news():
             return await self._go_on()
         await load_tree(self, fresh=False)
         pending = tuple(approval for approval, _, _ in pending_approvals(self))
         result = paused(
-            self.thread.messages, self.thread_id, run.run_id, pending, checkpoint_of(self, pending)
+            self.live.thread.messages, self.thread_id, run.run_id, pending, checkpoint_of(self, pending)
         )
-        await self._tell_ended(run, result)
+        await tell_ended(run, result)
         return result
 
     async def _has_news(self) -> bool:
@@ -381,15 +541,6 @@ class Session(LeavingThread):
         await load_tree(self)
         open_still = {(owner.thread_id, stored.question_id) for owner, stored in open_requests(self)}
         return not asked <= open_still
-
-
-@dataclass(slots=True)
-class _Running:
-    """The run that is going on, and how to abort it."""
-
-    run: Run
-    scope: asyncio.Timeout
-    loop: asyncio.AbstractEventLoop
 
 
 _ATTEMPTS = 5

@@ -234,3 +234,27 @@ def _resolved(model: Model | str) -> Model:
             f"{model!r} is no model; give a Model, such as ScriptedModel, or a provider's name for one"
         )
     return model
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts on a thread: an agent at its place in a tree of agents, and on whose behalf it works."""
+
+    spec: AgentSpec
+    path: tuple[str, ...]
+    """The ids of the agents from the root of the tree to this one."""
+    call_path: tuple[str, ...] = ()
+    """The ids of the calls that led from the root to this agent."""
+    principal: str = "*"
+    policy: PermissionPolicy | None = None
+    """The agent's own policy, else its caller's."""
+
+    @classmethod
+    def root(cls, spec: AgentSpec, principal: str) -> Actor:
+        """An agent that works for no other."""
+        return cls(spec, (spec.id,), (), principal, spec.policy)
+
+    def subagent(self, spec: AgentSpec, call_id: str) -> Actor:
+        """The agent that works on one of this agent's calls."""
+        policy = self.policy if spec.policy is None else spec.policy
+        return Actor(spec, (*self.path, spec.id), (*self.call_path, call_id), self.principal, policy)

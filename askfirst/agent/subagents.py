@@ -57,7 +57,7 @@ def subagent_tool(
     """
 
     async def body(args: BaseModel, context: ToolContext) -> Any:
-        parent = current.get().host
+        parent = current.get().session
         if parent is None:
             raise InvalidAgent(f"the subagent {spec.id!r} can only be called by an agent")
         return await parent.delegate(tool, context.tool_call_id, Prompt.model_validate(args).prompt)

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 def open_subagents(session: Session) -> Iterator[tuple[str, SubagentTool]]:
     """The calls that run subagents and have no result yet: the call's id, and the tool."""
-    if session.spec.delegates:
-        for call in unresolved_calls(session.thread.messages):
-            tool = session.spec.tools_by_name.get(call.name)
+    if session.actor.spec.delegates:
+        for call in unresolved_calls(session.live.thread.messages):
+            tool = session.actor.spec.tools_by_name.get(call.name)
             if isinstance(tool, SubagentTool):
                 yield call.id, tool
 
@@ -78,9 +78,9 @@ async def load_tree(session: Session, *, fresh: bool = True) -> None:
         child = session.child(tool, call_id)
         await child.load(fresh=fresh)
         await load_tree(child, fresh=fresh)
-        if child.thread.messages:  # begun by another process, perhaps
+        if child.live.thread.messages:  # begun by another process, perhaps
             begun = StoredEffect(call_id, tool.name, "", tool.effect, 1)
-            session.thread.effects.setdefault(call_id, begun)
+            session.live.thread.effects.setdefault(call_id, begun)
             _note_returned(session, child, tool, call_id)
 
 
@@ -89,12 +89,12 @@ def _note_returned(session: Session, child: Session, tool: SubagentTool, call_id
 
     Not where hooks are to see it first: they come with the call's own turn, if it has one.
     """
-    if session.spec.onion.after_tool_call or not is_finished(child.thread.messages):
+    if session.actor.spec.onion.after_tool_call or not is_finished(child.live.thread.messages):
         return
-    result = result_of(child.thread.messages, child.thread_id, "")
+    result = result_of(child.live.thread.messages, child.thread_id, "")
     if result.status == "completed":
         said = as_result(returned_by(tool, result))
-        session.thread.returned[call_id] = ToolResultMessage(
+        session.live.thread.returned[call_id] = ToolResultMessage(
             call_id, tool.name, said.content, details=said.details
         )
 
@@ -119,7 +119,7 @@ def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
     return [
         (owner, stored)
         for owner in walk(session)
-        for stored in owner.thread.requests.values()
+        for stored in owner.live.thread.requests.values()
         if stored.status == "pending"
     ]
 
@@ -127,7 +127,7 @@ def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
 async def open_request(session: Session) -> HitlRequest | None:
     """One of those requests, if there is any; those that are past their deadlines are timed out."""
     for owner in walk(session):
-        request = await owner.inbox.open_in(owner.thread)
+        request = await owner.inbox.open_in(owner.live.thread)
         if request is not None:
             return request
     return None
@@ -137,50 +137,50 @@ async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
     """What people are being asked, and by whom: as far as it is in the store, on a thread, or in a channel alone."""
     found: list[tuple[Session, HitlRequest]] = []
     for owner in walk(session):
-        first = await owner.inbox.open_in(owner.thread)
-        known = [it.request for it in owner.thread.requests.values() if it.status == "pending"]
+        first = await owner.inbox.open_in(owner.live.thread)
+        known = [it.request for it in owner.live.thread.requests.values() if it.status == "pending"]
         found += [(owner, request) for request in known]
         if first is not None and first not in known:
             found.append((owner, first))
     return found
 
 
-async def cut(session: Session, run: Run, ending: Ending) -> None:
+async def end_subagents(session: Session, run: Run, ending: Ending) -> None:
     """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
     if not any(open_subagents(session)):
         return
-    await session.take(run, ending)
+    await session.hold(run, ending)
     await load_tree(session)  # not before: until then another worker may begin one
     for child in open_children(session):
-        if child.is_under_way:
-            await child.cut(ending)
+        if child.live.is_under_way:
+            await child.end(ending)
 
 
 def check_closed(session: Session, waiting: HitlRequest | None) -> None:
     """Nothing is open: that is right if the run that was ``waiting`` has closed itself, and else an error."""
     for owner in walk(session):
-        for call in unresolved_calls(owner.thread.messages):
-            for known in owner.thread.requests.values():
+        for call in unresolved_calls(owner.live.thread.messages):
+            for known in owner.live.thread.requests.values():
                 if is_about(known.question_id, call.id):
                     status = None if known.status == "pending" else known.status
                     raise HitlStaleAnswer(known.question_id, status)
     if waiting is None:
         raise HitlNoPendingRequest(session.thread_id)
-    if result_of(session.thread.messages, session.thread_id, "").status != "aborted":
+    if result_of(session.live.thread.messages, session.thread_id, "").status != "aborted":
         raise HitlStaleAnswer(waiting.question_id)
 
 
 def is_cut_short(session: Session) -> bool:
     """Whether a subagent was ended together with its caller, whose own end was never written."""
     return any(
-        result_of(child.thread.messages, child.thread_id, "").status == "aborted"
-        if is_finished(child.thread.messages)
+        result_of(child.live.thread.messages, child.thread_id, "").status == "aborted"
+        if is_finished(child.live.thread.messages)
         else is_cut_short(child)
         for child in open_children(session)
-        if child.thread.messages
+        if child.live.thread.messages
     )
 
 
@@ -219,14 +219,14 @@ def decided_approvals(session: Session) -> list[tuple[PendingApproval, Session, 
     return [
         (_approval(owner, stored), owner, stored)
         for owner in walk(session)
-        for call in unresolved_calls(owner.thread.messages)
-        for stored in owner.thread.requests.values()
+        for call in unresolved_calls(owner.live.thread.messages)
+        for stored in owner.live.thread.requests.values()
         if stored.status == "answered" and is_about(stored.question_id, call.id)
     ]
 
 
 def _approval(owner: Session, stored: StoredRequest) -> PendingApproval:
-    return pending_approval(owner.spec, owner.path, owner.principal, stored.request, owner.call_path)
+    return pending_approval(owner.actor, stored.request)
 
 
 # Whose thread it is: an agent neither goes on with, nor ends, what waits for a person under another one.
@@ -240,24 +240,24 @@ async def check_owner(session: Session) -> None:
     """
     if session.parent is not None:
         return
-    if session.run_by not in (None, session.spec.id) and session.is_under_way:
-        raise WrongAgent(session.thread_id, session.spec.id, run_by=session.run_by)
-    if session.spec.delegates:
+    if session.live.run_by not in (None, session.actor.spec.id) and session.live.is_under_way:
+        raise WrongAgent(session.thread_id, session.actor.spec.id, run_by=session.live.run_by)
+    if session.actor.spec.delegates:
         await load_tree(session)
     for owner in walk(session):
-        for call in unresolved_calls(owner.thread.messages):
-            if call.name not in owner.spec.tools_by_name and await _waits(owner, call.id):
-                raise WrongAgent(owner.thread_id, owner.spec.id, tool_name=call.name)
+        for call in unresolved_calls(owner.live.thread.messages):
+            if call.name not in owner.actor.spec.tools_by_name and await _waits(owner, call.id):
+                raise WrongAgent(owner.thread_id, owner.actor.spec.id, tool_name=call.name)
 
 
 async def _waits(owner: Session, call_id: str) -> bool:
     """Whether a person is being asked about this call, or by a subagent that it runs."""
-    asked = [it for it in owner.thread.requests.values() if is_about(it.question_id, call_id)]
+    asked = [it for it in owner.live.thread.requests.values() if is_about(it.question_id, call_id)]
     kept = await owner.inbox.kept()
     if any(map(_is_open, asked)) or (kept is not None and is_about(kept.question_id, call_id)):
         return True
-    return owner.checkpointer is not None and await _waits_beneath(
-        owner.checkpointer, owner.thread_id, call_id
+    return owner.live.checkpointer is not None and await _waits_beneath(
+        owner.live.checkpointer, owner.thread_id, call_id
     )
 
 
@@ -282,10 +282,10 @@ def _is_open(asked: StoredRequest) -> bool:
 
 def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> RunCheckpoint:
     """A session, and all that work for it, as a value; what it is made of is valid as it is."""
-    messages = session.thread.messages
-    children = [each for each in walk(session) if each is not session and each.thread.messages]
+    messages = session.live.thread.messages
+    children = [each for each in walk(session) if each is not session and each.live.thread.messages]
     return RunCheckpoint.of_valid(
-        spec_id=session.spec.id,
+        spec_id=session.actor.spec.id,
         iteration=iterations(messages),
         usage=CheckpointUsage.of(usage(messages)),
         root_messages=tuple(messages),
@@ -293,9 +293,9 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
         pending=pending,
         checkpoint_id=new_id(),
         thread_id=session.thread_id,
-        run_id=session.run_id,
-        principal=session.principal,
-        stored=session.checkpointer is not None,
+        run_id=session.live.run_id,
+        principal=session.actor.principal,
+        stored=session.live.checkpointer is not None,
         root_requests=_settled(session),
         root_effects=_effects(session),
         seals=_seals(session) or None,
@@ -304,7 +304,7 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
 
 def _seals(session: Session) -> dict[str, str]:
     """The seals of what is pending, by the id of the approval; a store has them itself."""
-    if session.checkpointer is not None:
+    if session.live.checkpointer is not None:
         return {}
     pending = ((approval.id, seal_in(stored.request)) for approval, _, stored in pending_approvals(session))
     return {approval_id: seal for approval_id, seal in pending if seal is not None}
@@ -312,11 +312,11 @@ def _seals(session: Session) -> dict[str, str]:
 
 def _serialized(session: Session) -> SerializedSession:
     return SerializedSession.of_valid(
-        spec_id=session.spec.id,
+        spec_id=session.actor.spec.id,
         thread_id=session.thread_id,
-        agent_path=session.path,
-        call_path=session.call_path,
-        messages=tuple(session.thread.messages),
+        agent_path=session.actor.path,
+        call_path=session.actor.call_path,
+        messages=tuple(session.live.thread.messages),
         requests=_settled(session),
         effects=_effects(session),
     )
@@ -324,7 +324,7 @@ def _serialized(session: Session) -> SerializedSession:
 
 def _settled(session: Session) -> tuple[KeptRequest, ...]:
     """The answers that calls which are still open have got; what is pending is listed as such."""
-    known = session.thread.requests.values()
+    known = session.live.thread.requests.values()
     return tuple(KeptRequest.of(each) for each in known if each.status != "pending")
 
 
@@ -337,36 +337,36 @@ def _effects(session: Session) -> tuple[KeptEffect, ...]:
             effect=it.effect,
             attempt=it.attempt,
         )
-        for it in session.thread.effects.values()
+        for it in session.live.thread.effects.values()
     )
 
 
 def restore(session: Session, checkpoint: RunCheckpoint) -> None:
     """Put a checkpoint into a fresh session of the same agent that has no store."""
     _check_spec(session, checkpoint)
-    session.thread = Thread(session.thread_id, checkpoint.root_messages)
-    session.run_id = checkpoint.run_id
+    session.live.thread = Thread(session.thread_id, checkpoint.root_messages)
+    session.live.run_id = checkpoint.run_id
     _fill(session, checkpoint.root_requests, checkpoint.root_effects)
     for kept in sorted(checkpoint.subagent_sessions, key=lambda each: len(each.call_path)):
         child = _child_at(session, kept)
         if child is not None:
-            child.thread = Thread(child.thread_id, kept.messages)
+            child.live.thread = Thread(child.thread_id, kept.messages)
             _fill(child, kept.requests, kept.effects)
-    owners = {each.call_path: each for each in walk(session)}
+    owners = {each.actor.call_path: each for each in walk(session)}
     for approval in checkpoint.pending:
         owner = owners.get(approval.call_path)
         if owner is not None:  # else the subagent that asked is none any more, and its call is refused
-            effect = owner.thread.effects.get(approval.tool_call.id)
+            effect = owner.live.thread.effects.get(approval.tool_call.id)
             asked = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
             request = with_seal(asked, (checkpoint.seals or {}).get(approval.id))
             stored = StoredRequest(request, owner.thread_id, None, "pending")
-            owner.thread.requests[request.question_id] = stored
+            owner.live.thread.requests[request.question_id] = stored
 
 
 def _check_spec(session: Session, checkpoint: RunCheckpoint) -> None:
-    if checkpoint.spec_id != session.spec.id:
+    if checkpoint.spec_id != session.actor.spec.id:
         raise InvalidCheckpoint(
-            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.spec.id!r}"]
+            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.actor.spec.id!r}"]
         )
 
 
@@ -376,15 +376,15 @@ def _child_at(session: Session, kept: SerializedSession) -> Session | None:
         if tool is None:
             return None
         session = session.child(tool, call_id)
-    if session.spec.id != kept.spec_id:
+    if session.actor.spec.id != kept.spec_id:
         raise InvalidCheckpoint(
-            [f"the subagent {kept.spec_id!r} of the checkpoint is {session.spec.id!r} here"]
+            [f"the subagent {kept.spec_id!r} of the checkpoint is {session.actor.spec.id!r} here"]
         )
     return session
 
 
 def _fill(session: Session, requests: Sequence[KeptRequest], effects: Sequence[KeptEffect]) -> None:
-    thread = session.thread
+    thread = session.live.thread
     for kept in requests:
         stored = kept.stored(thread.thread_id)
         thread.requests[stored.question_id] = stored

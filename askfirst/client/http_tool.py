@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from askfirst.agent.agent import Agent
 from askfirst.agent.context import current
-from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.result import AgentResult
 from askfirst.agent.thread import has_failed, is_finished, unresolved_calls
 from askfirst.agent.tools import Effect, Tool, ToolContext, ToolResult
@@ -132,12 +131,10 @@ async def _answer(
 
 def _stored_thread() -> str | None:
     """The stored thread that has to be resumed for this call to go on: the agent's, not a subagent's."""
-    live = current.get().host
-    if not isinstance(live, LiveThread) or live.checkpointer is None:
+    session = current.get().session
+    if session is None or session.live.checkpointer is None:
         return None
-    while live.parent is not None:
-        live = live.parent
-    return live.thread_id
+    return session.top.thread_id
 
 
 # The request.

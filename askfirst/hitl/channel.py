@@ -211,19 +211,20 @@ class Channel(ABC):
         call, check = asked_call(request.payload), None
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
-        if call is not None and (owner := self._owner(call.tool_name, asker)):
+        host = None if asker is None else asker.host
+        if call is not None and (owner := self._owner(call.tool_name, host)):
             check = owner.args_check(call.tool_name, call)
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
         """What the arguments of a tool are like, if the agent that asks has it."""
-        owner = self._owner(tool_name, current.get().host) if isinstance(tool_name, str) else None
+        owner = self._owner(tool_name, _asker()) if isinstance(tool_name, str) else None
         return None if owner is None else owner.args_schema(tool_name)
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
         """A question about a call, bound to what is not shown of its arguments too."""
         call = asked_call(payload)
-        owner = None if call is None else self._owner(call.tool_name, current.get().host)
+        owner = None if call is None else self._owner(call.tool_name, _asker())
         if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
             return payload
         return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
@@ -285,7 +286,7 @@ class Channel(ABC):
         host = host_of(self, self._host, self._hosts)
         asked = await self._new(payload, timeout, host)
         self._check_free()  # for another may have begun to ask while this one got its name
-        slot = self._slot = Slot(asked, current.get().host)
+        slot = self._slot = Slot(asked, current.get().session)
         told = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
             try:
@@ -405,3 +406,9 @@ class Channel(ABC):
         for subscription in self._subscriptions or ():
             subscription.queue.put_nowait(request)
         return NOTHING if host is None else host.announce(request)
+
+
+def _asker() -> ChannelHost | None:
+    """The agent whose run this code belongs to."""
+    session = current.get().session
+    return None if session is None else session.host

@@ -192,8 +192,8 @@ class CheckpointedChannel(InMemoryChannel):
         asking = current_asking()
         if asking is None or self._allow_inside_custom_tool:
             return
-        running = current.get().host
-        of_another = running is not None and running is not host
+        running = current.get().session
+        of_another = running is not None and running.host is not host
         if asking.place == "tool" or (
             of_another and asking.outer is not None and asking.outer.is_within("tool")
         ):

@@ -22,8 +22,9 @@ from typing import Any, Self, TypeGuard
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.session import Session
-from askfirst.agent.spec import AgentSpec
+from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.thread import Thread
 from askfirst.channels import ChannelHost
 from askfirst.checkpointer import base
@@ -412,7 +413,8 @@ class _AbortingAt(Session):
     __slots__ = ("_question_id", "_settling")
 
     def __init__(self, store: Checkpointer, thread_id: str, question_id: str) -> None:
-        super().__init__(AgentSpec("agent", ScriptedModel([])), Thread(thread_id), None, store, is_new=False)
+        anybody = Actor.root(AgentSpec("agent", ScriptedModel([])), "*")
+        super().__init__(anybody, LiveThread(Thread(thread_id), store, is_new=False), None)
         self._settling = store
         self._question_id = question_id
 
@@ -428,7 +430,7 @@ class _AbortingAt(Session):
         try:
             found = await self._settling.expire(self.thread_id, self._question_id)
         except HitlNoPendingRequest:
-            if self.thread.pending is not None:
+            if self.live.thread.pending is not None:
                 raise HitlStaleAnswer(self._question_id) from None
             raise
         if found.status != "pending":

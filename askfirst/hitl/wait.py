@@ -6,13 +6,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from askfirst import tracing
-from askfirst.agent.channel_host import Host
 from askfirst.agent.context import Context, current
 from askfirst.errors import HitlAborted, HitlCancelled, HitlControlException, HitlDetached, HitlTimedOut
 from askfirst.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest, StoredRequest
+
+if TYPE_CHECKING:
+    from askfirst.agent.session import Session
 
 # The span around a wait for a person.
 
@@ -92,8 +94,8 @@ class hitl_span:  # noqa: N801  (used like a function)
 
 def _left() -> str:
     """Why nobody waits any more where no signal says so: the run was aborted, or its task cancelled."""
-    host = current.get().host
-    run = None if host is None else host.top.current_run  # for a tree is aborted at its top
+    session = current.get().session
+    run = None if session is None else session.top.run  # because a tree of agents is aborted at its top
     return "aborted" if run is not None and run.aborted else "detached"
 
 
@@ -158,7 +160,7 @@ class Slot:
 
     __slots__ = ("_after", "aborted", "asker", "by_listener", "request", "settled", "signalled", "told")
 
-    def __init__(self, request: HitlRequest, asker: Host | None) -> None:
+    def __init__(self, request: HitlRequest, asker: Session | None) -> None:
         self.request = request
         self.asker = asker
         self.signalled = False
@@ -184,7 +186,8 @@ class Slot:
 
     def leave_with_tree(self) -> None:
         """Wait for nobody if the tree that asks was left while the request was being recorded; it stays open."""
-        leaving = None if self.asker is None else self.asker.top.leaving
+        passage = None if self.asker is None else self.asker.top.passage
+        leaving = None if passage is None else passage.leaving
         if leaving is not None:
             self.interrupt(leaving.signal, leaving.hear)
 
@@ -196,7 +199,7 @@ class Slot:
     async def tell(self, telling: Awaitable[None]) -> None:
         """Wait for async listeners, and know what they do about the request."""
         at = current.get()
-        current.set(Context(at.host, at.turns, at.turn_at, at.asking, self))
+        current.set(Context(at.session, at.turns, at.turn_at, at.asking, self))
         await telling
 
     def close(self) -> None:

@@ -495,7 +495,7 @@ async def test_without_a_store_what_was_interrupted_is_in_doubt_too(
     payer = Payer()
     agent = Agent(model=ScriptedModel(["done"]), tools=[payer.tool], messages=PREFIX)
     session = agent._session
-    session.thread.effects["c1"] = StoredEffect("c1", "pay", "", "once", 1)
+    session.live.thread.effects["c1"] = StoredEffect("c1", "pay", "", "once", 1)
     pending = await paused_in_doubt(agent)
     assert payer.began == []
     unfit = ApprovalResponse(id=pending.id, decision="edit", edited_args={"amount": "much"})

@@ -159,10 +159,10 @@ class _Asks(Middleware):
         self._swallow = swallow
 
     async def before_tool_call(self, ctx: ToolCallContext) -> None:
-        asking = current.get().host
+        asking = current.get().session
         assert asking is not None
         try:
-            await asking.record(_half_a_character())
+            await asking.host.record(_half_a_character())
         except InvalidStep as refused:
             if not self._swallow:
                 raise HitlDetached from refused

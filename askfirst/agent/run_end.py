@@ -1,0 +1,187 @@
+"""How a run ends on its thread: the end is written, the lease released, open requests settled, listeners told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from askfirst.agent.asking import end_asked, end_left
+from askfirst.agent.emitter import logger
+from askfirst.agent.result import AgentResult, result_of, suspended
+from askfirst.agent.run import Run
+from askfirst.agent.thread import is_finished
+from askfirst.concurrency import finish
+from askfirst.errors import HitlDetached, HitlStaleAnswer, InvalidStep, LeaseHeld, LeaseLost
+from askfirst.events import HitlAnswerEvent, RunEndedEvent
+from askfirst.messages import Message
+from askfirst.requests import HitlRequest
+
+if TYPE_CHECKING:
+    from askfirst.agent.session import Session
+
+
+async def end(
+    session: Session, run: Run, last: Sequence[Message] = (), asked: Sequence[str] = ()
+) -> AgentResult:
+    """Write the end of a run and tell listeners of it; a run whose thread another worker has is suspended.
+
+    ``last`` and ``asked`` are as in `write_end`.
+    """
+    try:
+        result = await write_end(session, run, last, asked)
+    except (LeaseLost, LeaseHeld, HitlStaleAnswer) as lost:
+        return await suspend(session, run, lost)
+    await tell_ended(run, result)
+    return result
+
+
+async def write_end(session: Session, run: Run, last: Sequence[Message], asked: Sequence[str]) -> AgentResult:
+    """Write the end of a run, then tell listeners of its ``last`` messages, if nobody was told of them yet.
+
+    The requests ``asked`` by then are settled with that step, and listeners are told of them first. Afterwards the
+    thread as it is known here is the thread as it is stored.
+    """
+    result = result_of(run.messages, session.thread_id, run.run_id)
+    await run.finish(result.status, result.usage)
+    if run.journal is not None:
+        session.live.fence = run.journal.fence
+    session.untold += tuple(asked)
+    if session.untold:
+        await tell_settled(session, run)
+    for message in last:
+        await run.tell(message)
+    return result
+
+
+async def suspend(session: Session, run: Run, stopped: BaseException) -> AgentResult:
+    """Stop where the thread stands; another worker goes on with it later, or does already."""
+    await release(session, run)
+    stopped = run.failure or stopped  # a subagent may have found that another worker has the thread
+    if not isinstance(stopped, HitlDetached):
+        await session.load(fresh=True)  # what this run has made of the thread is not what is stored
+    await tell_settled(session, run)
+    result = suspended(session.live.thread.messages, session.thread_id, run.run_id, str(stopped))
+    await tell_ended(run, result)
+    return result
+
+
+async def release(session: Session, run: Run) -> None:
+    """Release the lease, if it is held, with all that happened; the next run loads the thread anew.
+
+    A task that is cancelled meanwhile hears of that afterwards.
+    """
+    try:
+        if run.is_open:
+            await finish(asyncio.ensure_future(_write_and_release(session, run)))
+    except (LeaseLost, LeaseHeld, HitlStaleAnswer):
+        pass  # another worker has the thread already
+    except Exception:
+        logger.exception("the lease of thread %s could not be released; it will lapse", session.thread_id)
+    if run.journal is not None:
+        session.live.fence = run.journal.fence
+    session.live.forget()
+
+
+async def _write_and_release(session: Session, run: Run) -> None:
+    """Write what is unwritten and release the lease; if the last message is the end of the run, write that too."""
+    if run.messages and is_finished(run.messages):
+        with suppress(InvalidStep):  # the last message cannot be stored, so that this is no end
+            result = result_of(run.messages, session.thread_id, run.run_id)
+            await run.finish(result.status, result.usage)
+            return
+    await run.release()
+
+
+class releasing:  # noqa: N801  (used like a function)
+    """A context that releases the lease of a run's thread if its body raises or is cancelled."""
+
+    __slots__ = ("_run", "_session")
+
+    def __init__(self, session: Session, run: Run) -> None:
+        self._session = session
+        self._run = run
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            await release(self._session, self._run)
+
+
+# Requests that nobody waits for.
+
+
+def asked_unheard(session: Session) -> tuple[str, ...]:
+    """The pending requests of the channel that are stored, and for whose end nobody waits in this process.
+
+    Whoever waits for a request in this process is told of its end by the channel.
+    """
+    if session.channel is None:
+        return ()
+    known = session.live.thread.requests.values()
+    return tuple(
+        it.question_id for it in known if it.status == "pending" and not _is_waited_for(session, it.request)
+    )
+
+
+async def cancel_kept(session: Session, why: str) -> bool:
+    """Cancel the request that only the channel keeps, for listeners to be told of; False if there was none."""
+    channel = session.channel
+    if channel is None or channel.checkpointer is not None:
+        return False
+    kept = await channel.open_request(thread_id=session.thread_id)
+    is_unheard = kept is not None and not _is_waited_for(session, kept)
+    if not await session.inbox.cancel_kept(why):
+        return False
+    if kept is not None and is_unheard:
+        session.untold += (kept.question_id,)
+    return True
+
+
+async def cancel_moot(session: Session, run: Run, *, is_resumed: bool) -> None:
+    """Cancel what was asked and what nobody needs to know any more, now that the run has come to its end."""
+    if run.asked:
+        await end_asked(run)
+    if run.thread.requests:
+        await end_left(run)
+    if is_resumed or (session.channel is not None and session.channel.checkpointer is None):
+        await session.inbox.cancel_moot(run.messages)
+
+
+def _is_waited_for(session: Session, request: HitlRequest) -> bool:
+    waited_for = None if session.channel is None else session.channel.pending
+    return (
+        waited_for is not None
+        and waited_for.question_id == request.question_id
+        and waited_for.thread_id in (None, session.thread_id)
+    )
+
+
+async def check_unsettled(session: Session, request: HitlRequest | None) -> None:
+    """Raise `HitlStaleAnswer` if somebody has settled a request, though the run that waits may not know yet."""
+    if request is not None and session.live.checkpointer is not None:
+        thread_id = request.thread_id or session.thread_id
+        stored = await session.live.checkpointer.request(thread_id, request.question_id)
+        if stored is not None and stored.status not in ("pending", "aborted"):
+            raise HitlStaleAnswer(request.question_id, stored.status)
+
+
+# What listeners are told in the end.
+
+
+async def tell_settled(session: Session, run: Run) -> None:
+    """Tell of the requests that were settled without anybody waiting for them, each once."""
+    untold, session.untold = session.untold, ()
+    for question_id in untold:
+        await run.emit(HitlAnswerEvent, question_id=question_id, cancelled=True)
+
+
+async def tell_ended(run: Run, result: AgentResult) -> None:
+    """Tell how the run came to rest."""
+    if run.emitter.listening:
+        await run.emit(
+            RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage
+        )
