@@ -22,11 +22,11 @@ from askfirst.agent.tree import (
 from askfirst.approvals import ApprovalResponse, PendingApproval, ResponseLike, as_responses
 from askfirst.channels import HitlChannel
 from askfirst.errors import HitlInvalidAnswer, HitlStaleAnswer, InvalidCheckpoint
+from askfirst.keeper import MemoryKeeper
 from askfirst.requests import (
     HitlRequest,
     StoredRequest,
     asked_call,
-    check_in_time,
     check_seen,
     fit_answer,
     plain_answer,
@@ -163,13 +163,22 @@ async def answer_all(
     fitted = _fitted(_waiting(session, shown), responses)
     for owner, stored in fitted:
         if owner.live.checkpointer is None:  # a store looks at its own clock
-            check_in_time(stored.request)
+            MemoryKeeper(owner.live.thread.requests).pending(stored.question_id, stored.question_id)
         if is_finished(owner.live.thread.messages):
             await owner.inbox.check(owner.live.thread, stored.request)
     if once is not None:
         once()
     for owner, stored in fitted:
-        await owner.inbox.settle(owner.live.thread, replace(stored, answered_by=by, via=via))
+        request = stored.request
+        await owner.inbox.settle(
+            owner.live.thread,
+            request,
+            stored.answer,
+            by=by,
+            via=via,
+            digest=request.digest,
+            round=stored.round,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -23,6 +23,7 @@ from askfirst.channels import HitlChannel
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from askfirst.events import ApprovalEvent
+from askfirst.keeper import MemoryKeeper
 from askfirst.messages import JsonObject, Message, ToolCall, ToolResultMessage
 from askfirst.permissions.decision import Decision
 from askfirst.requests import (
@@ -35,8 +36,6 @@ from askfirst.requests import (
     HitlRequest,
     StoredRequest,
     asked_call,
-    check_in_time,
-    check_names,
     check_seen,
     fit_answer,
     plain_answer,
@@ -203,29 +202,22 @@ class Inbox:
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
             await self.check(thread, kept, digest)
             await self._channel.answer(kept.question_id, answer, by=by, via=via, digest=digest)
-        elif self._checkpointer is not None:
-            request = await self._stored(self._checkpointer, question_id)
-            await self.check(thread, request, digest)
-            fitted = self._fitted(thread, request, answer)
-            await self._checkpointer.settle(
-                self._thread_id, request.question_id, fitted, by=by, via=via, digest=digest
-            )
-        elif thread.pending is not None or question_id in thread.requests:
-            known = thread.pending if question_id is None else thread.requests.get(question_id)
-            if known is None or known.status != "pending":
-                raise HitlStaleAnswer(question_id or "", None if known is None else known.status)
-            check_seen(known.request, digest, known.round)
-            check_in_time(known.request)
-            await self.check(thread, known.request, digest)
-            fitted = self._fitted(thread, known.request, answer)
-            await self.settle(
-                thread, replace(known, status="answered", answer=fitted, answered_by=by, via=via)
-            )
-        elif kept is not None and question_id is not None:
-            raise HitlStaleAnswer(question_id)
-        else:
-            await self._check_settled(question_id)
-            raise HitlNoPendingRequest(self._thread_id, question_id)
+            return
+        request = await self._meant(thread, question_id, is_other_kept=kept is not None)
+        await self.check(thread, request, digest)
+        await self.settle(thread, request, answer, by=by, via=via, digest=digest)
+
+    async def _meant(self, thread: Thread, question_id: str | None, *, is_other_kept: bool) -> HitlRequest:
+        """The pending request that is meant, in the store or on the thread; ``is_other_kept`` by the channel."""
+        if self._checkpointer is not None:
+            return await self._stored(self._checkpointer, question_id)
+        known = thread.pending if question_id is None else thread.requests.get(question_id)
+        if known is not None and known.status == "pending":
+            return known.request
+        if question_id is not None and (known is not None or is_other_kept or thread.pending is not None):
+            raise HitlStaleAnswer(question_id, None if known is None else known.status)
+        await self._check_settled(question_id)
+        raise HitlNoPendingRequest(self._thread_id, question_id)
 
     async def _check_settled(self, question_id: str | None) -> None:
         """Raise `HitlStaleAnswer` for what the channel has settled, though whoever asked has yet to hear of it."""
@@ -272,28 +264,32 @@ class Inbox:
         about = request.question_id if call is None else call.tool_call_id
         return any(is_about(request.question_id, it) or about == it for it in call_ids(messages))
 
-    def _fitted(self, thread: Thread, request: HitlRequest, answer: Any) -> Any:
+    async def settle(
+        self,
+        thread: Thread,
+        request: HitlRequest,
+        answer: Any,
+        *,
+        by: str | None,
+        via: str | None,
+        digest: str | None = None,
+        round: int | None = None,
+    ) -> None:
+        """Answer a request, in the store or, where there is none, on the thread itself.
+
+        ``digest`` is that of what was shown, or ``round`` says which round of the request that was.
+        """
         call = asked_call(request.payload)
         check = None if call is None else self.args_check(call.tool_name, thread, call)
-        return fit_answer(request, answer, check)
-
-    async def settle(self, thread: Thread, answered: StoredRequest) -> None:
-        """Settle a request as answered, in the store or, where there is none, on the thread itself.
-
-        The answer counts for what was shown: in the store, for this round of the request.
-        """
+        question_id = request.question_id
         if self._checkpointer is None:
-            check_names(answered.question_id, answered.answered_by, answered.via)
-            thread.requests[answered.question_id] = answered
+            fit = partial(fit_answer, check_args=check)
+            memory = MemoryKeeper(thread.requests)
+            memory.settle(question_id, question_id, answer, by=by, via=via, digest=digest, fit=fit)
             return
+        fitted = fit_answer(request, answer, check)
         await self._checkpointer.settle(
-            self._thread_id,
-            answered.question_id,
-            answered.answer,
-            by=answered.answered_by,
-            via=answered.via,
-            digest=answered.request.digest,
-            round=answered.round,
+            self._thread_id, question_id, fitted, by=by, via=via, digest=digest, round=round
         )
 
     async def cancel_kept(self, why: str) -> bool:

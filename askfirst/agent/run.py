@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from askfirst.agent.emitter import Emitter
@@ -27,6 +27,7 @@ from askfirst.events import (
     MessageStartedEvent,
     RunStatus,
 )
+from askfirst.keeper import MemoryKeeper
 from askfirst.messages import (
     AssistantMessage,
     Delta,
@@ -331,10 +332,9 @@ class Run:
             return known
         if self.journal is not None:
             known = await self.journal.expire(known)
-        elif known.request.expires_at <= self.clock.now():
-            known = replace(known, status="timed_out", settled_at=self.clock.now())
-        self.thread.requests[known.question_id] = known
-        return known
+            self.thread.requests[known.question_id] = known
+            return known
+        return MemoryKeeper(self.thread.requests, self.clock).expire(known.question_id, known)
 
     async def cancel_where(self, is_moot: Callable[[str], bool], why: str) -> None:
         """End those of the open requests, by their question ids, that need not be answered any more."""

@@ -27,10 +27,7 @@ from askfirst.hitl.memory import InMemoryChannel
 from askfirst.ids import child_thread_id
 from askfirst.requests import (
     HitlRequest,
-    RequestStatus,
     StoredRequest,
-    check_names,
-    check_reason,
     check_seen,
     same_question,
 )
@@ -147,9 +144,9 @@ class CheckpointedChannel(InMemoryChannel):
             return found.status != "pending"
         async with self._keeping:
             kept = self._known_as_kept(request)
-            if not self._is_due(kept):
+            if not self._memory.is_overdue(kept):
                 return False
-            await self._clear(kept, "timed_out")
+            await self._clear(self._memory.ended(kept, "timed_out"))
             return True
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
@@ -216,11 +213,8 @@ class CheckpointedChannel(InMemoryChannel):
         if self.checkpointer is not None:
             return await self._settle_shown(await self._stored(question_id, digest), answer, by, via, digest)
         async with self._keeping:
-            kept = await self._kept_pending(question_id)
-            check_seen(kept.request, digest, kept.round)
-            fitted = self.fit(kept.request, answer)
-            check_names(question_id, by, via)
-            return await self._clear(kept, "answered", answer=fitted, answered_by=by, via=via)
+            await self._check_kept(question_id)
+            return await self._clear(self._answered(question_id, answer, by, via, digest))
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
         if self.checkpointer is not None:
@@ -233,17 +227,16 @@ class CheckpointedChannel(InMemoryChannel):
                 await self._check_round(shown)
                 raise
         async with self._keeping:
-            kept = await self._kept_pending(question_id, is_answer=False)
-            check_reason(reason)
-            return await self._clear(kept, "cancelled", reason=reason)
+            await self._check_kept(question_id, is_answer=False)
+            return await self._clear(self._cancelled(question_id, reason))
 
     async def _expire(self, question_id: str) -> StoredRequest:
         if self.checkpointer is not None:
             return self._as_asked(await self.checkpointer.expire(self._waited_on(question_id), question_id))
         async with self._keeping:
             kept = self._found(question_id)
-            if kept is not None and self._is_due(kept):
-                return await self._clear(kept, "timed_out")
+            if kept is not None and self._memory.is_overdue(kept):
+                return await self._clear(self._memory.ended(kept, "timed_out"))
             return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
@@ -348,15 +341,15 @@ class CheckpointedChannel(InMemoryChannel):
 
     def _known_as_kept(self, request: HitlRequest) -> StoredRequest:
         """What the keeper keeps, as this process knows it."""
-        return self._kept.setdefault((request.thread_id, request.question_id), self._opened(request))
+        return self._memory.kept.setdefault((request.thread_id, request.question_id), self._opened(request))
 
-    async def _clear(self, kept: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
-        """Clear what is kept, and know it settled; nobody can call that off in the middle.
+    async def _clear(self, ended: StoredRequest) -> StoredRequest:
+        """Clear the request that is kept, and know how it ended; nobody can call that off in the middle.
 
         If the keeper fails, nobody knows whether it is cleared. The request is pending still, and as it is we who
         were at it, not another process, whoever settles it next can.
         """
-        clearing = asyncio.ensure_future(self._clear_and_set(kept, status, fields))
+        clearing = asyncio.ensure_future(self._clear_and_put(ended))
         try:
             return await finish(clearing)
         except asyncio.CancelledError:
@@ -364,24 +357,21 @@ class CheckpointedChannel(InMemoryChannel):
                 self._deliver(clearing.result())
             raise
 
-    async def _clear_and_set(
-        self, kept: StoredRequest, status: RequestStatus, fields: dict[str, Any]
-    ) -> StoredRequest:
-        self._clearing = kept.question_id
+    async def _clear_and_put(self, ended: StoredRequest) -> StoredRequest:
+        self._clearing = ended.question_id
         await self._keeper.save_pending_request(self.thread_id, None)
         self._clearing = None
-        return self._set(kept, status, **fields)
+        return self._keep_ended(ended)
 
-    async def _kept_pending(self, question_id: str, *, is_answer: bool = True) -> StoredRequest:
-        """The request, whichever process opened it; raises `HitlStaleAnswer` if it waits no longer."""
+    async def _check_kept(self, question_id: str, *, is_answer: bool = True) -> None:
+        """Raise `HitlStaleAnswer` if a request, whichever process opened it, waits no longer."""
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
             self._known_as_kept(kept)
-            return self._pending(question_id, is_answer=is_answer)
-        pending = self._pending(question_id, is_answer=is_answer)
-        if question_id != self._clearing:
+        known = self._found(question_id, is_answer=is_answer)
+        self._memory.pending(self._key(known, question_id), question_id)
+        if (kept is None or kept.question_id != question_id) and question_id != self._clearing:
             raise HitlStaleAnswer(question_id)  # another process settled it
-        return pending
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
         """Whether another question is open; a call that begins anew asks all of its own again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from askfirst.agent.channel_host import Host
@@ -11,13 +10,10 @@ from askfirst.channels import ChannelHost
 from askfirst.clock import Clock
 from askfirst.errors import HitlConcurrencyError, HitlStaleAnswer
 from askfirst.hitl.channel import Channel
+from askfirst.keeper import MemoryKeeper
 from askfirst.requests import (
     HitlRequest,
-    RequestStatus,
     StoredRequest,
-    check_names,
-    check_reason,
-    check_seen,
     same_question,
     seal_in,
 )
@@ -38,8 +34,8 @@ class InMemoryChannel(Channel):
 
     def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
         super().__init__(default_timeout=default_timeout, clock=clock)
-        self._kept: dict[tuple[str | None, str], StoredRequest] = {}
-        """By the thread too: call ids are a thread's own."""
+        self._memory: MemoryKeeper[tuple[str | None, str]] = MemoryKeeper(clock=self._clock)
+        """By the thread's id and the question's: call ids are unique in a thread only."""
         self._rounds: dict[tuple[str | None, str], int] = {}
         """How often something was asked under an id."""
 
@@ -48,37 +44,34 @@ class InMemoryChannel(Channel):
 
         Where several agents share the channel, ``thread_id`` says whose is wanted first.
         """
-        for kept in list(self._kept.values()):
-            if self._is_due(kept):
-                self._set(kept, "timed_out")
-        pending = [kept.request for kept in self._kept.values() if kept.status == "pending"]
+        kept = self._memory.kept
+        for key, known in list(kept.items()):
+            self._memory.expire(key, known)
+        pending = [known.request for known in kept.values() if known.status == "pending"]
         wanted = (request for request in pending if request.thread_id == thread_id)
         return next(wanted, pending[0] if pending else None)
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
-        kept = self._kept.get((self.thread_id if host is None else host.thread_id, question_id))
-        return kept or await super()._known(host, question_id)
+        thread_id = self.thread_id if host is None else host.thread_id
+        return self._memory.kept.get((thread_id, question_id)) or await super()._known(host, question_id)
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        if self._kept:
+        kept = self._memory.kept
+        if kept:
             self._check_ids(request, host)
+        key = request.thread_id, request.question_id
         recalled = None if host is None else host.recall(request)
-        for known in (self._kept.get((request.thread_id, request.question_id)), recalled):
+        for known in (kept.get(key), recalled):
             if known is not None and same_question(known.request, request.payload):
                 return known
         for earlier in replaced_ids(request):
-            over = self._kept.get((request.thread_id, earlier))
+            over = kept.get((request.thread_id, earlier))
             if over is not None and over.status == "pending":
-                self._set(over, "superseded")
-        opened = StoredRequest(
-            request, request.thread_id or "", None, "pending", round=self._next_round(request)
-        )
-        self._kept[request.thread_id, request.question_id] = opened
-        return opened
+                self._keep_ended(self._memory.ended(over, "superseded"))
+        return self._memory.open(key, request, self._next_round(key))
 
-    def _next_round(self, request: HitlRequest) -> int:
-        """Which time this is that something new is asked under an id."""
-        key = request.thread_id, request.question_id
+    def _next_round(self, key: tuple[str | None, str]) -> int:
+        """The how-manieth new question this is under an id."""
         number = self._rounds.pop(key, 0) + 1
         self._rounds[key] = number
         if len(self._rounds) > _COUNTED:
@@ -87,59 +80,54 @@ class InMemoryChannel(Channel):
 
     def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
         """Refuse to ask under the id of what another agent has open, unless both work for one and take turns."""
-        for (thread_id, question_id), kept in self._kept.items():
+        for (thread_id, question_id), kept in self._memory.kept.items():
             if question_id != request.question_id or thread_id == request.thread_id:
                 continue
             if kept.status == "pending" and not (isinstance(host, Host) and host.works_with(thread_id)):
                 raise HitlConcurrencyError(question_id)
 
     def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
-        kept = self._kept.get((thread_id, question_id))
+        kept = self._memory.kept.get((thread_id, question_id))
         return None if kept is None else seal_in(kept.request)
 
     async def _settle(
         self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        kept = self._pending(question_id, digest=digest)
-        check_seen(kept.request, digest, kept.round)
-        fitted = self.fit(kept.request, answer)
-        if by is not None or via is not None:
-            check_names(question_id, by, via)
-        return self._set(kept, "answered", answer=fitted, answered_by=by, via=via)
+        return self._keep_ended(self._answered(question_id, answer, by, via, digest))
+
+    def _answered(
+        self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
+    ) -> StoredRequest:
+        """The request as it will be once it is answered."""
+        kept = self._found(question_id, is_answer=True, digest=digest)
+        key = self._key(kept, question_id)
+        return self._memory.answered(key, question_id, answer, by=by, via=via, digest=digest, fit=self.fit)
 
     async def _cancel(self, question_id: str, reason: str) -> StoredRequest:
-        kept = self._pending(question_id, is_answer=False)
-        check_reason(reason)
-        return self._set(kept, "cancelled", reason=reason)
+        return self._keep_ended(self._cancelled(question_id, reason))
+
+    def _cancelled(self, question_id: str, reason: str) -> StoredRequest:
+        """The request as it will be once it is cancelled."""
+        key = self._key(self._found(question_id), question_id)
+        return self._memory.cancelled(key, question_id, reason)
 
     async def _expire(self, question_id: str) -> StoredRequest:
         kept = self._found(question_id)
         if kept is None:
             raise HitlStaleAnswer(question_id)
-        return self._set(kept, "timed_out") if self._is_due(kept) else kept
+        return self._memory.expire((kept.request.thread_id, question_id), kept)
 
     def _forget(self, stored: StoredRequest) -> None:
         key = stored.request.thread_id, stored.request.question_id
-        kept = self._kept.get(key)
+        kept = self._memory.kept.get(key)
         if kept is not None and kept.request is stored.request:
-            del self._kept[key]
+            del self._memory.kept[key]
 
     def drop(self, question_id: str) -> None:
         """Forget a request that nobody is to answer any more."""
         kept = self._found(question_id)
         if kept is not None:
-            del self._kept[kept.request.thread_id, question_id]
-
-    def _pending(
-        self, question_id: str, *, is_answer: bool = True, digest: str | None = None
-    ) -> StoredRequest:
-        """What is pending under an id; an answer must not be taken for one to what another agent asks under it."""
-        kept = self._found(question_id, is_answer=is_answer, digest=digest)
-        if kept is None or kept.status != "pending":
-            raise HitlStaleAnswer(question_id, kept.status if kept else None)
-        if kept.request.timeout_seconds is not None and self._is_due(kept):
-            raise HitlStaleAnswer(question_id, "timed_out")
-        return kept
+            del self._memory.kept[kept.request.thread_id, question_id]
 
     def _found(
         self, question_id: str, *, is_answer: bool = False, digest: str | None = None
@@ -150,10 +138,10 @@ class InMemoryChannel(Channel):
         """
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:
-            waited_for = self._kept.get((slot.request.thread_id, question_id))
+            waited_for = self._memory.kept.get((slot.request.thread_id, question_id))
             if waited_for is not None:
                 return waited_for
-        kept = [it for it in self._kept.values() if it.request.question_id == question_id]
+        kept = [it for it in self._memory.kept.values() if it.request.question_id == question_id]
         pending = [it for it in kept if it.status == "pending"]
         if is_answer and len(pending) > 1:
             pending = [it for it in pending if digest is not None and it.request.digest == digest]
@@ -161,16 +149,13 @@ class InMemoryChannel(Channel):
                 raise ambiguous(question_id)
         return next(iter([*pending, *reversed(kept)]), None)
 
-    def _is_due(self, kept: StoredRequest) -> bool:
-        """Whether a request is pending past its deadline."""
-        expires_at = kept.request.expires_at
-        return kept.status == "pending" and expires_at is not None and expires_at <= self._clock.now()
+    def _key(self, kept: StoredRequest | None, question_id: str) -> tuple[str | None, str]:
+        return self.thread_id if kept is None else kept.request.thread_id, question_id
 
-    def _set(self, kept: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
-        settled = replace(kept, status=status, settled_at=self._clock.now(), **fields)
-        key = kept.request.thread_id, kept.request.question_id
-        self._kept[key] = settled
-        if len(self._kept) > _KEPT:
-            over = next((it for it, known in self._kept.items() if known.status != "pending"), key)
-            del self._kept[over]
-        return settled
+    def _keep_ended(self, ended: StoredRequest) -> StoredRequest:
+        """Keep what has ended, and forget the oldest if too many of the requests have."""
+        key, kept = (ended.request.thread_id, ended.request.question_id), self._memory.kept
+        self._memory.put(key, ended)
+        if len(kept) > _KEPT:
+            del kept[next((it for it, known in kept.items() if known.status != "pending"), key)]
+        return ended

@@ -344,4 +344,4 @@ async def test_what_is_over_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch
         await agent.detach()
         await run
         await agent.abort_pending("enough")
-    assert len(channel._kept) <= 100
+    assert len(channel._memory.kept) <= 100
