@@ -71,7 +71,8 @@ class RunLock(LoopLock):
 
     async def acquire(self) -> Literal[True]:
         """Wait for one's turn; raises `WaitsForItself`."""
-        self.check()
+        if self._holder is not None:
+            self.check()
         await super().acquire()
         self._holder = asyncio.current_task()
         return True

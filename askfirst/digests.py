@@ -81,5 +81,4 @@ def call_digest(name: str, args: Mapping[str, Any]) -> str:
 
     An approval is bound to it: what was seen is what runs.
     """
-    written = b'{"args":%b,"name":%b}' % (canonical_json(args), canonical_json(name))
-    return hashlib.sha256(written).hexdigest()
+    return hashlib.sha256(canonical_json({"args": args, "name": name})).hexdigest()

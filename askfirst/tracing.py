@@ -23,7 +23,8 @@ record_content = False
 
 _otel: Any = None
 """OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
-_on = False
+on = False
+"""Whether the run that goes on is traced, as it was found at its start."""
 _instruments: dict[str, Any] = {}
 
 
@@ -95,17 +96,17 @@ def _load() -> Any:
     return _otel
 
 
-def _enabled() -> bool:
+def is_set_up() -> bool:
     """Whether anybody has set tracing up; what happens within a run goes by what was found at its start."""
-    global _on
-    otel = _load()
-    _on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
-    return _on
+    global on
+    otel = _load() if _otel is None else _otel
+    on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
+    return on
 
 
 def span(name: str, attributes: Mapping[str, Any]) -> Span:
     """Trace what happens within, as a child of the span around it."""
-    if not _enabled():
+    if not is_set_up():
         return _NO_SPAN
     known = {key: value for key, value in attributes.items() if value is not None}
     manager = (
@@ -118,8 +119,6 @@ def span(name: str, attributes: Mapping[str, Any]) -> Span:
 
 def run_span(agent_id: str, thread_id: str) -> Span:
     """Trace a run."""
-    if not _enabled():
-        return _NO_SPAN
     return _operation(
         "invoke_agent", agent_id, {"gen_ai.agent.id": agent_id, "gen_ai.conversation.id": thread_id}
     )
@@ -127,17 +126,17 @@ def run_span(agent_id: str, thread_id: str) -> Span:
 
 def turn_span() -> Span:
     """Trace a turn: a model call and its tools."""
-    return span("turn", {}) if _on else _NO_SPAN
+    return span("turn", {}) if on else _NO_SPAN
 
 
 def model_span(model: str) -> Span:
     """Trace a model call."""
-    return _operation("chat", model, {"gen_ai.request.model": model}) if _on else _NO_SPAN
+    return _operation("chat", model, {"gen_ai.request.model": model}) if on else _NO_SPAN
 
 
 def tool_span(tool_name: str, tool_call_id: str) -> Span:
     """Trace a tool's body."""
-    if not _on:
+    if not on:
         return _NO_SPAN
     return _operation(
         "execute_tool", tool_name, {"gen_ai.tool.name": tool_name, "gen_ai.tool.call.id": tool_call_id}
@@ -148,14 +147,9 @@ def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span
     return span(f"{operation} {name}", {"gen_ai.operation.name": operation, **attributes})
 
 
-def is_on() -> bool:
-    """Whether the run that goes on is traced."""
-    return _on
-
-
 def note(name: str, attributes: Mapping[str, Any]) -> None:
     """Add an event to the span that is going on."""
-    if _on:
+    if on:
         known = {key: value for key, value in attributes.items() if value is not None}
         _load()[0].get_current_span().add_event(name, known)
 

@@ -138,7 +138,7 @@ async def resume_with(
         await check_owner(session)
         left = unsaid(session, given, shown) if again else given
         await answer_all(session, left, by, via, once, shown)
-    return await session.resume()
+        return await session.resume_held()
 
 
 async def _load(session: Session) -> None:

@@ -200,17 +200,24 @@ async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessa
     if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
         await run.journal.confirm(run.run_id)  # this process may have stood still since the start was written
     run.thread.effects[call.id] = _effect(item)
-    with tracing.tool_span(call.name, call.id) as span:
-        if tracing.is_on():
-            span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
+    if tracing.on:
+        result = results[call.id] = await _traced(run, item)
+    else:
         result = results[call.id] = _message(item, await _run_body(run, item))
-        if tracing.is_on():
-            span.set_content("gen_ai.tool.call.result", lambda: result.text)
-            if result.is_error:
-                span.fail("tool_error")
     if run.emitter.has_posted:
         await run.emitter.flush()
     return await _after(run, item, results) if run.spec.onion.after_tool_call else result
+
+
+async def _traced(run: Run, item: Admitted) -> ToolResultMessage:
+    """Run the body in a span."""
+    with tracing.tool_span(item.call.name, item.call.id) as span:
+        span.set_content("gen_ai.tool.call.arguments", lambda: json_object(item.args))
+        result = _message(item, await _run_body(run, item))
+        span.set_content("gen_ai.tool.call.result", lambda: result.text)
+        if result.is_error:
+            span.fail("tool_error")
+        return result
 
 
 async def _run_body(run: Run, item: Admitted) -> ToolResult:

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
+from weakref import WeakSet
 
 from askfirst.concurrency import join, waiting_line
 from askfirst.errors import HitlControlException
@@ -25,7 +26,17 @@ class Emitter:
     Async listeners are awaited before the agent goes on. An event that nobody listens for is not made.
     """
 
-    __slots__ = ("_listeners", "_parent", "_posted", "_seq", "path", "thread_id")
+    __slots__ = (
+        "__weakref__",
+        "_listeners",
+        "_parent",
+        "_posted",
+        "_seq",
+        "_under_it",
+        "listening",
+        "path",
+        "thread_id",
+    )
 
     def __init__(
         self,
@@ -37,7 +48,12 @@ class Emitter:
         self.thread_id = thread_id
         self.path = path
         self._parent = parent
+        self._under_it: WeakSet[Emitter] | None = None
         self._listeners = tuple(listeners)
+        self.listening = bool(listeners)
+        """Whether anybody would hear an event: here, or at the agent that this one works for."""
+        if parent is not None:
+            parent._adopt(self)
         self._seq = 0
         self._posted: tuple[asyncio.Future[None], ...] = ()
 
@@ -45,23 +61,32 @@ class Emitter:
         """Add a listener; call what is returned to remove it again."""
         entry: Listener = lambda event: listener(event)  # noqa: E731  (one entry a subscription)
         self._listeners = (*self._listeners, entry)
+        self._note_listening()
 
         def unsubscribe() -> None:
             self._listeners = tuple(kept for kept in self._listeners if kept is not entry)
+            self._note_listening()
 
         return unsubscribe
 
-    @property
-    def listening(self) -> bool:
-        """Whether anybody would hear an event: here, or at the agent that this one works for."""
-        return bool(self._listeners) or (self._parent is not None and self._parent.listening)
+    def _adopt(self, emitter: Emitter) -> None:
+        """Have the emitter of a subagent know whether anybody listens here."""
+        if self._under_it is None:
+            self._under_it = WeakSet()
+        self._under_it.add(emitter)
+        emitter._note_listening()
+
+    def _note_listening(self) -> None:
+        self.listening = bool(self._listeners) or (self._parent is not None and self._parent.listening)
+        for emitter in self._under_it or ():
+            emitter._note_listening()
 
     def emit(self, event_type: type[Event], run_id: str, **fields: Any) -> Awaitable[None]:
         """Make an event and tell everyone; await what is returned to wait for async listeners.
 
         A `HitlControlException` that a listener raises comes out of the await, when all have been told.
         """
-        if not self._listeners and (self._parent is None or not self._parent.listening):
+        if not self.listening:
             return NOTHING
         waiting = self._tell(event_type, run_id, fields)
         return _all(waiting) if waiting else NOTHING

@@ -107,7 +107,7 @@ def tell(
     run: Run, request: HitlRequest, phase: Literal["requested", "resolved"], decision: str | None = None
 ) -> Awaitable[None]:
     """Tell listeners and the trace that a call waits, or has been decided; to be awaited for async listeners."""
-    if not (run.emitter.listening or tracing.is_on()):
+    if not (run.emitter.listening or tracing.on):
         return NOTHING
     approval = pending_approval(run.actor, request)
     tracing.note(

@@ -27,9 +27,20 @@ class LiveThread:
     worker can write to it, so that it is never stale.
     """
 
-    __slots__ = ("checkpointer", "fence", "held", "run_by", "run_id", "state", "thread")
+    __slots__ = (
+        "checkpointer",
+        "fence",
+        "held",
+        "run_by",
+        "run_id",
+        "state",
+        "thread",
+        "thread_id",
+        "untold",
+    )
 
     def __init__(self, thread: Thread, checkpointer: Checkpointer | None, *, is_new: bool) -> None:
+        self.thread_id = thread.thread_id
         self.thread = thread
         self.checkpointer = checkpointer
         self.fence = 0
@@ -40,14 +51,11 @@ class LiveThread:
         """The agent whose run that is, as far as the store knows."""
         self.held: LeaseHeld | None = None
         """There if another worker held the lease when the thread was loaded."""
+        self.untold: tuple[str, ...] = ()
+        """The ids of requests that were settled with nobody waiting for them: listeners are told of them next."""
         self.state: Knowledge = "new" if is_new else "stale"
         if not is_new:
             self.forget()
-
-    @property
-    def thread_id(self) -> str:
-        """The thread's id."""
-        return self.thread.thread_id
 
     @property
     def is_under_way(self) -> bool:

@@ -50,7 +50,7 @@ async def ask_model(run: Run) -> AssistantMessage:
             logger.exception("model %s failed; the run ends here", spec.resolved_model.name)
             _fail(run, span, error)
             return _failure(f"{type(error).__name__}: {error}")
-        if tracing.is_on():
+        if tracing.on:
             span.set("gen_ai.usage.input_tokens", message.usage.input_tokens)
             span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
             span.set("gen_ai.response.finish_reasons", [message.stop_reason])
@@ -143,19 +143,29 @@ async def advance(run: Run) -> None:
     process from the transcript alone.
     """
     while not (run.aborted or is_finished(run.messages)):
+        if not tracing.on:
+            await _turn(run)
+            if has_failed(run.messages):
+                return
+            continue
         with tracing.turn_span() as span:
-            if run.emitter.listening:
-                await run.emit(TurnStartedEvent)
-            calls = unresolved_calls(run.messages)
-            if not calls:
-                calls = await _said(run, await ask_model(run))
-            if calls:
-                await _resolve(run, calls)
-            if run.emitter.listening:
-                await run.emit(TurnEndedEvent)
+            await _turn(run)
             if has_failed(run.messages):
                 span.fail(run.error_type)
                 return
+
+
+async def _turn(run: Run) -> None:
+    """Settle and execute the calls without a result; where there are none, ask the model first."""
+    if run.emitter.listening:
+        await run.emit(TurnStartedEvent)
+    calls = unresolved_calls(run.messages)
+    if not calls:
+        calls = await _said(run, await ask_model(run))
+    if calls:
+        await _resolve(run, calls)
+    if run.emitter.listening:
+        await run.emit(TurnEndedEvent)
 
 
 async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:

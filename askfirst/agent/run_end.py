@@ -47,8 +47,8 @@ async def write_end(session: Session, run: Run, last: Sequence[Message], asked: 
     await run.finish(result.status, result.usage)
     if run.journal is not None:
         session.live.fence = run.journal.fence
-    session.untold += tuple(asked)
-    if session.untold:
+    session.live.untold += tuple(asked)
+    if session.live.untold:
         await tell_settled(session, run)
     for message in last:
         await run.tell(message)
@@ -137,7 +137,7 @@ async def cancel_kept(session: Session, why: str) -> bool:
     if not await session.inbox.cancel_kept(why):
         return False
     if kept is not None and is_unheard:
-        session.untold += (kept.question_id,)
+        session.live.untold += (kept.question_id,)
     return True
 
 
@@ -174,7 +174,7 @@ async def check_unsettled(session: Session, request: HitlRequest | None) -> None
 
 async def tell_settled(session: Session, run: Run) -> None:
     """Tell of the requests that were settled without anybody waiting for them, each once."""
-    untold, session.untold = session.untold, ()
+    untold, session.live.untold = session.live.untold, ()
     for question_id in untold:
         await run.emit(HitlAnswerEvent, question_id=question_id, cancelled=True)
 

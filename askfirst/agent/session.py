@@ -122,13 +122,13 @@ class Session:
         "parent",
         "passage",
         "state",
-        "untold",
+        "thread_id",
     )
 
     def __init__(
         self, actor: Actor, live: LiveThread, channel: HitlChannel | None, parent: Session | None = None
     ) -> None:
-        thread_id = live.thread_id
+        self.thread_id = thread_id = live.thread_id
         self.actor = actor
         self.live = live
         self.channel = channel
@@ -142,13 +142,6 @@ class Session:
         self.lock = RunLock(thread_id)
         self.state: SessionState = "idle"
         self.passage: Passage | None = None
-        self.untold: tuple[str, ...] = ()
-        """The ids of requests that were settled with nobody waiting for them: listeners are told of them next."""
-
-    @property
-    def thread_id(self) -> str:
-        """The thread's id."""
-        return self.live.thread_id
 
     @property
     def run(self) -> Run | None:
@@ -251,7 +244,7 @@ class Session:
                     raise  # for the whole tree is that one's
             else:
                 self.live.state = "known"
-                self.untold += asked
+                self.live.untold += asked
                 return await self._work(run, added)
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
@@ -260,7 +253,7 @@ class Session:
 
         Returns the journal that holds the thread since then, if there may have been anything to end.
         """
-        if not any(open_subagents(self)):
+        if not open_subagents(self):
             return None
         run = self.new_run(self.live.run_id or new_id())
         async with releasing(self, run):
@@ -270,11 +263,15 @@ class Session:
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
         """A run that goes on from what the transcript says; ``otherwise`` begins one that says nothing yet."""
         async with self.lock:
-            await self.load(fresh=True)
-            if otherwise is not None and not self.live.thread.messages:
-                return await self._begin(otherwise, new_id(), "raise")
-            await self.check_owner()
-            return await self._go_on()
+            return await self.resume_held(otherwise)
+
+    async def resume_held(self, otherwise: UserMessage | None = None) -> AgentResult:
+        """The same for a caller that has the lock."""
+        await self.load(fresh=True)
+        if otherwise is not None and not self.live.thread.messages:
+            return await self._begin(otherwise, new_id(), "raise")
+        await self.check_owner()
+        return await self._go_on()
 
     async def _go_on(self) -> AgentResult:
         """A run from where the thread stands, which is known."""
@@ -339,7 +336,7 @@ class Session:
         """
         asked = asked_unheard(self)
         await run.hold(ending)
-        self.untold += asked
+        self.live.untold += asked
 
     def abort(self) -> None:
         """Stop the run that is going on, if any; from any thread."""
@@ -411,6 +408,8 @@ class Session:
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         """One passage of the loop, from new messages or from where the transcript stands; traced."""
+        if not tracing.is_set_up():
+            return await self._pass(run, added)
         with tracing.run_span(self.actor.spec.id, self.thread_id) as span:
             result = await self._pass(run, added)
             if result.status == "failed":
@@ -458,7 +457,7 @@ class Session:
         """Tell listeners that the run begins, or goes on, and of the messages that it begins with."""
         if run.emitter.listening:
             await run.emit(RunStartedEvent, agent_id=self.actor.spec.id, resumed=added is None)
-        if self.untold:
+        if self.live.untold:
             await tell_settled(self, run)
         if run.emitter.listening:
             for message in added or ():
@@ -527,10 +526,8 @@ class Session:
         if may_be_late and self.parent is None and await self._has_news():
             return await self._go_on()
         await load_tree(self, fresh=False)
-        pending = tuple(approval for approval, _, _ in pending_approvals(self))
-        result = paused(
-            self.live.thread.messages, self.thread_id, run.run_id, pending, checkpoint_of(self, pending)
-        )
+        checkpoint = checkpoint_of(self, pending_approvals(self))
+        result = paused(self.live.thread.messages, self.thread_id, run.run_id, checkpoint.pending, checkpoint)
         await tell_ended(run, result)
         return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from askfirst.agent.asking import CHOICES
@@ -51,13 +51,14 @@ if TYPE_CHECKING:
     from askfirst.agent.session import Session
 
 
-def open_subagents(session: Session) -> Iterator[tuple[str, SubagentTool]]:
+def open_subagents(session: Session) -> Sequence[tuple[str, SubagentTool]]:
     """The calls that run subagents and have no result yet: the call's id, and the tool."""
-    if session.actor.spec.delegates:
-        for call in unresolved_calls(session.live.thread.messages):
-            tool = session.actor.spec.tools_by_name.get(call.name)
-            if isinstance(tool, SubagentTool):
-                yield call.id, tool
+    spec = session.actor.spec
+    if not spec.delegates:
+        return ()
+    calls = unresolved_calls(session.live.thread.messages)
+    tools = [(call.id, spec.tools_by_name.get(call.name)) for call in calls]
+    return [(call_id, tool) for call_id, tool in tools if isinstance(tool, SubagentTool)]
 
 
 def open_children(session: Session) -> list[Session]:
@@ -65,11 +66,11 @@ def open_children(session: Session) -> list[Session]:
     return [session.children[it] for it, _ in open_subagents(session) if it in session.children]
 
 
-def walk(session: Session) -> Iterator[Session]:
-    """A session and all that work for it, callers first."""
-    yield session
-    for child in open_children(session):
-        yield from walk(child)
+def walk(session: Session) -> Sequence[Session]:
+    """A session and those of its subagents, callers first."""
+    if not session.children:
+        return (session,)
+    return [session, *(owner for child in open_children(session) for owner in walk(child))]
 
 
 async def load_tree(session: Session, *, fresh: bool = True) -> None:
@@ -150,7 +151,7 @@ async def end_subagents(session: Session, run: Run, ending: Ending) -> None:
 
     If the process dies in between, the caller is open still, and whoever comes next ends it.
     """
-    if not any(open_subagents(session)):
+    if not open_subagents(session):
         return
     await session.hold(run, ending)
     await load_tree(session)  # not before: until then another worker may begin one
@@ -209,24 +210,27 @@ def request_in_flight(session: Session) -> HitlRequest | None:
     return found[0][1] if found else None
 
 
-def pending_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
+Approval = tuple[PendingApproval, "Session", StoredRequest]
+"""A request as a value to be shown and answered, whose it is, and how it stands."""
+
+
+def pending_approvals(session: Session) -> list[Approval]:
     """Those requests as values to be shown and answered, each with whom and what it is about."""
-    return [(_approval(owner, stored), owner, stored) for owner, stored in open_requests(session)]
+    return [
+        (pending_approval(owner.actor, stored.request), owner, stored)
+        for owner, stored in open_requests(session)
+    ]
 
 
-def decided_approvals(session: Session) -> list[tuple[PendingApproval, Session, StoredRequest]]:
+def decided_approvals(session: Session) -> list[Approval]:
     """What people have answered about calls that are still open."""
     return [
-        (_approval(owner, stored), owner, stored)
+        (pending_approval(owner.actor, stored.request), owner, stored)
         for owner in walk(session)
         for call in unresolved_calls(owner.live.thread.messages)
         for stored in owner.live.thread.requests.values()
         if stored.status == "answered" and is_about(stored.question_id, call.id)
     ]
-
-
-def _approval(owner: Session, stored: StoredRequest) -> PendingApproval:
-    return pending_approval(owner.actor, stored.request)
 
 
 # Whose thread it is: an agent neither goes on with, nor ends, what waits for a person under another one.
@@ -280,7 +284,7 @@ def _is_open(asked: StoredRequest) -> bool:
 # A paused run as a checkpoint, and back again; and people's responses put where the run finds them.
 
 
-def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> RunCheckpoint:
+def checkpoint_of(session: Session, pending: Sequence[Approval]) -> RunCheckpoint:
     """A session, and all that work for it, as a value; what it is made of is valid as it is."""
     messages = session.live.thread.messages
     children = [each for each in walk(session) if each is not session and each.live.thread.messages]
@@ -290,7 +294,7 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
         usage=CheckpointUsage.of(usage(messages)),
         root_messages=tuple(messages),
         subagent_sessions=tuple(map(_serialized, children)),
-        pending=pending,
+        pending=tuple([approval for approval, _, _ in pending]),
         checkpoint_id=new_id(),
         thread_id=session.thread_id,
         run_id=session.live.run_id,
@@ -298,16 +302,14 @@ def checkpoint_of(session: Session, pending: tuple[PendingApproval, ...]) -> Run
         stored=session.live.checkpointer is not None,
         root_requests=_settled(session),
         root_effects=_effects(session),
-        seals=_seals(session) or None,
+        seals=_seals(pending) if session.live.checkpointer is None else None,
     )
 
 
-def _seals(session: Session) -> dict[str, str]:
+def _seals(pending: Sequence[Approval]) -> dict[str, str] | None:
     """The seals of what is pending, by the id of the approval; a store has them itself."""
-    if session.live.checkpointer is not None:
-        return {}
-    pending = ((approval.id, seal_in(stored.request)) for approval, _, stored in pending_approvals(session))
-    return {approval_id: seal for approval_id, seal in pending if seal is not None}
+    sealed = {approval.id: seal for approval, _, it in pending if (seal := seal_in(it.request)) is not None}
+    return sealed or None
 
 
 def _serialized(session: Session) -> SerializedSession:
@@ -325,10 +327,12 @@ def _serialized(session: Session) -> SerializedSession:
 def _settled(session: Session) -> tuple[KeptRequest, ...]:
     """The answers that calls which are still open have got; what is pending is listed as such."""
     known = session.live.thread.requests.values()
-    return tuple(KeptRequest.of(each) for each in known if each.status != "pending")
+    return tuple([KeptRequest.of(each) for each in known if each.status != "pending"])
 
 
 def _effects(session: Session) -> tuple[KeptEffect, ...]:
+    if not session.live.thread.effects:
+        return ()
     return tuple(
         KeptEffect(
             tool_call_id=it.tool_call_id,
