@@ -145,6 +145,33 @@ def without_edits(answer: Any) -> Any:
     return answer.model_dump(exclude=edits, exclude_none=True)
 
 
+_LONGEST_SECONDS = 1e12
+"""The longest time-out: every store can keep its deadline."""
+
+
+def approval_seconds(given: Any) -> float | None:
+    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
+
+    None is for ever. Raises `ValueError` with a sentence for anything else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        from askfirst.errors import InvalidDuration
+        from askfirst.protocol.case import (
+            parse_duration,
+        )  # seldom needed, and all of the protocol comes with it
+
+        try:
+            return float(parse_duration(given))
+        except InvalidDuration as error:
+            raise ValueError(f"approval_timeout cannot be read: {error}") from None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_SECONDS:
+        wanted = 'a number of seconds above 0, a text such as "24h", or None for no limit'
+        raise ValueError(f"approval_timeout is {wanted}, not {given!r}")
+    return float(given)
+
+
 # Checks that every answer needs.
 
 

@@ -27,6 +27,7 @@ from askfirst.answers import (
 )
 from askfirst.answers import Decision as Decision
 from askfirst.answers import Option as Option
+from askfirst.answers import approval_seconds as approval_seconds
 from askfirst.answers import check_names as check_names
 from askfirst.answers import check_reason as check_reason
 from askfirst.answers import plain_answer as plain_answer
@@ -48,6 +49,13 @@ class AskedCall(NamedTuple):
     tool_name: str
     tool_call_id: str
     args: JsonObject
+
+
+class Why(NamedTuple):
+    """Why a person is asked about a call, and which rule of the policy wants it."""
+
+    reason: str | None = None
+    matched_rule_id: str | None = None
 
 
 class _Payload(Frozen):
@@ -130,6 +138,16 @@ class _Payload(Frozen):
         """A tool's name and arguments to show as a call, even where no call's id is given."""
         call = self.call
         return None if call is None else (call.tool_name, call.args)
+
+    @property
+    def call_details(self) -> Sequence[str]:
+        """The names of those details that make up the call, and so are shown with it."""
+        return ()
+
+    @property
+    def why(self) -> Why:
+        """Why a person is asked about the call."""
+        return Why()
 
     @property
     def edit_schema(self) -> dict[str, Any] | None:
@@ -260,6 +278,14 @@ class ApproveRequest(_AboutCall):
         return self.call
 
     @property
+    def why(self) -> Why:
+        """What the details say; whoever asks through a channel may put anything there."""
+        if not self.details:
+            return Why()
+        reason, rule = self.details.get("reason"), self.details.get("matched_rule_id")
+        return Why(reason if isinstance(reason, str) else None, rule if isinstance(rule, str) else None)
+
+    @property
     def edit_schema(self) -> dict[str, Any] | None:
         return self.args_schema
 
@@ -374,6 +400,14 @@ class EscalateRequest(_AboutCall):
         return (name, cast(JsonObject, args)) if isinstance(name, str) and isinstance(args, dict) else None
 
     @property
+    def call_details(self) -> Sequence[str]:
+        return () if self.shown_call is None else ("tool_name", "args")
+
+    @property
+    def why(self) -> Why:
+        return Why() if self.call is None else Why(self.prompt)
+
+    @property
     def edit_schema(self) -> dict[str, Any] | None:
         return self.args_schema
 
@@ -408,33 +442,6 @@ class HitlRequest(Frozen):
         without one.
         """
         return self.payload.shown_digest
-
-
-_LONGEST_SECONDS = 1e12
-"""The longest time-out: every store can keep its deadline."""
-
-
-def approval_seconds(given: Any) -> float | None:
-    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
-
-    None is for ever. Raises `ValueError` with a sentence for anything else.
-    """
-    if given is None:
-        return None
-    if isinstance(given, str):
-        from askfirst.errors import InvalidDuration
-        from askfirst.protocol.case import (
-            parse_duration,
-        )  # seldom needed, and all of the protocol comes with it
-
-        try:
-            return float(parse_duration(given))
-        except InvalidDuration as error:
-            raise ValueError(f"approval_timeout cannot be read: {error}") from None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_SECONDS:
-        wanted = 'a number of seconds above 0, a text such as "24h", or None for no limit'
-        raise ValueError(f"approval_timeout is {wanted}, not {given!r}")
-    return float(given)
 
 
 def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
