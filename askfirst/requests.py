@@ -103,7 +103,7 @@ class _Payload(Frozen):
 
     @property
     def drawn_digest(self) -> str | None:
-        """The same, made anew of what is shown where the request says its digest itself."""
+        """The digest of what is shown, computed from it and not taken from the request's own ``digest``."""
         return self.shown_digest
 
     @property
@@ -146,7 +146,7 @@ class _Payload(Frozen):
 
     @property
     def why(self) -> Why:
-        """Why a person is asked about the call."""
+        """Why a person is asked about the call, and by which rule."""
         return Why()
 
     @property
