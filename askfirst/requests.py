@@ -1,79 +1,211 @@
-"""What a person is asked and may answer, and whether an answer fits."""
+"""What a person is asked: the kinds of requests, each with what it says of itself, and whether an answer fits."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, from_json, to_json
+from pydantic import ConfigDict, Field, SkipValidation, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
+from askfirst.answers import UNWRITABLE as UNWRITABLE
+from askfirst.answers import (
+    Answer,
+    Answers,
+    ApproveAnswer,
+    ArgsCheck,
+    CallAnswer,
+    EscalateAnswer,
+    Frozen,
+    Question,
+    anonymous,
+    schema_check,
+    unwritable,
+)
+from askfirst.answers import Decision as Decision
+from askfirst.answers import Option as Option
+from askfirst.answers import approval_seconds as approval_seconds
+from askfirst.answers import check_names as check_names
+from askfirst.answers import check_reason as check_reason
+from askfirst.answers import plain_answer as plain_answer
 from askfirst.clock import SystemClock
 from askfirst.digests import canonical_json
-from askfirst.errors import HitlError, HitlInvalidAnswer, HitlStaleAnswer
-from askfirst.json_schema import schema_faults
+from askfirst.errors import HitlInvalidAnswer, HitlStaleAnswer
 from askfirst.messages import JsonObject, call_digest
 
-Decision = Literal["approve", "deny", "edit"]
-Answers = dict[str, str | list[str]]
-"""What `ask` gives: a string for each question, or a list of them for a multiple choice."""
-
-
+_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
 _ArgsSchema = Annotated[
     SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda schema: schema is None)
 ]
 """What a tool's arguments have to be like: as much of their JSON Schema as it takes to check an edit."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, hide_input_in_errors=True)
+class AskedCall(NamedTuple):
+    """The call that a question is about, with its arguments as they are shown."""
+
+    tool_name: str
+    tool_call_id: str
+    args: JsonObject
 
 
-class Option(_Frozen):
-    """One choice of a question. With ``allow_input`` the person may type a text instead of the value."""
+class Why(NamedTuple):
+    """Why a person is asked about a call, and which rule of the policy wants it."""
 
-    label: str
-    value: str
-    description: str | None = None
-    allow_input: bool = False
+    reason: str | None = None
+    matched_rule_id: str | None = None
 
 
-class Question(_Frozen):
-    """One question: free text without ``options``, else one of them; with ``multi_select`` a list of either."""
+class _Payload(Frozen):
+    """What a kind of request says of itself, so that no other module has to ask which kind it is.
 
-    key: str
-    prompt: str
-    options: list[Option] | None = None
-    multi_select: bool = False
-    required: bool = True
+    A new kind derives from this class, or from `_AboutCall` if it is about a call. It has a ``kind`` of its own and
+    a place in `HitlPayload`.
+    """
+
+    written_by: ClassVar[Literal["agent", "side"]] = "side"
+    """Whose words it has: the model's (``"agent"``), or those of the program around it (``"side"``)."""
+
+    @property
+    @abstractmethod
+    def case_type(self) -> str:
+        """The review type of HITL Protocol with which a service shows the request."""
+
+    @property
+    @abstractmethod
+    def sentences(self) -> list[str]:
+        """What is asked, in words."""
+
+    @property
+    @abstractmethod
+    def agreement(self) -> Any:
+        """The answer, as plain JSON, of somebody who agrees to everything: a test's `NoopChannel`."""
+
+    @abstractmethod
+    def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
+        """The answer as its model, and what is wrong with it; see `fit_answer`. May raise `ValidationError`."""
+
+    def kept_answer(self, text: str) -> Any:
+        """An answer from the JSON text of a store; it was found to fit when it was stored."""
+        return from_json(text)
+
+    def is_same(self, known: HitlPayload) -> bool:
+        """Whether an answer to what is ``known`` answers this; see `same_question`."""
+        return known == self
+
+    @property
+    def shown_digest(self) -> str | None:
+        """The digest of what a person is shown; see `shown_digest`."""
+        call = self.call
+        return _words_digest(self) if call is None else call_digest(call.tool_name, call.args)
+
+    @property
+    def drawn_digest(self) -> str | None:
+        """The digest of what is shown, computed from it and not taken from the request's own ``digest``."""
+        return self.shown_digest
+
+    @property
+    def approval_digest(self) -> str | None:
+        """The digest of the call that waits to be approved, to which an approval is bound."""
+        return None
+
+    @property
+    def questions_asked(self) -> Sequence[Question]:
+        """The questions to answer one by one, if it has such."""
+        return ()
+
+    @property
+    def choices_given(self) -> Sequence[str] | None:
+        """The actions to choose from, where whoever asks has named them; None for those of the case's type."""
+        return None
+
+    # About a call.
+
+    @property
+    def call(self) -> AskedCall | None:
+        """The call that it is about: one to be approved, or one in doubt."""
+        return None
+
+    @property
+    def gated_call(self) -> AskedCall | None:
+        """The call that waits at its gate to be approved; the request has the id of that call."""
+        return None
+
+    @property
+    def shown_call(self) -> tuple[str, JsonObject] | None:
+        """A tool's name and arguments to show as a call, even where no call's id is given."""
+        call = self.call
+        return None if call is None else (call.tool_name, call.args)
+
+    @property
+    def call_details(self) -> Sequence[str]:
+        """The names of those details that make up the call, and so are shown with it."""
+        return ()
+
+    @property
+    def why(self) -> Why:
+        """Why a person is asked about the call, and by which rule."""
+        return Why()
+
+    @property
+    def edit_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema that edited arguments have to fit."""
+        return None
+
+    @property
+    def seal(self) -> str | None:
+        """The seal of the call, if its arguments are not shown whole."""
+        return None
+
+    def sealed(self, seal: str | None) -> Self:
+        """The same request with this seal; one that is about no call stays as it is."""
+        return self
 
 
-class ConfirmRequest(_Frozen):
+class ConfirmRequest(_Payload):
     """Yes or no?"""
 
     kind: Literal["confirm"] = "confirm"
     prompt: str
     details: JsonObject | None = None
 
+    @property
+    def case_type(self) -> str:
+        return "confirmation"
+
+    @property
+    def sentences(self) -> list[str]:
+        return [self.prompt]
+
+    @property
+    def agreement(self) -> Any:
+        return True
+
+    def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
+        return answer, [] if isinstance(answer, bool) else ["it takes true or false"]
+
 
 _SEAL = "_seal"
 
 
-class _AboutCall(_Frozen):
+class _AboutCall(_Payload):
     """A question about a call. Its seal binds the answer to what is not shown of the call's arguments.
 
     The seal is kept with a stored request and is nowhere else: in no JSON, no ``repr`` and no event's fields.
     """
 
+    answer_model: ClassVar[type[CallAnswer]]
+
+    def kept_answer(self, text: str) -> Any:
+        return self.answer_model.model_validate_json(text)
+
     @property
     def seal(self) -> str | None:
-        """The seal, if the arguments are not shown whole."""
         return self.__dict__.get(_SEAL)
 
     def sealed(self, seal: str | None) -> Self:
-        """The same question, with this seal."""
         if seal == self.seal:
             return self
         question = self.model_copy()
@@ -87,6 +219,8 @@ class ApproveRequest(_AboutCall):
     With ``args_schema``, edited arguments are checked wherever the answer is given.
     """
 
+    answer_model: ClassVar[type[CallAnswer]] = ApproveAnswer
+
     kind: Literal["approve"] = "approve"
     tool_name: str
     tool_call_id: str
@@ -95,16 +229,119 @@ class ApproveRequest(_AboutCall):
     digest: str | None = None
     args_schema: _ArgsSchema = None
 
+    @property
+    def case_type(self) -> str:
+        return "approval"
 
-class AskRequest(_Frozen):
+    @property
+    def sentences(self) -> list[str]:
+        return [f"May {self.tool_name} run?"]
+
+    @property
+    def agreement(self) -> Any:
+        return {"decision": "approve"}
+
+    def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
+        fitted = ApproveAnswer.model_validate(anonymous(answer))
+        edited, faults = fitted.edited_args, list[str]()
+        if fitted.decision != "edit":
+            faults += [] if edited is None else [f"edited_args go with an edit, not with {fitted.decision}"]
+        elif edited is None:
+            faults.append("an edit needs edited_args")
+        elif check := check_args or schema_check(self.args_schema, self.args):
+            faults += check(edited)
+        if fitted.reason is not None or fitted.__pydantic_extra__:
+            faults += unwritable(fitted)
+        return fitted, faults
+
+    def is_same(self, known: HitlPayload) -> bool:
+        return _is_call(known, self.digest) and known.seal in (None, self.seal)
+
+    @property
+    def shown_digest(self) -> str | None:
+        return self.digest
+
+    @property
+    def drawn_digest(self) -> str | None:
+        return None if self.digest is None else call_digest(self.tool_name, self.args)
+
+    @property
+    def approval_digest(self) -> str | None:
+        return self.digest
+
+    @property
+    def call(self) -> AskedCall:
+        return AskedCall(self.tool_name, self.tool_call_id, self.args)
+
+    @property
+    def gated_call(self) -> AskedCall:
+        return self.call
+
+    @property
+    def why(self) -> Why:
+        """What the details say; whoever asks through a channel may put anything there."""
+        if not self.details:
+            return Why()
+        reason, rule = self.details.get("reason"), self.details.get("matched_rule_id")
+        return Why(reason if isinstance(reason, str) else None, rule if isinstance(rule, str) else None)
+
+    @property
+    def edit_schema(self) -> dict[str, Any] | None:
+        return self.args_schema
+
+
+class AskRequest(_Payload):
     """Some questions to answer."""
+
+    written_by: ClassVar[Literal["agent", "side"]] = "agent"
 
     kind: Literal["ask"] = "ask"
     questions: list[Question]
 
+    @property
+    def details(self) -> None:
+        """Its questions are all that there is."""
+
+    @property
+    def case_type(self) -> str:
+        """A selection for one question whose options bring no text of one's own, else an input."""
+        options = self.questions[0].options if len(self.questions) == 1 else None
+        return "selection" if options and not any(it.allow_input for it in options) else "input"
+
+    @property
+    def sentences(self) -> list[str]:
+        return [question.prompt for question in self.questions]
+
+    @property
+    def agreement(self) -> Any:
+        firsts = {it.key: it.options[0].value if it.options else "" for it in self.questions}
+        return {it.key: [firsts[it.key]] if it.multi_select else firsts[it.key] for it in self.questions}
+
+    def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
+        if not isinstance(answer, dict):
+            return None, ["answer: an object with a value for each question is expected"]
+        answers = cast("dict[Any, Any]", answer)
+        known = {question.key: question for question in self.questions}
+        faults = [f"{key}: no such question" for key in answers if key not in known]
+        for key, question in known.items():
+            if key in answers:
+                faults += [f"{key}: {fault}" for fault in question.faults(answers[key])]
+            elif question.required:
+                faults.append(f"{key}: an answer is required")
+        if faults:
+            return None, faults
+        fitted = _ANSWERS.validate_python(answer, strict=True)
+        return fitted, unwritable(fitted)
+
+    @property
+    def questions_asked(self) -> Sequence[Question]:
+        return self.questions
+
 
 class EscalateRequest(_AboutCall):
     """Something went wrong, or may have: what now? ``args_schema`` is for the arguments of a retry."""
+
+    answer_model: ClassVar[type[CallAnswer]] = EscalateAnswer
 
     kind: Literal["escalate"] = "escalate"
     prompt: str
@@ -112,13 +349,77 @@ class EscalateRequest(_AboutCall):
     details: JsonObject | None = None
     args_schema: _ArgsSchema = None
 
+    @property
+    def case_type(self) -> str:
+        return "escalation"
+
+    @property
+    def sentences(self) -> list[str]:
+        return [self.prompt]
+
+    @property
+    def agreement(self) -> Any:
+        """What is in doubt is not agreed to."""
+        return "skip" if "skip" in self.choices else self.choices[-1]
+
+    def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
+        said = {"action": answer} if isinstance(answer, str) else anonymous(answer)
+        fitted = EscalateAnswer.model_validate(said)
+        action, edited, faults = fitted.action, fitted.modified_params, list[str]()
+        if action not in self.choices:
+            faults.append(f"action is one of {', '.join(self.choices)}")
+        if edited is not None and action in ("skip", "abort"):
+            faults.append(f"modified_params go with a retry, not with {action}")
+        elif edited is not None:
+            call = self.call
+            check = check_args or schema_check(self.args_schema, None if call is None else call.args)
+            faults += check(edited) if check else []
+        return fitted, faults + unwritable(fitted)
+
+    def is_same(self, known: HitlPayload) -> bool:
+        if not isinstance(known, EscalateRequest):
+            return False
+        # What the tool takes by now is no part of the question.
+        again = known.model_copy(update={"args_schema": self.args_schema}).sealed(self.seal)
+        return known.seal in (None, self.seal) and again == self
+
+    @property
+    def choices_given(self) -> Sequence[str]:
+        return self.choices
+
+    @property
+    def call(self) -> AskedCall | None:
+        """The call in doubt, if the details name one; else it is an escalation of the asker's own."""
+        shown, call_id = self.shown_call, (self.details or {}).get("tool_call_id")
+        return AskedCall(shown[0], call_id, shown[1]) if shown and isinstance(call_id, str) else None
+
+    @property
+    def shown_call(self) -> tuple[str, JsonObject] | None:
+        told: Mapping[str, Any] = self.details or {}
+        name, args = told.get("tool_name"), told.get("args")
+        return (name, cast(JsonObject, args)) if isinstance(name, str) and isinstance(args, dict) else None
+
+    @property
+    def call_details(self) -> Sequence[str]:
+        return () if self.shown_call is None else ("tool_name", "args")
+
+    @property
+    def why(self) -> Why:
+        return Why() if self.call is None else Why(self.prompt)
+
+    @property
+    def edit_schema(self) -> dict[str, Any] | None:
+        return self.args_schema
+
 
 HitlPayload = Annotated[
     ConfirmRequest | ApproveRequest | AskRequest | EscalateRequest, Field(discriminator="kind")
 ]
+KINDS: tuple[str, ...] = tuple(it.model_fields["kind"].default for it in get_args(get_args(HitlPayload)[0]))
+"""The names of the kinds: ``"confirm"``, ``"approve"``, ``"ask"``, ``"escalate"``."""
 
 
-class HitlRequest(_Frozen):
+class HitlRequest(Frozen):
     """The envelope of what a person is asked. For an approve, ``question_id`` is the tool call's id."""
 
     question_id: str
@@ -140,151 +441,56 @@ class HitlRequest(_Frozen):
         Of a call it is the call's digest, else that of the question's words; None for a call that was asked about
         without one.
         """
-        return shown_digest(self.payload)
-
-
-class ApproveAnswer(_Frozen):
-    """Run it, do not, or run it with ``edited_args``.
-
-    ``answered_by`` and ``via`` are filled in by the channel with what it knows of who answered and where; what
-    an answer itself claims there is not believed.
-    """
-
-    decision: Decision
-    edited_args: JsonObject | None = Field(default=None, repr=False)  # a person may type a secret there
-    reason: str | None = None
-    answered_by: str | None = None
-    via: str | None = None
-
-
-class EscalateAnswer(_Frozen):
-    """What to do now, one of the request's choices; ``modified_params`` where a retry should differ."""
-
-    action: str
-    modified_params: JsonObject | None = Field(default=None, repr=False)
-    reason: str | None = None
-    answered_by: str | None = None
-    via: str | None = None
-
-
-_LONGEST_SECONDS = 1e12
-"""The longest time-out: every store can keep its deadline."""
-
-
-def approval_seconds(given: Any) -> float | None:
-    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
-
-    None is for ever. Raises `ValueError` with a sentence for anything else.
-    """
-    if given is None:
-        return None
-    if isinstance(given, str):
-        from askfirst.errors import InvalidDuration
-        from askfirst.protocol.case import (
-            parse_duration,
-        )  # seldom needed, and all of the protocol comes with it
-
-        try:
-            return float(parse_duration(given))
-        except InvalidDuration as error:
-            raise ValueError(f"approval_timeout cannot be read: {error}") from None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_SECONDS:
-        wanted = 'a number of seconds above 0, a text such as "24h", or None for no limit'
-        raise ValueError(f"approval_timeout is {wanted}, not {given!r}")
-    return float(given)
-
-
-Answer = bool | ApproveAnswer | Answers | EscalateAnswer
-ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
-"""A function of edited arguments that lists what is wrong with them."""
+        return self.payload.shown_digest
 
 
 def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
     """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
-    shown = known.payload
-    if isinstance(asked, ApproveRequest):
-        return approves(known, asked.digest, asked.seal)
-    if isinstance(shown, EscalateRequest) and isinstance(asked, EscalateRequest):
-        if not _is_sealed_like(shown, asked.seal):
-            return False
-        # What the tool takes by now is no part of the question.
-        shown = shown.model_copy(update={"args_schema": asked.args_schema}).sealed(asked.seal)
-    return shown == asked
+    return asked.is_same(known.payload)
 
 
 def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
     """Whether an answer to a request is about the very call with this digest, and this seal."""
-    return asks_about(known, digest) and _is_sealed_like(known.payload, seal)
-
-
-def _is_sealed_like(known: HitlPayload, seal: str | None) -> bool:
-    """Whether what is not shown is the same too, as far as that is on record."""
-    return isinstance(known, _AboutCall) and known.seal in (None, seal)
+    return asks_about(known, digest) and known.payload.seal in (None, seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:
     """Whether a request is about the very call with this digest."""
-    shown = known.payload
+    return _is_call(known.payload, digest)
+
+
+def _is_call(shown: HitlPayload, digest: str | None) -> bool:
     # The digest on record is believed only if it is that of what the person saw.
-    return isinstance(shown, ApproveRequest) and (
-        call_digest(shown.tool_name, shown.args) == shown.digest == digest
-    )
+    return digest is not None and shown.approval_digest == digest == shown.drawn_digest
 
 
 def seal_in(request: HitlRequest) -> str | None:
     """The seal of a request about a call, if it has one."""
-    payload = request.payload
-    return payload.seal if isinstance(payload, _AboutCall) else None
+    return request.payload.seal
 
 
 def with_seal(request: HitlRequest, seal: str | None) -> HitlRequest:
     """The same request, if it is about a call with this seal."""
-    payload = request.payload
-    if seal is None or not isinstance(payload, _AboutCall):
-        return request
-    return request.model_copy(update={"payload": payload.sealed(seal)})
-
-
-class AskedCall(NamedTuple):
-    """The call that a question is about, with its arguments as they are shown."""
-
-    tool_name: str
-    tool_call_id: str
-    args: JsonObject
+    payload = request.payload if seal is None else request.payload.sealed(seal)
+    return request if payload is request.payload else request.model_copy(update={"payload": payload})
 
 
 def asked_call(payload: HitlPayload) -> AskedCall | None:
     """The call that is to be approved, or that is in doubt; None for other questions."""
-    if isinstance(payload, ApproveRequest):
-        return AskedCall(payload.tool_name, payload.tool_call_id, payload.args)
-    if not isinstance(payload, EscalateRequest):
-        return None
-    told = payload.details or {}
-    name, call_id, args = told.get("tool_name"), told.get("tool_call_id"), told.get("args")
-    if not (isinstance(name, str) and isinstance(call_id, str) and isinstance(args, dict)):
-        return None  # an escalation of the asker's own
-    return AskedCall(name, call_id, cast(JsonObject, args))
+    return payload.call
 
 
 def shown_digest(payload: HitlPayload) -> str | None:
     """The digest of what a person is shown: of the call that it is about, else of the question's own words."""
-    if isinstance(payload, ApproveRequest):
-        return payload.digest
-    call = asked_call(payload)
-    return _words_digest(payload) if call is None else call_digest(call.tool_name, call.args)
+    return payload.shown_digest
 
 
-def _words_digest(payload: HitlPayload) -> str:
+def _words_digest(payload: _Payload) -> str:
     """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
-    asked = HitlRequest(question_id="", payload=payload, created_at=0)
+    asked = HitlRequest(question_id="", payload=cast(HitlPayload, payload), created_at=0)
     told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
     told.pop("args_schema", None)  # what a tool takes by now is no part of the question
     return hashlib.sha256(canonical_json(told)).hexdigest()
-
-
-def plain_answer(answer: Answer) -> Any:
-    """An answer as JSON; `askfirst.requests.fit_answer` reads it again."""
-    return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
 
 
 RequestStatus = Literal["pending", "answered", "cancelled", "timed_out", "aborted", "superseded"]
@@ -322,12 +528,6 @@ class StoredRequest:
 # Whether an answer fits what was asked.
 
 
-_ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_build=True))
-_TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(defer_build=True))
-UNWRITABLE = "something in it cannot be written as JSON, such as text that is not valid Unicode"
-"""The fault of an answer with a lone surrogate, or an object in a field of the sender's own."""
-
-
 def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
     """The answer as its model, whether it came as that or as plain JSON.
 
@@ -335,33 +535,15 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
     ``check_args`` looks at edited arguments, or those of a retry, where the tool is known; else the request's own
     schema does, if it has one.
     """
-    payload = request.payload
-    faults: list[str] = []
-    fitted: Answer | None = None
+    fitted: Any = None
     try:
-        if isinstance(payload, ConfirmRequest):
-            if isinstance(answer, bool):
-                return answer
-            faults = ["it takes true or false"]
-        elif isinstance(payload, ApproveRequest):
-            fitted = ApproveAnswer.model_validate(_anonymous(answer))
-            faults = _approve_faults(fitted, check_args or schema_check(payload.args_schema, payload.args))
-            if fitted.reason is not None or fitted.__pydantic_extra__:
-                faults += _unwritable(fitted)
-        elif isinstance(payload, AskRequest):
-            faults = _ask_faults(payload.questions, answer)
-            fitted = None if faults else _ANSWERS.validate_python(answer, strict=True)
-            faults += [] if fitted is None else _unwritable(fitted)
-        else:
-            said = {"action": answer} if isinstance(answer, str) else _anonymous(answer)
-            fitted = EscalateAnswer.model_validate(said)
-            faults = _escalate_faults(payload, fitted, check_args) + _unwritable(fitted)
+        fitted, faults = request.payload.fitted(answer, check_args)
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'answer'}: {fault['msg']}"
             for fault in error.errors(include_url=False, include_input=False)
         ]
-    if faults or fitted is None:
+    if faults:
         raise HitlInvalidAnswer(request.question_id, faults)
     return fitted
 
@@ -381,108 +563,3 @@ def check_in_time(request: HitlRequest) -> None:
     """Raise `HitlStaleAnswer` if a request that is in no store is past its deadline."""
     if request.expires_at is not None and request.expires_at <= SystemClock().now():
         raise HitlStaleAnswer(request.question_id, "timed_out")
-
-
-def check_names(question_id: str, by: Any, via: Any) -> None:
-    """Raise `HitlInvalidAnswer` if who answered, or where, is no text that can be kept."""
-    faults = [f"{name} {fault}" for name, said in (("by", by), ("via", via)) if (fault := _text_fault(said))]
-    if faults:
-        raise HitlInvalidAnswer(question_id, faults)
-
-
-def check_reason(reason: Any) -> None:
-    """Raise `HitlError` if what a request is to end for is no text that can be kept."""
-    if (fault := _text_fault(reason)) is not None:
-        raise HitlError(f"the reason {fault}; nothing was ended")
-
-
-def _text_fault(said: Any) -> str | None:
-    """What is wrong with what should be a text, if it is there."""
-    if said is not None and not isinstance(said, str):
-        return f"is a text, not {type(said).__name__}"
-    return "is not valid Unicode" if said is not None and _unwritable(said) else None
-
-
-def _unwritable(said: Any) -> list[str]:
-    try:
-        to_json(plain_answer(said))
-    except PydanticSerializationError:
-        return [UNWRITABLE]
-    return []
-
-
-def _anonymous(answer: Any) -> Any:
-    """An answer's fields, without who it says gave it. Models of the same shape, such as a subclass or
-    another version's, are read by their fields."""
-    plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
-    if not isinstance(plain, Mapping):
-        return plain
-    fields = cast("Mapping[str, Any]", plain)
-    return {name: value for name, value in fields.items() if name not in ("answered_by", "via")}
-
-
-def _approve_faults(answer: ApproveAnswer, check_args: ArgsCheck | None) -> list[str]:
-    if answer.decision == "edit":
-        if answer.edited_args is None:
-            return ["an edit needs edited_args"]
-        return list(check_args(answer.edited_args)) if check_args else []
-    return [] if answer.edited_args is None else [f"edited_args go with an edit, not with {answer.decision}"]
-
-
-def _escalate_faults(
-    payload: EscalateRequest, answer: EscalateAnswer, check_args: ArgsCheck | None
-) -> list[str]:
-    faults: list[str] = []
-    if answer.action not in payload.choices:
-        faults.append(f"action is one of {', '.join(payload.choices)}")
-    if answer.modified_params is not None:
-        if answer.action in ("skip", "abort"):
-            faults.append(f"modified_params go with a retry, not with {answer.action}")
-        else:
-            call = asked_call(payload)
-            check = check_args or schema_check(payload.args_schema, None if call is None else call.args)
-            faults += check(answer.modified_params) if check else []
-    return faults
-
-
-def schema_check(
-    schema: Mapping[str, Any] | None, shown: Mapping[str, Any] | None = None
-) -> ArgsCheck | None:
-    """How to check edited arguments by a schema, if there is one; what is as it was ``shown`` is not at fault."""
-    if schema is None:
-        return None
-    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args, shown)]
-
-
-def _ask_faults(questions: Sequence[Question], answer: Any) -> list[str]:
-    if not isinstance(answer, dict):
-        return ["answer: an object with a value for each question is expected"]
-    answers = cast("dict[Any, Any]", answer)
-    known = {question.key: question for question in questions}
-    faults = [f"{key}: no such question" for key in answers if key not in known]
-    for key, question in known.items():
-        if key not in answers:
-            if question.required:
-                faults.append(f"{key}: an answer is required")
-        else:
-            faults += [f"{key}: {fault}" for fault in _question_faults(question, answers[key])]
-    return faults
-
-
-def _question_faults(question: Question, answer: Any) -> list[str]:
-    """What is wrong with one answer, without the answer: it may be a secret, typed into the wrong field."""
-    try:
-        given = _TEXTS.validate_python(answer if question.multi_select else [answer], strict=True)
-    except ValidationError:
-        return ["a list of texts is expected" if question.multi_select else "one value is expected, as text"]
-    if question.required and not any(given):
-        return ["an answer is required"]
-    faults = ["a choice is given twice"] if len(set(given)) < len(given) else []
-    if not question.options or any(option.allow_input for option in question.options):
-        return faults
-    offered = [option.value for option in question.options]
-    for number, value in enumerate(given, 1):
-        if value not in offered and (value or question.required):
-            which = f"choice {number}" if question.multi_select else "the answer"
-            faults.append(f"{which} is not one of {', '.join(offered)}")
-    return faults

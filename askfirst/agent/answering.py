@@ -26,11 +26,9 @@ from askfirst.keeper import MemoryKeeper
 from askfirst.requests import (
     HitlRequest,
     StoredRequest,
-    asked_call,
     check_seen,
     fit_answer,
     plain_answer,
-    shown_digest,
 )
 
 
@@ -76,7 +74,7 @@ async def answer_here(
 ) -> None:
     """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
     named = [it for it in asked_here if question_id in (None, it[1].question_id)]
-    meant = [it for it in named if digest in (None, shown_digest(it[1].payload))] or named
+    meant = [it for it in named if digest in (None, it[1].digest)] or named
     if len(meant) > 1:
         raise ambiguous(question_id, [request.question_id for _, request in meant])
     channel, waiting = (meant or asked_here)[0]
@@ -103,7 +101,7 @@ async def _meant(known: Session, question_id: str | None, digest: str | None) ->
     asking = await asked(known)
     meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
     if len(meant) > 1:
-        shown = [(owner, it) for owner, it in meant if digest in (None, shown_digest(it.payload))]
+        shown = [(owner, it) for owner, it in meant if digest in (None, it.digest)]
         if len(shown) > 1:
             raise ambiguous(question_id, [it.question_id for _, it in shown])
         meant = shown or meant
@@ -281,6 +279,6 @@ def _words(answered: StoredRequest) -> object:
 
 def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
     said = response.answer_to(stored.request.payload.kind)
-    call = asked_call(stored.request.payload)
+    call = stored.request.payload.call
     check = None if call is None else owner.host.args_check(call.tool_name, call)
     return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

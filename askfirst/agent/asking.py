@@ -15,6 +15,7 @@ from askfirst.agent.question_ids import is_about, named
 from askfirst.agent.run import SUPERSEDED, Run
 from askfirst.agent.thread import call_ids
 from askfirst.agent.tools import json_object
+from askfirst.answers import signed
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import (
     HitlAborted,
@@ -211,9 +212,7 @@ def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
     """
     match stored.status:
         case "answered":
-            if isinstance(stored.answer, ApproveAnswer | EscalateAnswer):
-                return stored.answer.model_copy(update={"answered_by": stored.answered_by, "via": stored.via})
-            return stored.answer
+            return signed(stored.answer, stored.answered_by, stored.via)
         case "cancelled":
             raise HitlCancelled(stored.reason or "cancelled", answered_by=stored.answered_by, via=stored.via)
         case "timed_out":

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 from askfirst.agent.arguments import known_seal, seal_of
 from askfirst.agent.context import Asking, Context, current, current_asking
 from askfirst.agent.emitter import together
-from askfirst.agent.inbox import decision_in, tell
+from askfirst.agent.inbox import tell
 from askfirst.agent.run import Bodies, Run
 from askfirst.agent.tools import json_object
+from askfirst.answers import decision_in
 from askfirst.channels import ChannelHost, HitlChannel
 from askfirst.errors import HitlAborted, HitlControlException, HitlDetached
 from askfirst.events import AgentSuspendedEvent, HitlAnswerEvent, HitlRequestEvent
 from askfirst.messages import JsonObject
-from askfirst.requests import ArgsCheck, AskedCall, HitlRequest, StoredRequest, asked_call, same_question
+from askfirst.requests import ArgsCheck, AskedCall, HitlRequest, StoredRequest, same_question
 
 if TYPE_CHECKING:
     from askfirst.agent.session import Session
@@ -134,7 +135,7 @@ class Host:
         if run is not None:
             run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
         asked = self.session.emitter.emit(HitlRequestEvent, self.session.live.run_id or "", request=request)
-        if run is None or asked_call(request.payload) is None:
+        if run is None or request.payload.call is None:
             return asked
         return together([asked, tell(run, request, "requested")])
 
@@ -154,7 +155,7 @@ class Host:
             cancelled=stored.status not in ("answered", "timed_out"),
             timed_out=stored.status == "timed_out",
         )
-        if run is not None and stored.status == "answered" and asked_call(stored.request.payload) is not None:
+        if run is not None and stored.status == "answered" and stored.request.payload.call is not None:
             await tell(run, stored.request, "resolved", decision_in(stored.answer))
 
     def recall(self, request: HitlRequest) -> StoredRequest | None:

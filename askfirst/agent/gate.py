@@ -40,7 +40,7 @@ from askfirst.messages import JsonObject, ToolCall, call_digest
 from askfirst.permissions.decision import Decision, PendingAction
 from askfirst.permissions.evaluate import decide
 from askfirst.permissions.guardrails import judge_answer, stricter, tighten
-from askfirst.requests import ApproveAnswer, EscalateAnswer, approval_seconds, asked_call
+from askfirst.requests import ApproveAnswer, EscalateAnswer, approval_seconds
 
 # What the policy and the guardrails say of calls before they run; whatever goes wrong denies.
 
@@ -318,7 +318,7 @@ def _as_decided(run: Run, admitted: Admitted) -> BaseModel:
 def _retried_with(run: Run, admitted: Admitted, args: BaseModel) -> Iterator[BaseModel]:
     """The arguments that a person had in view, or gave, when an earlier start of this call was in doubt."""
     for known in run.thread.requests.values():
-        asked = asked_call(known.request.payload)
+        asked = known.request.payload.call
         if (
             asked is None
             or known.request.payload.kind != "escalate"

@@ -18,6 +18,7 @@ from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.thread import Thread, call_ids, is_finished, unresolved_calls
 from askfirst.agent.tools import Tool, json_object
 from askfirst.agent.verdicts import shown_edit
+from askfirst.answers import CallAnswer
 from askfirst.approvals import PendingApproval
 from askfirst.channels import HitlChannel
 from askfirst.checkpointer.base import Checkpointer
@@ -27,20 +28,15 @@ from askfirst.keeper import MemoryKeeper
 from askfirst.messages import JsonObject, Message, ToolCall, ToolResultMessage
 from askfirst.permissions.decision import Decision
 from askfirst.requests import (
-    ApproveAnswer,
-    ApproveRequest,
     ArgsCheck,
     AskedCall,
-    EscalateAnswer,
-    EscalateRequest,
+    HitlPayload,
     HitlRequest,
     StoredRequest,
-    asked_call,
     check_seen,
     fit_answer,
     plain_answer,
     schema_check,
-    shown_digest,
 )
 
 # Open requests as pending approvals: what is asked, by which agent, and why.
@@ -64,16 +60,11 @@ def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> Js
 def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
     """A request as a value that can be shown anywhere and answered by its id."""
     payload = request.payload
-    details: Any = {}
-    if isinstance(payload, ApproveRequest):
-        details = payload.details or {}
-        call, digest = _shown_call(payload), payload.digest
-        kind, reason = "approve", _text_in(details, "reason") if details else None
-    elif isinstance(payload, EscalateRequest) and (asked := asked_call(payload)) is not None:
-        call = ToolCall(asked.tool_call_id, asked.tool_name, asked.args)
-        digest, kind, reason = shown_digest(payload), "escalate", payload.prompt
+    asked, why = payload.call, payload.why
+    if asked is None:
+        call, digest, kind = ToolCall(request.question_id, payload.kind, {}), None, "approve"
     else:
-        call, digest, kind, reason = ToolCall(request.question_id, payload.kind, {}), None, "approve", None
+        call, digest, kind = _shown_call(asked), request.digest, payload.kind
     tool = actor.spec.tools_by_name.get(call.name)
     return PendingApproval.of_valid(
         id="/".join([*actor.call_path, request.question_id]),
@@ -83,24 +74,18 @@ def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
         agent_path=actor.path,
         toolset=None if tool is None else tool.toolset,
         principal=actor.principal,
-        matched_rule_id=_text_in(details, "matched_rule_id") if details else None,
-        reason=reason,
+        matched_rule_id=why.matched_rule_id,
+        reason=why.reason,
         created_at=request.created_at,
         expires_at=request.expires_at,
         call_path=actor.call_path,
     )
 
 
-def _text_in(details: JsonObject, name: str) -> str | None:
-    """What a detail says; whoever asks through a channel may put anything there."""
-    said = details.get(name)
-    return said if isinstance(said, str) else None
-
-
-def _shown_call(payload: ApproveRequest) -> ToolCall:
+def _shown_call(call: AskedCall) -> ToolCall:
     # Its arguments are a copy: what was asked stays as it is, whatever becomes of what is shown.
-    args: JsonObject = from_json(to_json(payload.args))
-    return ToolCall.of_valid(id=payload.tool_call_id, name=payload.tool_name, args=args)
+    args: JsonObject = from_json(to_json(call.args))
+    return ToolCall.of_valid(id=call.tool_call_id, name=call.tool_name, args=args)
 
 
 def tell(
@@ -121,20 +106,6 @@ def tell(
         },
     )
     return run.emit(ApprovalEvent, phase=phase, approval=approval, decision=decision)
-
-
-def decision_in(answer: Any) -> str | None:
-    """What a person decided about a call; None if it is no decision about one.
-
-    To let a call in doubt run again is to approve it, or to edit it; to skip it, or to abort the run, is to deny it.
-    """
-    if isinstance(answer, ApproveAnswer):
-        return answer.decision
-    if not isinstance(answer, EscalateAnswer):
-        return None
-    if answer.action != "retry":
-        return "deny"
-    return "approve" if answer.modified_params is None else "edit"
 
 
 class Inbox:
@@ -255,7 +226,7 @@ class Inbox:
         Only what is asked about a call can be known to be asked in none: an open call may ask about calls of its
         own making, and so may a hook around the model, or whoever guards what it says.
         """
-        call = asked_call(request.payload)
+        call = request.payload.call
         if call is None and not is_of_a_place(request.question_id):
             return True
         others_ask = self._spec.onion.around_model or bool(self._spec.guardrails)
@@ -279,7 +250,7 @@ class Inbox:
 
         ``digest`` is that of what was shown, or ``round`` says which round of the request that was.
         """
-        call = asked_call(request.payload)
+        call = request.payload.call
         check = None if call is None else self.args_check(call.tool_name, thread, call)
         question_id = request.question_id
         if self._checkpointer is None:
@@ -325,22 +296,20 @@ class Inbox:
         """An answer for listeners: edited arguments as the tool shows them."""
         if stored.answer is None:
             return None
-        plain, payload = plain_answer(stored.answer), stored.request.payload
-        if not isinstance(payload, ApproveRequest | EscalateRequest):
+        plain = plain_answer(stored.answer)
+        if not isinstance(stored.answer, CallAnswer):
             return plain
-        name = "edited_args" if isinstance(payload, ApproveRequest) else "modified_params"
+        name = stored.answer.edits_in
         edited = plain.pop(name, None)
-        shown = None if edited is None else self._shown_edit(thread, payload, edited)
+        shown = None if edited is None else self._shown_edit(thread, stored.request.payload, edited)
         return plain if shown is None else {**plain, name: shown}
 
-    def _shown_edit(
-        self, thread: Thread, payload: ApproveRequest | EscalateRequest, edited: JsonObject
-    ) -> JsonObject | None:
+    def _shown_edit(self, thread: Thread, payload: HitlPayload, edited: JsonObject) -> JsonObject | None:
         """Edited arguments as they would be shown; None where nobody can say what of them would be."""
-        call = asked_call(payload)
+        call = payload.call
         tool = None if call is None else self._spec.tools_by_name.get(call.tool_name)
         if call is None or tool is None:
-            return edited if payload.args_schema is None else None  # of no tool, or of one that is gone
+            return edited if payload.edit_schema is None else None  # of no tool, or of one that is gone
         return shown_edit(tool, _standing(thread, tool, call), edited)
 
     def args_schema(self, tool_name: str) -> JsonObject | None:

@@ -13,7 +13,7 @@ from askfirst.agent.context import current
 from askfirst.checkpointer.base import Settlement
 from askfirst.errors import HitlError
 from askfirst.ids import new_id
-from askfirst.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest, same_question
+from askfirst.requests import KINDS, HitlPayload, HitlRequest, StoredRequest, same_question
 
 
 def is_about(question_id: str, tool_call_id: str) -> bool:
@@ -26,9 +26,12 @@ def is_from_body(question_id: str, tool_call_id: str) -> bool:
     return question_id.startswith(f"{tool_call_id}:body:")
 
 
+_OF_A_PLACE = re.compile(rf":({'|'.join(kind for kind in KINDS if kind != 'approve')}):\d+(~\d+)?$")
+
+
 def is_of_a_place(question_id: str) -> bool:
     """Whether `Asking` made this id from a place in a run; otherwise the id is random and belongs to one question."""
-    return re.search(r":(confirm|ask|escalate):\d+(~\d+)?$", question_id) is not None
+    return _OF_A_PLACE.search(question_id) is not None
 
 
 def ambiguous(question_id: str | None, open_ids: Sequence[str] = ()) -> HitlError:
@@ -61,8 +64,8 @@ def first_id(payload: HitlPayload) -> str:
 
     Where no call is gated or run there is no place that it could be asked from again, and its id is nobody else's.
     """
-    if isinstance(payload, ApproveRequest):
-        return payload.tool_call_id
+    if payload.gated_call is not None:
+        return payload.gated_call.tool_call_id
     asking = current.get().asking
     return new_id() if asking is None else asking.question_id(payload.kind)
 
@@ -89,7 +92,7 @@ def is_replaced(known: StoredRequest) -> bool:
 def replaced_ids(request: HitlRequest) -> Iterator[str]:
     """The ids in whose place this one was `named`; a call that is to be approved keeps its own."""
     first, mark, number = request.question_id.rpartition("~")
-    if mark and number.isdecimal() and request.payload.kind != "approve":
+    if mark and number.isdecimal() and request.payload.gated_call is None:
         yield first
         yield from (f"{first}~{earlier}" for earlier in range(2, int(number)))
 

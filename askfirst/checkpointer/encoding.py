@@ -24,12 +24,6 @@ from askfirst.errors import InvalidMessage, InvalidStep, StoreError
 from askfirst.ids import first_fence, fresh_nonce
 from askfirst.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
 from askfirst.requests import (
-    Answer,
-    ApproveAnswer,
-    ApproveRequest,
-    EscalateAnswer,
-    EscalateRequest,
-    HitlPayload,
     HitlRequest,
     RequestStatus,
     StoredRequest,
@@ -152,7 +146,7 @@ def opened_row(request: HitlRequest) -> Row:
         "question_id": question_id,
         "kind": payload.kind,
         "payload": encoded,
-        "digest": payload.digest if isinstance(payload, ApproveRequest) else None,
+        "digest": payload.approval_digest,
         "created_at": round(request.created_at * 1000),
         "expires_at": None if expires_at is None else round(expires_at * 1000),
         "nonce": fresh_nonce(),
@@ -266,7 +260,7 @@ def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
 
 def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
-    answer = None if row.answer is None else _kept_answer(request.payload, row.answer)
+    answer = None if row.answer is None else request.payload.kept_answer(row.answer)
     if answer is None and row.status == "answered":
         raise ValueError("it is answered, and has no answer")
     return StoredRequest(
@@ -305,15 +299,6 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
     if place is None or not -(2**63) <= place[0] < 2**63:
         raise StoreError(f"{cursor[:80]!r} is no cursor of a request")
     return place
-
-
-def _kept_answer(payload: HitlPayload, text: str) -> Answer:
-    """An answer that was found to fit when it was stored, from its JSON text."""
-    if isinstance(payload, ApproveRequest):
-        return ApproveAnswer.model_validate_json(text)
-    if isinstance(payload, EscalateRequest):
-        return EscalateAnswer.model_validate_json(text)
-    return from_json(text)
 
 
 def encode_body(body: JsonObject) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 from pydantic_core import from_json
@@ -12,25 +12,14 @@ from pydantic_core import from_json
 from askfirst.cli.find import Asked, Item
 from askfirst.errors import InvalidReview
 from askfirst.protocol import FormField
-from askfirst.requests import ApproveRequest, AskRequest, EscalateRequest, Question
+from askfirst.requests import ApproveRequest, Question
 from askfirst.service.answers import clean_answer
 from askfirst.service.case import Case
 
-_YES_OR_NO = "--approve | --deny"
 _CALL = "--approve | --deny [REASON] | --edit FILE | --set NAME=VALUE ..."
 _FILLED = "--set NAME=VALUE ... | --edit FILE"
 _PICKED = "--choose VALUE ..."
 _NEXT = "--choose {choices} [--set NAME=VALUE ... | --edit FILE]"
-_HOW = {
-    "confirm": _YES_OR_NO,
-    "approve": _CALL,
-    "ask": _FILLED,
-    "escalate": _NEXT,
-    "approval": _CALL,
-    "selection": _PICKED,
-    "confirmation": "--approve [--choose ITEM ...] | --deny [REASON]",
-    "escalation": _NEXT,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +53,37 @@ class WrongOptions(click.ClickException):
 
 def how_to_answer(item: Item) -> str:
     """The options that answer it."""
-    how = _HOW.get(item.kind, _FILLED)
+    how = _REQUESTS[item.kind].how if isinstance(item, Asked) else _type_of(item).how
     if _single(item) is not None:
         how = f"{_PICKED} | {how}"
-    return how.replace("{choices}", " | --choose ".join(_choices(item)))
+    return how if how != _NEXT else how.replace("{choices}", " | --choose ".join(item.case.actions))
 
 
 def request_answer(item: Asked, said: Said) -> Any:
     """The answer to an agent's request, to be checked when it is settled. Raises `WrongOptions`."""
-    match item.request.payload:
-        case ApproveRequest():
-            return _approve(item, said)
-        case AskRequest():
-            return _ask(item, said)
-        case EscalateRequest():
-            action, changed = _escalate(item, said)
-            return {"action": action} | ({} if changed is None else {"modified_params": changed})
-        case _:
-            _check(item, said, "approve", "deny")
-            if said.deny:
-                raise WrongOptions("a yes-or-no question of an agent keeps no reason: say --deny alone.")
-            return said.approve
+    return _REQUESTS[item.kind].answer(item, said)
 
 
 def case_answer(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
     """The action, and its data, that answer a service's case. Raises `WrongOptions`."""
-    match item.kind:
-        case "approval":
-            return _approval(item, said)
-        case "selection":
-            _check(item, said, "choose")
-            return "select", {"selected": list(said.chosen)}
-        case "confirmation":
-            return _confirmation(item, said)
-        case "escalation":
-            action, changed = _escalate(item, said)
-            return action, {} if changed is None else {"modified_params": changed}
-        case _:
-            _check(item, said, "set", "edit")
-            return "submit", _filled(item.case, said)
+    return _type_of(item).answer(item, said)
 
 
-# Agents' requests.
+class _Row(NamedTuple):
+    """The options that answer a kind of request, or a type of case, and the answer that they make."""
+
+    how: str
+    answer: Callable[[Any, Said], Any]
+
+
+# Agents' requests, by their kind.
+
+
+def _confirm(item: Asked, said: Said) -> bool:
+    _check(item, said, "approve", "deny")
+    if said.deny:
+        raise WrongOptions("a yes-or-no question of an agent keeps no reason: say --deny alone.")
+    return said.approve
 
 
 def _approve(item: Asked, said: Said) -> dict[str, Any]:
@@ -129,16 +107,14 @@ def _ask(item: Asked, said: Said) -> dict[str, Any]:
         return dict(said.edit)
     if single is not None and said.chosen:
         return {single.key: _several(said.chosen, single.multi_select)}
-    multiple = {each.key: each.multi_select for each in cast(AskRequest, item.request.payload).questions}
+    multiple = {each.key: each.multi_select for each in item.request.payload.questions_asked}
     return {key: _several(texts, multiple.get(key, False)) for key, texts in _by_name(said.sets).items()}
 
 
 def _single(item: Item) -> Question | None:
     """The only question there is, if it has choices."""
-    payload = item.request.payload if isinstance(item, Asked) else None
-    if not isinstance(payload, AskRequest) or len(payload.questions) != 1:
-        return None
-    return payload.questions[0] if payload.questions[0].options else None
+    asked = item.request.payload.questions_asked if isinstance(item, Asked) else ()
+    return asked[0] if len(asked) == 1 and asked[0].options else None
 
 
 def _several(texts: Sequence[str], multiple: bool) -> str | list[str]:
@@ -146,7 +122,20 @@ def _several(texts: Sequence[str], multiple: bool) -> str | list[str]:
     return texts[0] if len(texts) == 1 and not multiple else list(texts)
 
 
-# Services' cases.
+def _escalate(item: Asked, said: Said) -> dict[str, Any]:
+    action, changed = _next(item, said)
+    return {"action": action} | ({} if changed is None else {"modified_params": changed})
+
+
+_REQUESTS: Mapping[str, _Row] = {
+    "confirm": _Row("--approve | --deny", _confirm),
+    "approve": _Row(_CALL, _approve),
+    "ask": _Row(_FILLED, _ask),
+    "escalate": _Row(_NEXT, _escalate),
+}
+
+
+# Services' cases, by their type.
 
 
 def _approval(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
@@ -167,6 +156,35 @@ def _confirmation(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
     if item.case.context.get("items_to_confirm"):
         raise WrongOptions("say what is confirmed: --approve with --choose ITEM for each.")
     return "confirm", {}
+
+
+def _selection(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
+    _check(item, said, "choose")
+    return "select", {"selected": list(said.chosen)}
+
+
+def _escalation(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
+    action, changed = _next(item, said)
+    return action, {} if changed is None else {"modified_params": changed}
+
+
+def _input(item: Item, said: Said) -> tuple[str, dict[str, Any]]:
+    _check(item, said, "set", "edit")
+    return "submit", _filled(item.case, said)
+
+
+_TYPES: Mapping[str, _Row] = {
+    "approval": _Row(_CALL, _approval),
+    "selection": _Row(_PICKED, _selection),
+    "confirmation": _Row("--approve [--choose ITEM ...] | --deny [REASON]", _confirmation),
+    "escalation": _Row(_NEXT, _escalation),
+    "input": _Row(_FILLED, _input),
+}
+
+
+def _type_of(item: Item) -> _Row:
+    """The row of a case's type; one of a service's own is answered like an input."""
+    return _TYPES.get(item.case.type, _TYPES["input"])
 
 
 def _filled(case: Case, said: Said) -> dict[str, Any]:
@@ -201,7 +219,8 @@ def _field_value(field: FormField | None, texts: Sequence[str]) -> Any:
 # Both.
 
 
-def _escalate(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
+def _next(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
+    """What is to be done next, and with which arguments if they are to be others."""
     from askfirst.service.pages.subject import editable_of
 
     if said.given - {"set", "edit"} != {"choose"} or {"set", "edit"} <= said.given or len(said.chosen) != 1:
@@ -210,11 +229,6 @@ def _escalate(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
         return said.chosen[0], None
     editable = editable_of(item.case)
     return said.chosen[0], _changed({} if editable is None else editable.values, said)
-
-
-def _choices(item: Item) -> Sequence[str]:
-    payload = item.request.payload if isinstance(item, Asked) else None
-    return payload.choices if isinstance(payload, EscalateRequest) else ("retry", "skip", "abort")
 
 
 def _changed(shown: Mapping[str, Any], said: Said) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import click
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.ids import NONCE_DIGITS
-from askfirst.requests import ApproveRequest, AskRequest, HitlRequest
+from askfirst.requests import HitlRequest
 from askfirst.service.adoption import adopted, case_id_of
 from askfirst.service.case import Case, case_of
 from askfirst.store import inspect as store
@@ -67,18 +67,13 @@ class Asked:
     @property
     def tool(self) -> str | None:
         """The tool that waits to be run."""
-        payload = self.request.payload
-        return payload.tool_name if isinstance(payload, ApproveRequest) else None
+        call = self.request.payload.gated_call
+        return None if call is None else call.tool_name
 
     @property
     def prompt(self) -> str:
         """What is asked, in words."""
-        payload = self.request.payload
-        if isinstance(payload, ApproveRequest):
-            return f"May {payload.tool_name} run?"
-        if isinstance(payload, AskRequest):
-            return " / ".join(question.prompt for question in payload.questions)
-        return payload.prompt
+        return " / ".join(self.request.payload.sentences)
 
     @property
     def created_at(self) -> int:

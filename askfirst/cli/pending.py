@@ -25,7 +25,7 @@ from askfirst.cli.output import (
     span,
 )
 from askfirst.protocol import FormField
-from askfirst.requests import ApproveRequest, AskRequest, ConfirmRequest, EscalateRequest, Question
+from askfirst.requests import Question
 from askfirst.visible_text import visible
 
 if TYPE_CHECKING:
@@ -129,9 +129,9 @@ def _on_screen(lines: Sequence[Line], console: Console) -> list[str]:
 
 def line_of(item: Item) -> Line:
     """An item in short: of what it says, the beginning."""
-    if isinstance(item, Asked) and isinstance(item.request.payload, ApproveRequest):
-        payload = item.request.payload
-        what = f"{visible(payload.tool_name)} {exact_json(payload.args)}"
+    call = item.request.payload.gated_call if isinstance(item, Asked) else None
+    if call is not None:
+        what = f"{visible(call.tool_name)} {exact_json(call.args)}"
     else:
         what = visible(" ".join(item.prompt.split()))
     asker = visible(item.asker)
@@ -253,21 +253,20 @@ def _until(expires_at: int | None, now: int) -> str:
 
 def _asked(item: Asked) -> Iterator[Labelled]:
     payload = item.request.payload
-    if isinstance(payload, ApproveRequest):
-        yield "tool", payload.tool_name
-        yield from _values("arg", payload.args)
-        if payload.digest is not None:
-            yield "digest", payload.digest
-    elif isinstance(payload, AskRequest):
-        for question in payload.questions:
+    if payload.gated_call is not None:
+        yield "tool", payload.gated_call.tool_name
+        yield from _values("arg", payload.gated_call.args)
+        if payload.approval_digest is not None:
+            yield "digest", payload.approval_digest
+    elif payload.questions_asked:
+        for question in payload.questions_asked:
             yield from _question(question)
     else:
-        yield "prompt", payload.prompt
-    if isinstance(payload, EscalateRequest):
-        for choice in payload.choices:
-            yield "choice", choice
-    if isinstance(payload, ApproveRequest | ConfirmRequest | EscalateRequest):
-        yield from _values("detail", payload.details or {})
+        for sentence in payload.sentences:
+            yield "prompt", sentence
+    for choice in payload.choices_given or ():
+        yield "choice", choice
+    yield from _values("detail", payload.details or {})
 
 
 def _question(question: Question) -> Iterator[Labelled]:

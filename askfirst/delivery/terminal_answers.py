@@ -24,8 +24,7 @@ from askfirst.errors import (
     HitlNoPendingRequest,
     HitlStaleAnswer,
 )
-from askfirst.messages import call_digest
-from askfirst.requests import ApproveRequest, HitlRequest, StoredRequest
+from askfirst.requests import HitlRequest, StoredRequest
 
 # Open requests, of a channel or of a store.
 
@@ -80,7 +79,9 @@ class OnChannel:
         if not await self.is_open():
             raise HitlStaleAnswer(self._request.question_id)
         request = self._request
-        await self._channel.answer(request.question_id, answer, by=self._by, via=VIA, digest=_shown(request))
+        await self._channel.answer(
+            request.question_id, answer, by=self._by, via=VIA, digest=request.payload.drawn_digest
+        )
 
     async def closed(self) -> str:
         """Wait until the channel waits for something else, or nothing."""
@@ -119,7 +120,7 @@ class InStore:
             answer,
             by=self._by,
             via=VIA,
-            digest=_shown(stored.request),
+            digest=stored.request.payload.drawn_digest,
             round=stored.round,
         )
 
@@ -148,14 +149,6 @@ class InStore:
             return await self._checkpointer.expire(self._stored.thread_id, self._stored.question_id)
         except HitlNoPendingRequest:
             return None
-
-
-def _shown(request: HitlRequest) -> str | None:
-    """The digest of what was drawn, not the one that the request says it has."""
-    payload = request.payload
-    if isinstance(payload, ApproveRequest) and payload.digest is not None:
-        return call_digest(payload.tool_name, payload.args)
-    return request.digest
 
 
 def _how(stored: StoredRequest) -> str:

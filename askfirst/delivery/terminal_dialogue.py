@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pydantic_core import from_json
@@ -35,19 +35,15 @@ def heading(request: HitlRequest) -> str:
 
 def asked(payload: HitlPayload, room: int | None) -> str:
     """What is asked, whole; ``room`` is how many cells a line has, None where nothing is wrapped."""
-    lines: list[str] = []
-    match payload:
-        case ApproveRequest():
-            lines.append(call_line(payload.tool_name, payload.args, room))
-        case AskRequest():
-            lines += [_question(question) for question in payload.questions]
-        case EscalateRequest():
-            lines.append(f"{', '.join(payload.choices)}? {payload.prompt}")
-        case _:
-            lines.append(payload.prompt)
-    details = None if isinstance(payload, AskRequest) else payload.details
-    if details:
-        lines.append(f"details {json.dumps(details, ensure_ascii=False)}")
+    lines = payload.sentences
+    if payload.gated_call is not None:
+        lines = [call_line(payload.gated_call.tool_name, payload.gated_call.args, room)]
+    elif payload.questions_asked:
+        lines = [_question(question) for question in payload.questions_asked]
+    elif payload.choices_given is not None:
+        lines = [f"{', '.join(payload.choices_given)}? {' '.join(lines)}"]
+    if payload.details:
+        lines = [*lines, f"details {json.dumps(payload.details, ensure_ascii=False)}"]
     return "\n".join(lines)
 
 
@@ -87,7 +83,7 @@ class Dialogue:
         """Draw what is asked, whole."""
         column, payload = self._keyboard.column, self._request.payload
         told = heading(self._request)
-        if not isinstance(payload, AskRequest):  # its questions are drawn one by one
+        if not payload.questions_asked:  # these are drawn one by one
             told += f"\n{asked(payload, column.room)}"
         column.block("asks", told, label_style=_ASKS)
 
@@ -97,17 +93,15 @@ class Dialogue:
 
     async def answer(self) -> Any:
         """What the person decides, as plain JSON. Raises `Left`."""
-        match self._request.payload:
-            case ConfirmRequest():
-                return (await self._choice(["yes", "no"]))[0] == "yes"
-            case ApproveRequest() as payload:
-                return await self._approval(payload)
-            case AskRequest() as payload:
-                return await self._answers(payload.questions)
-            case EscalateRequest() as payload:
-                return await self._escalation(payload)
+        payload = self._request.payload
+        return await _DIALOGUES[payload.kind](self, payload)
 
-    async def _approval(self, payload: ApproveRequest) -> JsonObject:
+    async def confirmation(self, payload: ConfirmRequest) -> bool:
+        """Yes or no."""
+        return (await self._choice(["yes", "no"]))[0] == "yes"
+
+    async def approval(self, payload: ApproveRequest) -> JsonObject:
+        """Approve, deny with a reason, or edit."""
         while True:
             decision, reason = await self._choice(
                 ["approve", "deny", "edit"], f"{payload.tool_name}: approve, deny or edit?", reasons=["deny"]
@@ -121,7 +115,8 @@ class Dialogue:
             if edited is not None:
                 return {"decision": "edit", "edited_args": edited}
 
-    async def _escalation(self, payload: EscalateRequest) -> JsonObject:
+    async def escalation(self, payload: EscalateRequest) -> JsonObject:
+        """One of the choices; a retry with the same arguments or with others."""
         while True:
             reasons = [choice for choice in payload.choices if choice != "retry"]
             action, reason = await self._choice(payload.choices, reasons=reasons)
@@ -136,14 +131,15 @@ class Dialogue:
             if edited is not None:
                 return {**answer, "modified_params": edited}
 
-    async def _answers(self, questions: Sequence[Question]) -> Answers:
+    async def answers(self, payload: AskRequest) -> Answers:
+        """An answer for each question, to be looked at again where there are several."""
         while True:
             answers: Answers = {}
-            for question in questions:
+            for question in payload.questions:
                 answer = await self._question(question)
                 if answer is not None:
                     answers[question.key] = answer
-            if len(questions) == 1:
+            if len(payload.questions) == 1:
                 return answers
             self._say("yours", "\n".join(f"{key}: {_listed(answer)}" for key, answer in answers.items()))
             if (await self._choice(["send", "again"], "send these answers, or begin again?"))[0] == "send":
@@ -212,6 +208,15 @@ class Dialogue:
 
     def _say(self, label: str, text: str, style: str = "bold") -> None:
         self._keyboard.column.block(label, text, label_style=style)
+
+
+_DIALOGUES: Mapping[str, Callable[[Dialogue, Any], Awaitable[Any]]] = {
+    "confirm": Dialogue.confirmation,
+    "approve": Dialogue.approval,
+    "ask": Dialogue.answers,
+    "escalate": Dialogue.escalation,
+}
+"""How the answer to each kind of request is typed."""
 
 
 def _meant(typed: str, words: Sequence[str]) -> str | None:

@@ -41,7 +41,6 @@ from askfirst.requests import (
     HitlRequest,
     Question,
     StoredRequest,
-    asked_call,
     fit_answer,
 )
 
@@ -208,7 +207,7 @@ class Channel(ABC):
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """The answer as its model, checked against the request and, for other arguments, against the tool."""
-        call, check = asked_call(request.payload), None
+        call, check = request.payload.call, None
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
         host = None if asker is None else asker.host
@@ -223,9 +222,9 @@ class Channel(ABC):
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
         """A question about a call, bound to what is not shown of its arguments too."""
-        call = asked_call(payload)
+        call = payload.call
         owner = None if call is None else self._owner(call.tool_name, _asker())
-        if call is None or owner is None or not isinstance(payload, ApproveRequest | EscalateRequest):
+        if call is None or owner is None:
             return payload
         return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
 
@@ -328,7 +327,7 @@ class Channel(ABC):
         """What is asked, under an id that a resumed run finds again, where there is a run."""
         question_id = first_id(payload)
         payload = self._sealed(question_id, payload)
-        if current_asking() is not None and not isinstance(payload, ApproveRequest):
+        if current_asking() is not None and payload.gated_call is None:
             question_id = await named(question_id, payload, lambda it: self._known(host, it))
         return HitlRequest(
             question_id=question_id,

@@ -34,7 +34,7 @@ from askfirst.clock import SystemClock
 from askfirst.errors import HitlCancelled, HitlError, HitlNoPendingRequest, HitlStaleAnswer, HitlTimedOut
 from askfirst.hitl.memory import InMemoryChannel
 from askfirst.models.scripted import ScriptedModel
-from askfirst.requests import ApproveRequest, AskRequest, ConfirmRequest, HitlRequest, Question, StoredRequest
+from askfirst.requests import HitlRequest, StoredRequest
 
 __all__ = [
     "Aborts",
@@ -106,18 +106,11 @@ class NoopChannel(_InstantChannel):
     """
 
     def _reply(self, request: HitlRequest) -> Any:
-        payload = request.payload
-        if isinstance(payload, ConfirmRequest):
-            return True
-        if isinstance(payload, ApproveRequest):
-            return {"decision": "approve"}
-        if isinstance(payload, AskRequest):
-            return {question.key: _first(question) for question in payload.questions}
-        return "skip" if "skip" in payload.choices else payload.choices[-1]
+        return request.payload.agreement
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
         """As it is: saying nothing is an answer here."""
-        return answer if isinstance(request.payload, AskRequest) else super().fit(request, answer)
+        return answer if request.payload.questions_asked else super().fit(request, answer)
 
 
 def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]:
@@ -134,11 +127,6 @@ def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) ->
     if issubclass(kind, HitlCancelled):
         return replace(stored, status="cancelled")
     return None
-
-
-def _first(question: Question) -> str | list[str]:
-    value = question.options[0].value if question.options else ""
-    return [value] if question.multi_select else value
 
 
 class FakeClock:

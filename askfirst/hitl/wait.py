@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from askfirst import tracing
 from askfirst.agent.context import Context, current
+from askfirst.answers import ApproveAnswer, without_edits
 from askfirst.errors import HitlAborted, HitlCancelled, HitlControlException, HitlDetached, HitlTimedOut
-from askfirst.requests import ApproveAnswer, ApproveRequest, EscalateAnswer, HitlRequest, StoredRequest
+from askfirst.requests import HitlRequest, StoredRequest
 
 if TYPE_CHECKING:
     from askfirst.agent.session import Session
@@ -34,14 +35,14 @@ class hitl_span:  # noqa: N801  (used like a function)
     Nothing is traced or measured unless it is told to ``begin``.
     """
 
-    __slots__ = ("_args", "_began", "_begun", "_kind", "_outcome", "_span", "_took", "from_resume")
+    __slots__ = ("_began", "_begun", "_call", "_kind", "_outcome", "_span", "_took", "from_resume")
 
     def __init__(self, request: HitlRequest) -> None:
         payload = request.payload
         attributes: dict[str, Any] = {"hitl.question_id": request.question_id}
-        self._args = payload.args if isinstance(payload, ApproveRequest) else None
-        if isinstance(payload, ApproveRequest):
-            attributes |= {"hitl.tool_name": payload.tool_name, "hitl.tool_call_id": payload.tool_call_id}
+        self._call = call = payload.gated_call
+        if call is not None:
+            attributes |= {"hitl.tool_name": call.tool_name, "hitl.tool_call_id": call.tool_call_id}
         self._kind = payload.kind
         self._span = tracing.span(f"hitl.{payload.kind}", attributes)
         self._began = time.monotonic()
@@ -56,8 +57,8 @@ class hitl_span:  # noqa: N801  (used like a function)
             return
         self._begun = True
         self._span.__enter__()
-        if self._args is not None:
-            self._span.set_content("hitl.args", lambda: self._args)
+        if (call := self._call) is not None:
+            self._span.set_content("hitl.args", lambda: call.args)
         tracing.request_opened(self._kind)
 
     def settled(self, stored: StoredRequest) -> None:
@@ -68,7 +69,7 @@ class hitl_span:  # noqa: N801  (used like a function)
     def outcome(self, answer: Any) -> Any:
         """Note what was answered, and hand it on."""
         self._outcome = _ANSWERED[answer.decision] if isinstance(answer, ApproveAnswer) else "answered"
-        self._span.set_content("hitl.answer", lambda: _content(answer))
+        self._span.set_content("hitl.answer", lambda: without_edits(answer))
         return answer
 
     def __enter__(self) -> Self:
@@ -84,7 +85,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         else:
             self._span.set("hitl.outcome", outcome)
         self._span.set("hitl.duration_seconds", seconds)
-        if self._kind == "approve":
+        if self._call is not None:
             self._span.set("hitl.from_resume", self.from_resume)
         tracing.request_left(self._kind)
         if kind is None:
@@ -97,13 +98,6 @@ def _left() -> str:
     session = current.get().session
     run = None if session is None else session.top.run  # because a tree of agents is aborted at its top
     return "aborted" if run is not None and run.aborted else "detached"
-
-
-def _content(answer: Any) -> Any:
-    """An answer for the record; arguments a person typed are left out, for they may hold what the tool masks."""
-    if isinstance(answer, ApproveAnswer | EscalateAnswer):
-        return answer.model_dump(exclude={"edited_args", "modified_params"}, exclude_none=True)
-    return answer
 
 
 # Listeners that hear of a request while it is waited for.

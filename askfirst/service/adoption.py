@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic_core import from_json
 
@@ -15,6 +15,7 @@ from askfirst.messages import JsonObject
 from askfirst.protocol import iso_duration
 from askfirst.requests import (
     Answer,
+    Answers,
     ApproveAnswer,
     ApproveRequest,
     AskRequest,
@@ -33,36 +34,91 @@ _PROMPT = 500
 _OTHER = "_other"
 
 
-def case_type(request: HitlRequest) -> str:
-    """Which of the protocol's types shows a request."""
-    payload = request.payload
-    if isinstance(payload, ApproveRequest):
-        return "approval"
-    if isinstance(payload, ConfirmRequest):
-        return "confirmation"
-    if isinstance(payload, EscalateRequest):
-        return "escalation"
-    return "selection" if _is_selection(payload) else "input"
-
-
 def case_prompt(request: HitlRequest) -> str:
     """What is asked, in a line; the page shows the request itself."""
-    payload = request.payload
-    if isinstance(payload, ApproveRequest):
-        text = f"May {payload.tool_name} run?"
-    elif isinstance(payload, AskRequest):
-        text = payload.questions[0].prompt if payload.questions else "A question"
-    else:
-        text = payload.prompt
+    text = next(iter(request.payload.sentences), "A question")
     return text if len(text) <= _PROMPT else f"{text[: _PROMPT - 1]}…"
 
 
 def case_context(request: HitlRequest) -> JsonObject:
     """The form or the choices that a request becomes; no arguments, for those may be sensitive."""
-    payload = request.payload
-    if not isinstance(payload, AskRequest):
-        return {}
-    if _is_selection(payload):
+    return _KINDS[request.payload.kind].context(request.payload)
+
+
+def answer_of(request: HitlRequest, action: str, data: Mapping[str, Any]) -> Answer:
+    """A case's answer as the agent gets it; raises `InvalidReview` if the answer does not fit the request."""
+    return _KINDS[request.payload.kind].answer(request.payload, action, data)
+
+
+def result_of(request: HitlRequest, answer: Any) -> JsonObject:
+    """A request's answer (plain JSON) as the result of its case: the inverse of `answer_of`."""
+    return _KINDS[request.payload.kind].result(request.payload, answer)
+
+
+class _Kind(NamedTuple):
+    """How one kind of request is a case: its context, the case's answer as the request's, and the inverse."""
+
+    answer: Callable[[Any, str, Mapping[str, Any]], Answer]
+    result: Callable[[Any, Any], JsonObject]
+    context: Callable[[Any], JsonObject] = lambda payload: {}
+
+
+def _result(action: str, **data: Any) -> JsonObject:
+    """The result of a case, without data that is None."""
+    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
+
+
+# Yes or no.
+
+
+def _confirm_answer(payload: ConfirmRequest, action: str, data: Mapping[str, Any]) -> bool:
+    return action == "confirm"
+
+
+def _confirm_result(payload: ConfirmRequest, answer: bool) -> JsonObject:
+    return _result("confirm" if answer else "cancel")
+
+
+# A call to be approved.
+
+
+def _approve_answer(payload: ApproveRequest, action: str, data: Mapping[str, Any]) -> ApproveAnswer:
+    """An edit without changed arguments is a denial with feedback, after which the agent may try again."""
+    feedback = data.get("feedback")
+    if action == "approve":
+        return ApproveAnswer(decision="approve", reason=feedback)
+    edits = data.get("edits")
+    if action == "edit" and isinstance(edits, Mapping):
+        return ApproveAnswer(
+            decision="edit", edited_args=dict(cast("Mapping[str, Any]", edits)), reason=feedback
+        )
+    return ApproveAnswer(decision="deny", reason=feedback)
+
+
+def _approve_result(payload: ApproveRequest, answer: Mapping[str, Any]) -> JsonObject:
+    action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
+    return _result(action, feedback=answer.get("reason"), edits=answer.get("edited_args"))
+
+
+# What now?
+
+
+def _escalate_answer(payload: EscalateRequest, action: str, data: Mapping[str, Any]) -> EscalateAnswer:
+    return EscalateAnswer(
+        action=action, reason=data.get("reason"), modified_params=data.get("modified_params")
+    )
+
+
+def _escalate_result(payload: EscalateRequest, answer: Mapping[str, Any]) -> JsonObject:
+    params = answer.get("modified_params")
+    return _result(answer["action"], reason=answer.get("reason"), modified_params=params)
+
+
+# Questions.
+
+
+def _ask_context(payload: AskRequest) -> JsonObject:
+    if payload.case_type == "selection":
         question = payload.questions[0]
         items: list[Any] = [
             {"id": option.value, "title": option.label, "description": option.description}
@@ -73,14 +129,6 @@ def case_context(request: HitlRequest) -> JsonObject:
     for place, question in enumerate(payload.questions, 1):
         fields += _fields(f"q{place}", question)
     return {"form": {"fields": fields}} if fields else {}
-
-
-def _is_selection(payload: AskRequest) -> bool:
-    """One question with options, none of which brings a text of one's own."""
-    if len(payload.questions) != 1:
-        return False
-    options = payload.questions[0].options
-    return bool(options) and not any(option.allow_input for option in options or ())
 
 
 def _fields(key: str, question: Question) -> list[JsonObject]:
@@ -110,18 +158,8 @@ def _fields(key: str, question: Question) -> list[JsonObject]:
     return [field, other]
 
 
-def answer_of(request: HitlRequest, action: str, data: Mapping[str, Any]) -> Answer:
-    """A case's answer as the agent gets it; raises `InvalidReview` if the answer does not fit the request."""
-    payload = request.payload
-    if isinstance(payload, ApproveRequest):
-        return _approve_answer(action, data)
-    if isinstance(payload, ConfirmRequest):
-        return action == "confirm"
-    if isinstance(payload, EscalateRequest):
-        return EscalateAnswer(
-            action=action, reason=data.get("reason"), modified_params=data.get("modified_params")
-        )
-    if _is_selection(payload):
+def _ask_answer(payload: AskRequest, action: str, data: Mapping[str, Any]) -> Answers:
+    if payload.case_type == "selection":
         question = payload.questions[0]
         chosen = [str(each) for each in data.get("selected", ())]
         if question.multi_select:
@@ -134,19 +172,6 @@ def answer_of(request: HitlRequest, action: str, data: Mapping[str, Any]) -> Ans
         for place, question in enumerate(payload.questions, 1)
     }
     return {key: answer for key, answer in answers.items() if answer is not None}
-
-
-def _approve_answer(action: str, data: Mapping[str, Any]) -> ApproveAnswer:
-    """An edit without changed arguments is a denial with feedback, after which the agent may try again."""
-    feedback = data.get("feedback")
-    if action == "approve":
-        return ApproveAnswer(decision="approve", reason=feedback)
-    edits = data.get("edits")
-    if action == "edit" and isinstance(edits, Mapping):
-        return ApproveAnswer(
-            decision="edit", edited_args=dict(cast("Mapping[str, Any]", edits)), reason=feedback
-        )
-    return ApproveAnswer(decision="deny", reason=feedback)
 
 
 def _answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list[str] | None:
@@ -163,24 +188,8 @@ def _answer(key: str, question: Question, data: Mapping[str, Any]) -> str | list
     return str(own) if own else (None if given is None else str(given))
 
 
-def result_of(request: HitlRequest, answer: Any) -> JsonObject:
-    """A request's answer (plain JSON) as the result of its case: the inverse of `answer_of`."""
-    payload = request.payload
-    if isinstance(payload, ConfirmRequest):
-        return {"action": "confirm" if answer else "cancel", "data": {}}
-    if isinstance(payload, AskRequest):
-        return _ask_result(payload, answer)
-    if isinstance(payload, ApproveRequest):
-        action = {"approve": "approve", "deny": "reject", "edit": "edit"}[answer["decision"]]
-        data = {"feedback": answer.get("reason"), "edits": answer.get("edited_args")}
-    else:
-        action = answer["action"]
-        data = {"reason": answer.get("reason"), "modified_params": answer.get("modified_params")}
-    return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
-
-
 def _ask_result(payload: AskRequest, answers: Mapping[str, str | list[str]]) -> JsonObject:
-    if _is_selection(payload):
+    if payload.case_type == "selection":
         given = answers.get(payload.questions[0].key, [])
         chosen: list[Any] = list(given) if isinstance(given, list) else [given]
         return {"action": "select", "data": {"selected": [each for each in chosen if each]}}
@@ -210,6 +219,14 @@ def _given(key: str, question: Question, answer: str | list[str]) -> JsonObject:
     return said
 
 
+_KINDS: Mapping[str, _Kind] = {
+    "confirm": _Kind(_confirm_answer, _confirm_result),
+    "approve": _Kind(_approve_answer, _approve_result),
+    "ask": _Kind(_ask_answer, _ask_result, _ask_context),
+    "escalate": _Kind(_escalate_answer, _escalate_result),
+}
+
+
 NO_LIMIT_SECONDS = 3650 * 86_400
 """How long a case stays open whose request has no time-out: the protocol requires an expiry.
 
@@ -225,7 +242,7 @@ def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
     seconds = min(request.timeout_seconds or NO_LIMIT_SECONDS, NO_LIMIT_SECONDS)
     return Case(
         case_id=case_id_of(row.thread_id, row.question_id, row.round),
-        type=case_type(request),
+        type=request.payload.case_type,
         status="pending",
         version=1,
         prompt=case_prompt(request),
@@ -297,5 +314,5 @@ def _was_sent_back(facts: Mapping[str, Any]) -> bool:
 
 
 def _tool_of(request: HitlRequest) -> str | None:
-    payload = request.payload
-    return payload.tool_name if isinstance(payload, ApproveRequest) else None
+    call = request.payload.gated_call
+    return None if call is None else call.tool_name

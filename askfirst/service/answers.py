@@ -11,8 +11,7 @@ from pydantic_core import to_json
 from askfirst import limits
 from askfirst.errors import InvalidFormData, InvalidReview
 from askfirst.json_schema import schema_faults
-from askfirst.protocol import Form, actions_of, clean_form_data
-from askfirst.requests import ApproveRequest, EscalateRequest, asked_call
+from askfirst.protocol import Form, clean_form_data
 from askfirst.service.case import Case
 
 _TEXT = limits.NOTE_CHARACTERS
@@ -40,11 +39,8 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
     within the limits of every answer. An Askfirst agent gets only the fields that it asked for.
     """
     check_size(data or {})
-    payload = None if case.request is None else case.request.payload
-    # An agent may escalate with choices of its own.
-    allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
-    if action not in allowed:
-        raise InvalidReview({"action": f"is one of {', '.join(allowed)}"})
+    if action not in case.actions:
+        raise InvalidReview({"action": f"is one of {', '.join(case.actions)}"})
     given = dict(data or {})
     clean = _CLEANERS.get(case.type, _input)
     return clean(case, action, given)
@@ -89,16 +85,18 @@ def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
     The changed arguments have the names of those shown, and fit the tool's JSON Schema. Where a request has no
     schema, each has the JSON type of the one shown; the tool validates the rest before it runs.
     """
-    payload = None if case.request is None else case.request.payload
-    if isinstance(payload, ApproveRequest):
-        key, shown = "data.edits", payload.args
-    elif isinstance(payload, EscalateRequest) and payload.args_schema is not None:
+    payload = case.payload
+    if payload is None:
+        return {}
+    schema, call = payload.edit_schema, payload.call
+    if payload.gated_call is not None:
+        key, shown = "data.edits", payload.gated_call.args
+    elif schema is not None:
         key, shown = "data.modified_params", edits
     else:
         return {}
     faults = {f"{key}.{name}": "is no argument of this call" for name in edits if name not in shown}
     faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
-    schema, call = payload.args_schema, asked_call(payload)
     asked = {} if call is None else call.args
     found = _by_kind(shown, edits) if schema is None else _by_schema(schema, edits, asked)
     return {f"{key}.{name}": fault for name, fault in found.items()} | faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -10,8 +10,8 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from askfirst.messages import JsonObject
-from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, is_final
-from askfirst.requests import HitlRequest
+from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, actions_of, is_final
+from askfirst.requests import HitlPayload, HitlRequest
 from askfirst.service.worker_threads import work_in
 from askfirst.store.budgets import size_of
 from askfirst.store.case_rows import CaseRow
@@ -91,8 +91,18 @@ class Case:
     @property
     def digest(self) -> str | None:
         """What an approval of this case is bound to: the digest of the call that is shown."""
-        payload = None if self.request is None else self.request.payload
-        return payload.digest if payload is not None and payload.kind == "approve" else None
+        return None if self.payload is None else self.payload.approval_digest
+
+    @property
+    def payload(self) -> HitlPayload | None:
+        """What an Askfirst agent asks; None for a case that another service opened."""
+        return None if self.request is None else self.request.payload
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """What a person may do: the choices that an agent gave, else the actions of the case's type."""
+        given = None if self.payload is None else self.payload.choices_given
+        return actions_of(self.type) if given is None else given
 
 
 # A case as a row.
@@ -202,7 +212,7 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
 
 
 def _lets_a_call_run(case: Case) -> bool:
-    if case.status != "completed" or case.request is None or case.request.payload.kind != "approve":
+    if case.status != "completed" or case.payload is None or case.payload.gated_call is None:
         return False
     result: dict[str, Any] = dict(case.result or {})
     return result["action"] == "approve" or "edits" in (result.get("data") or {})

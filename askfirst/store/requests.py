@@ -31,7 +31,7 @@ from askfirst.errors import (
     HitlStaleAnswer,
     StoreError,
 )
-from askfirst.requests import UNWRITABLE, fit_answer, plain_answer, shown_digest
+from askfirst.requests import UNWRITABLE, fit_answer, plain_answer
 from askfirst.store import audit, tables
 from askfirst.store.audit import Entry
 from askfirst.store.rows import Expired, RequestRow, Settled, decode_request
@@ -310,7 +310,7 @@ def _check_seen(by: Settled, row: RequestRow) -> None:
     if by.round not in (None, row.round):
         raise HitlStaleAnswer(by.question_id, "superseded")
     if by.digest is not None:
-        if by.digest != (row.digest or shown_digest(decode_request(row).payload)):
+        if by.digest != (row.digest or decode_request(row).digest):
             raise HitlStaleAnswer(by.question_id, "superseded")
     elif by.round is None and by.status == "answered" and row.round > 1:
         raise HitlStaleAnswer(by.question_id, "superseded", is_unnamed=True)

@@ -16,7 +16,7 @@ from askfirst.requests import (
     Option,
     Question,
 )
-from askfirst.service.adoption import case_context, case_prompt, case_type
+from askfirst.service.adoption import case_context, case_prompt
 from askfirst.service.case import Case
 
 ASKED = 1_771_754_400_000  # 22 February 2026, 10:00 UTC
@@ -62,7 +62,7 @@ def agent_case(payload: HitlPayload, *, status: State = "opened", **facts: Any) 
     )
     return Case(
         case_id="case_1",
-        type=case_type(request),
+        type=request.payload.case_type,
         status=status,
         version=1,
         prompt=case_prompt(request),

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 
 import askfirst
 from askfirst import (
+    answers,
     approvals,
     channels,
     checkpoints,
@@ -222,17 +223,26 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 CHECKPOINTERS = (MemoryCheckpointer, SQLiteCheckpointer, PostgresCheckpointer, MySQLCheckpointer)
-DEFINING = (channels, errors, events, messages, requests, base, connect, hitl_middleware, approvals)
+DEFINING = (answers, channels, errors, events, messages, requests, base, connect, hitl_middleware, approvals)
 INTERNAL = {
+    "CallAnswer",
+    "Frozen",
+    "KINDS",
     "UNWRITABLE",
+    "Why",
+    "anonymous",
     "check_depth",
     "check_in_time",
     "check_names",
     "check_reason",
     "check_seen",
+    "decision_in",
     "invalid_value",
     "plain_init",
     "schema_check",
+    "signed",
+    "unwritable",
+    "without_edits",
 }
 """What other rooms of the package use of these modules, and what is no part of the API."""
 ALL_NAMES = sorted(

@@ -9,7 +9,6 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from askfirst.protocol import Form, FormField, sensitive_keys
-from askfirst.requests import AskRequest
 from askfirst.service.case import Case
 from askfirst.service.pages.fields import choices_of, label_of
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
@@ -99,11 +98,10 @@ def filled_in(case: Case, form: Form, values: Mapping[str, Any]) -> list[Shown]:
 
 def questions(case: Case) -> list[Passage]:
     """The labels of the fields or choices that a person was asked."""
-    payload = None if case.request is None else case.request.payload
-    if case.form is not None and isinstance(payload, AskRequest):
-        return [passage(question.prompt) for question in payload.questions]
     if case.form is not None:
-        return [passage(field.label) for field in case.form.all_fields]
+        asked = () if case.payload is None else case.payload.questions_asked
+        labels = [question.prompt for question in asked] or [field.label for field in case.form.all_fields]
+        return [passage(label) for label in labels]
     return [choice.title for choice in choices_of(case)]
 
 

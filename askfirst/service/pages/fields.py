@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from pydantic_core import from_json
 
 from askfirst.protocol import Form, FormField, visible_fields
-from askfirst.requests import AskRequest, Option, Question
+from askfirst.requests import Option, Question
 from askfirst.service.answers import LISTS, id_key, item_id
 from askfirst.service.case import Case
 from askfirst.service.pages.inert_text import Html, Passage, hidden_in, passage
@@ -336,11 +336,11 @@ def _told(option: Option) -> Passage | None:
 
 def _question(case: Case, key: str) -> Question | None:
     """The agent's question behind a field: the third is the field ``q3``."""
-    payload = None if case.request is None else case.request.payload
-    if isinstance(payload, AskRequest) and key[:1] == "q" and key[1:].isdecimal():
-        place = int(key[1:])
-        return payload.questions[place - 1] if 1 <= place <= len(payload.questions) else None
-    return None
+    asked = () if case.payload is None else case.payload.questions_asked
+    if not asked or key[:1] != "q" or not key[1:].isdecimal():
+        return None
+    place = int(key[1:])
+    return asked[place - 1] if 1 <= place <= len(asked) else None
 
 
 def _bounds(field: FormField) -> str | None:

@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 from askfirst.errors import MissingExtra
 from askfirst.limits import FAULTS
-from askfirst.protocol import Form, FormField, actions_of, visible_fields
-from askfirst.requests import EscalateRequest
+from askfirst.protocol import Form, FormField, visible_fields
 from askfirst.service.answers import beyond
 from askfirst.service.case import Case
 from askfirst.service.pages.answered import answered, filled_in, proof_fields, questions
@@ -282,7 +281,7 @@ def _decision(case: Case, facts: dict[str, Any], step: int) -> str:
     editable = editable_of(case)
     values, faults = facts["values"], facts["faults"]
     facts["editable"] = editable
-    facts["actions"] = _actions(case)
+    facts["actions"] = list(case.actions)
     if editable is None:
         facts["params_text"] = text_of(values.get("modified_params", ""))
         return fill(f"{case.type}.html", **facts, problems=listed(faults, {}))
@@ -301,11 +300,6 @@ def _changes(editable: Editable | None, edited: Any) -> list[Change]:
     if editable is None or not isinstance(edited, Mapping):
         return []
     return changes(editable.values, cast("Mapping[str, Any]", edited))
-
-
-def _actions(case: Case) -> list[str]:
-    payload = None if case.request is None else case.request.payload
-    return list(payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type))
 
 
 def _choice(case: Case, facts: dict[str, Any], step: int) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 from pydantic_core import from_json
 
 from askfirst.messages import JsonObject, canonical_json
-from askfirst.requests import ApproveRequest, AskRequest, ConfirmRequest, EscalateRequest
+from askfirst.requests import HitlPayload
 from askfirst.service.case import Case
 from askfirst.service.pages.inert_text import Html, Passage, has_hidden, marked, passage
 
@@ -114,32 +114,26 @@ class Words:
 
 def call_of(case: Case) -> Call | None:
     """The call that waits for the answer, or that is in doubt; None where there is none."""
-    payload = None if case.request is None else case.request.payload
-    if isinstance(payload, ApproveRequest):
-        return Call(payload.tool_name, payload.args, payload.digest)
-    if isinstance(payload, EscalateRequest):
-        details: Mapping[str, Any] = payload.details or {}
-        name, args = details.get("tool_name"), details.get("args")
-        if isinstance(name, str) and isinstance(args, dict):
-            return Call(name, cast("JsonObject", args))
-    return None
+    shown = None if case.payload is None else case.payload.shown_call
+    return None if shown is None else Call(*shown, case.digest)
 
 
 def why_of(case: Case) -> Why | None:
     """The reason, the rule, the agent and the principal of a call; None if none is given."""
-    payload = None if case.request is None else case.request.payload
-    if not isinstance(payload, ApproveRequest):
+    if case.payload is None:
         return None
-    told = _told(payload)
+    told = _told(case.payload)
     if not told:
         return None
     reason = told.pop("reason", None)
     return Why(_passage(reason), [shown(_OURS[name], text) for name, text in told.items()])
 
 
-def _told(payload: ApproveRequest) -> dict[str, str]:
-    """What the gate tells of a call, each as text."""
+def _told(payload: HitlPayload) -> dict[str, str]:
+    """What the gate tells of a call that waits to be approved, each as text."""
     told: dict[str, str] = {}
+    if payload.gated_call is None:
+        return told
     for name, value in (payload.details or {}).items():
         if name == "agent_path" and isinstance(value, list) and all(isinstance(each, str) for each in value):
             told[name] = " / ".join(cast("list[str]", value))
@@ -150,24 +144,17 @@ def _told(payload: ApproveRequest) -> dict[str, str]:
 
 def words_of(case: Case) -> Words:
     """Everything that the agent's side or the calling service wrote, but for the choices and fields to fill in."""
-    if case.request is None:
+    payload = case.payload
+    if payload is None:
         used = ("form", *_USED.get(case.type, ()))
         facts = {name: value for name, value in case.context.items() if name not in used}
         return Words("service", _passage(case.prompt), _passage(case.message), shown_all(facts))
-    payload = case.request.payload
-    if isinstance(payload, AskRequest):
-        prompt = payload.questions[0].prompt if case.type == "selection" else None
-        return Words("agent", _passage(prompt), None, [])
-    details: Mapping[str, Any] = payload.details or {}
-    if isinstance(payload, ConfirmRequest):
-        return Words("side", _passage(payload.prompt), None, shown_all(details))
-    if isinstance(payload, EscalateRequest):
-        seen = () if call_of(case) is None else ("tool_name", "args")
-        facts = {name: value for name, value in details.items() if name not in seen}
-        return Words("side", _passage(payload.prompt), None, shown_all(facts))
-    told = _told(payload)
-    rest = {name: value for name, value in details.items() if name not in told}
-    return Words("side", None, None, shown_all(rest))
+    # The call itself, and the labels of a form, are shown elsewhere on the page.
+    is_said = payload.gated_call is not None or case.form is not None
+    prompt = None if is_said else " ".join(payload.sentences)
+    used = (*payload.call_details, *_told(payload))
+    facts = {name: value for name, value in (payload.details or {}).items() if name not in used}
+    return Words(payload.written_by, _passage(prompt), None, shown_all(facts))
 
 
 def _passage(text: str | None) -> Passage | None:

@@ -9,8 +9,7 @@ from typing import Any, Literal, cast
 from pydantic_core import from_json
 
 from askfirst import limits
-from askfirst.protocol import actions_of, visible_fields
-from askfirst.requests import EscalateRequest
+from askfirst.protocol import visible_fields
 from askfirst.service.answers import edit_faults
 from askfirst.service.case import Case
 from askfirst.service.pages.fields import choices_of, fields_of_step, read_field, step_after, step_before
@@ -224,11 +223,9 @@ def _input(case: Case, posted: Posted) -> Submission:
 
 
 def _action(case: Case, posted: Posted, name: str = "action") -> str:
-    """The pressed button's action, if the case has it. Agents may name choices of their own in an escalation."""
+    """The pressed button's action, if the case has it."""
     action = _first(posted, name)
-    payload = None if case.request is None else case.request.payload
-    allowed = payload.choices if isinstance(payload, EscalateRequest) else actions_of(case.type)
-    return action if action in allowed else ""
+    return action if action in case.actions else ""
 
 
 def _chosen(action: str) -> dict[str, str]:

@@ -1,0 +1,227 @@
+"""What a person may answer: to questions with their options, and about a call; as models and as JSON."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_json
+
+from askfirst.errors import HitlError, HitlInvalidAnswer
+from askfirst.json_schema import schema_faults
+from askfirst.messages import JsonObject
+
+Decision = Literal["approve", "deny", "edit"]
+Answers = dict[str, str | list[str]]
+"""What `ask` gives: a string for each question, or a list of them for a multiple choice."""
+
+
+class Frozen(BaseModel):
+    """A value that does not change and keeps fields that this version does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, hide_input_in_errors=True)
+
+
+class Option(Frozen):
+    """One choice of a question. With ``allow_input`` the person may type a text instead of the value."""
+
+    label: str
+    value: str
+    description: str | None = None
+    allow_input: bool = False
+
+
+class Question(Frozen):
+    """One question: free text without ``options``, else one of them; with ``multi_select`` a list of either."""
+
+    key: str
+    prompt: str
+    options: list[Option] | None = None
+    multi_select: bool = False
+    required: bool = True
+
+    def faults(self, answer: Any) -> list[str]:
+        """What is wrong with one answer, without the answer: it may be a secret, typed into the wrong field."""
+        try:
+            given = _TEXTS.validate_python(answer if self.multi_select else [answer], strict=True)
+        except ValidationError:
+            return ["a list of texts is expected" if self.multi_select else "one value is expected, as text"]
+        if self.required and not any(given):
+            return ["an answer is required"]
+        faults = ["a choice is given twice"] if len(set(given)) < len(given) else []
+        if not self.options or any(option.allow_input for option in self.options):
+            return faults
+        offered = [option.value for option in self.options]
+        for number, value in enumerate(given, 1):
+            if value not in offered and (value or self.required):
+                which = f"choice {number}" if self.multi_select else "the answer"
+                faults.append(f"{which} is not one of {', '.join(offered)}")
+        return faults
+
+
+_TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(defer_build=True))
+
+
+class CallAnswer(Frozen):
+    """A person's word about a call, with the fields ``answered_by`` and ``via`` for who gave it, and where."""
+
+    edits_in: ClassVar[str]
+    """The name of the field with edited arguments."""
+
+    @property
+    @abstractmethod
+    def about_call(self) -> Decision:
+        """The decision about the call that this answer stands for."""
+
+
+class ApproveAnswer(CallAnswer):
+    """Run it, do not, or run it with ``edited_args``.
+
+    ``answered_by`` and ``via`` are filled in by the channel with what it knows of who answered and where; what
+    an answer itself claims there is not believed.
+    """
+
+    edits_in: ClassVar[str] = "edited_args"
+
+    decision: Decision
+    edited_args: JsonObject | None = Field(default=None, repr=False)  # a person may type a secret there
+    reason: str | None = None
+    answered_by: str | None = None
+    via: str | None = None
+
+    @property
+    def about_call(self) -> Decision:
+        return self.decision
+
+
+class EscalateAnswer(CallAnswer):
+    """What to do now, one of the request's choices; ``modified_params`` where a retry should differ."""
+
+    edits_in: ClassVar[str] = "modified_params"
+
+    action: str
+    modified_params: JsonObject | None = Field(default=None, repr=False)
+    reason: str | None = None
+    answered_by: str | None = None
+    via: str | None = None
+
+    @property
+    def about_call(self) -> Decision:
+        """To let a call in doubt run again is to approve or to edit it; to skip it or abort the run is to deny it."""
+        if self.action != "retry":
+            return "deny"
+        return "approve" if self.modified_params is None else "edit"
+
+
+Answer = bool | ApproveAnswer | Answers | EscalateAnswer
+ArgsCheck = Callable[[Mapping[str, Any]], Sequence[str]]
+"""A function of edited arguments that lists what is wrong with them."""
+
+
+def plain_answer(answer: Answer) -> Any:
+    """An answer as JSON; `askfirst.requests.fit_answer` reads it again."""
+    return answer.model_dump(mode="json", exclude_none=True) if isinstance(answer, BaseModel) else answer
+
+
+def signed(answer: Any, by: str | None, via: str | None) -> Any:
+    """An answer about a call with who gave it, and where; any other answer has no place for that."""
+    if not isinstance(answer, CallAnswer):
+        return answer
+    return answer.model_copy(update={"answered_by": by, "via": via})
+
+
+def decision_in(answer: Any) -> Decision | None:
+    """What a person decided about a call; None if it is no decision about one."""
+    return answer.about_call if isinstance(answer, CallAnswer) else None
+
+
+def without_edits(answer: Any) -> Any:
+    """An answer for the record, without arguments that a person typed: they may hold what the tool masks."""
+    if not isinstance(answer, CallAnswer):
+        return answer
+    edits = {each.edits_in for each in CallAnswer.__subclasses__()}
+    return answer.model_dump(exclude=edits, exclude_none=True)
+
+
+_LONGEST_SECONDS = 1e12
+"""The longest time-out: every store can keep its deadline."""
+
+
+def approval_seconds(given: Any) -> float | None:
+    """How long people have to decide, in seconds: a number, or a text such as ``"24h"``, ``"7d"`` or ``"PT30M"``.
+
+    None is for ever. Raises `ValueError` with a sentence for anything else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        from askfirst.errors import InvalidDuration
+        from askfirst.protocol.case import (
+            parse_duration,
+        )  # seldom needed, and all of the protocol comes with it
+
+        try:
+            return float(parse_duration(given))
+        except InvalidDuration as error:
+            raise ValueError(f"approval_timeout cannot be read: {error}") from None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _LONGEST_SECONDS:
+        wanted = 'a number of seconds above 0, a text such as "24h", or None for no limit'
+        raise ValueError(f"approval_timeout is {wanted}, not {given!r}")
+    return float(given)
+
+
+# Checks that every answer needs.
+
+
+UNWRITABLE = "something in it cannot be written as JSON, such as text that is not valid Unicode"
+"""The fault of an answer with a lone surrogate, or an object in a field of the sender's own."""
+
+
+def check_names(question_id: str, by: Any, via: Any) -> None:
+    """Raise `HitlInvalidAnswer` if who answered, or where, is no text that can be kept."""
+    faults = [f"{name} {fault}" for name, said in (("by", by), ("via", via)) if (fault := _text_fault(said))]
+    if faults:
+        raise HitlInvalidAnswer(question_id, faults)
+
+
+def check_reason(reason: Any) -> None:
+    """Raise `HitlError` if what a request is to end for is no text that can be kept."""
+    if (fault := _text_fault(reason)) is not None:
+        raise HitlError(f"the reason {fault}; nothing was ended")
+
+
+def _text_fault(said: Any) -> str | None:
+    """What is wrong with what should be a text, if it is there."""
+    if said is not None and not isinstance(said, str):
+        return f"is a text, not {type(said).__name__}"
+    return "is not valid Unicode" if said is not None and unwritable(said) else None
+
+
+def unwritable(said: Any) -> list[str]:
+    """The fault of what cannot be written as JSON, if it has that."""
+    try:
+        to_json(plain_answer(said))
+    except PydanticSerializationError:
+        return [UNWRITABLE]
+    return []
+
+
+def anonymous(answer: Any) -> Any:
+    """An answer's fields, without who it says gave it. Models of the same shape, such as a subclass or
+    another version's, are read by their fields."""
+    plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
+    if not isinstance(plain, Mapping):
+        return plain
+    fields = cast("Mapping[str, Any]", plain)
+    return {name: value for name, value in fields.items() if name not in ("answered_by", "via")}
+
+
+def schema_check(
+    schema: Mapping[str, Any] | None, shown: Mapping[str, Any] | None = None
+) -> ArgsCheck | None:
+    """How to check edited arguments by a schema, if there is one; what is as it was ``shown`` is not at fault."""
+    if schema is None:
+        return None
+    return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args, shown)]
