@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import hmac
 import secrets
@@ -97,25 +96,6 @@ def _unquoted(error: ValidationError) -> list[str]:
         words = _QUOTING.get(fault["type"])
         said.append(_at(fault, words.format(**fault.get("ctx", {})) if words else fault["msg"]))
     return said
-
-
-def unknown_tool(name: str, known: list[str]) -> str:
-    """What a model is told that called a tool there is not."""
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
-
-
-def expected(tool: Tool) -> str:
-    """What a tool takes, in a sentence."""
-    properties = tool.schema.parameters.get("properties")
-    required = tool.schema.parameters.get("required")
-    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
-    needed: list[Any] = required if isinstance(required, list) else []
-    if not names:
-        return "It takes no arguments: send {}."
-    listed = ", ".join(name if name in needed else f"{name} (optional)" for name in names)
-    return f"It takes a JSON object with: {listed}."
 
 
 # Seals: they bind an answer to arguments that a person was not shown, and give nothing of them away.

@@ -18,7 +18,7 @@ from askfirst.agent.spec import ToolCallContext
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import unresolved_calls
 from askfirst.agent.tools import ToolContext, ToolResult, as_result, json_object
-from askfirst.agent.verdicts import args_digest, edit_notice, refusal_of, said_of
+from askfirst.agent.verdicts import args_digest, edit_notice, failed, gave_up, refusal_of, said_of, withheld
 from askfirst.checkpointer.base import StoredEffect
 from askfirst.concurrency import join, waiting_line
 from askfirst.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
@@ -230,13 +230,14 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
             raise  # its own failures are results: this is the store's, or ours, and what it was at is open still
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:
-        why = f"{tool.name} stopped before its end, for {said_of(signal)}. What it had done by then stands."
-        return as_result(ToolResult(why, {"hitl": refusal_of(call.name, signal)[1]}, is_error=True))
+        return as_result(
+            ToolResult(gave_up(tool.name, signal), {"hitl": refusal_of(call.name, signal)[1]}, is_error=True)
+        )
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
         failure = error
-    return as_result(ToolResult(f"{tool.name} failed: {_say(failure)}", is_error=True))
+    return as_result(ToolResult(failed(tool.name, _say(failure)), is_error=True))
 
 
 def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
@@ -298,7 +299,7 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
 
 
 def _withheld(item: Admitted, why: str) -> ToolResultMessage:
-    said = f"{item.tool.name} ran, but what came of it is withheld: {why}."
+    said = withheld(item.tool.name, why)
     return _message(item, as_result(ToolResult(said, {"hitl": {"withheld": why}}, is_error=True)))
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from askfirst.agent.arguments import expected, parse_args, parse_edit, unknown_tool, whole
+from askfirst.agent.arguments import parse_args, parse_edit, whole
 from askfirst.agent.asking import (
     MOOT,
     Waiting,
@@ -28,10 +28,22 @@ from askfirst.agent.thread import answers
 from askfirst.agent.tools import Tool, json_object
 from askfirst.agent.verdicts import (
     APPROVED,
+    CHANGED_UNSEEN,
+    UNKNOWN_END,
     approve_trace,
     args_digest,
+    blocked,
+    denial,
     escalate_trace,
+    invalid_args,
+    misfit,
+    misfit_rerun,
+    not_allowed,
+    not_an_object,
+    not_rerun,
+    not_run,
     refusal_of,
+    unknown_tool,
     with_decision,
 )
 from askfirst.checkpointer.base import StoredEffect
@@ -181,7 +193,7 @@ async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | 
     effect = run.thread.effects.get(admitted.call.id)
     settled = await _decide(run, admitted, decision, effect)
     if effect is not None and isinstance(settled, Refused):
-        return replace(settled, why=f"{settled.why} {_UNKNOWN_END}")
+        return replace(settled, why=f"{settled.why} {UNKNOWN_END}")
     return settled
 
 
@@ -196,7 +208,8 @@ async def _decide(
         return admitted
     call, tool = admitted.call, admitted.tool
     run.thread.at_gate.pop(call.id, None)
-    free = decision.verdict == "allow" and not tool.requires_approval
+    verdict = decision.verdict
+    free = verdict == "allow" and not tool.requires_approval
     if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
         return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
     with asking_from("gate", call.id, call.name):
@@ -204,7 +217,7 @@ async def _decide(
             before = await _refused_before(run, admitted)
             if before is not None:  # whatever the policy says by now
                 return before
-            if decision.verdict == "deny":
+            if verdict == "deny":
                 return _not_allowed(admitted, decision)
             settled: Settled | Waiting = admitted
             run.thread.at_gate[call.id] = admitted.args
@@ -239,9 +252,7 @@ def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
         trace["reason"] = decision.reason
     if decision.matched_rule_id is not None:
         trace["matched_rule_id"] = decision.matched_rule_id
-    why = f"{admitted.tool.name} was not run: it is not allowed" + (
-        f" ({decision.reason})." if decision.reason else "."
-    )
+    why = not_allowed(admitted.tool.name, decision.reason)
     return Refused(admitted.call, why, with_decision(admitted.trace, trace))
 
 
@@ -251,16 +262,11 @@ def _admit(run: Run, call: ToolCall) -> Settled:
     if tool is None:
         return Refused(call, unknown_tool(call.name, list(run.spec.tools_by_name)))
     if call.malformed is not None:
-        return Refused(call, f"The arguments of {tool.name} were not a JSON object. {expected(tool)}")
+        return Refused(call, not_an_object(tool))
     args = parse_args(tool, call.args)
     if isinstance(args, str):
-        why = f"The arguments of {tool.name} are invalid, so it was not run. {args} {expected(tool)}"
-        return Refused(call, why)
+        return Refused(call, invalid_args(tool, args))
     return Admitted(call, tool, args)
-
-
-_UNSEEN = "after a person approved it, arguments were changed that people are not shown."
-_UNKNOWN_END = "It was started before and interrupted: whether it took effect then is unknown."
 
 
 async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | Waiting:
@@ -282,13 +288,13 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
     if answer.action == "abort":
         raise HitlAborted(answer.reason or f"{tool.name} was interrupted, and a person chose to stop")
     if answer.action == "skip":
-        return Refused(call, f"{tool.name} was not run again, as a person decided.", trace)
+        return Refused(call, not_rerun(tool.name), trace)
     if answer.modified_params is None:
         return replace(again, trace=trace)
     args = parse_edit(tool, would_run, answer.modified_params)
     if isinstance(args, str):
         trace["decision"] = "invalid_edit"  # nothing was retried
-        return Refused(call, f"{tool.name} was not run again: the new arguments do not fit. {args}", trace)
+        return Refused(call, misfit_rerun(tool.name, args), trace)
     return replace(again, args=args, trace=trace)
 
 
@@ -346,13 +352,13 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
         if decision.hitl_trace is not None:
             trace = with_decision(trace, decision.hitl_trace)
         if decision.block:
-            return Refused(call, decision.reason or f"{tool.name} was not allowed to run.", trace)
+            return Refused(call, decision.reason or blocked(tool.name), trace)
         if decision.edited_args is not None:
             edited = parse_edit(tool, args, decision.edited_args)
             if isinstance(edited, str):
                 return _misfit(call, edited, trace)
             if approved is not None and decision.hitl_trace is None and _differ_unseen(approved, edited):
-                return Refused(call, f"{tool.name} was not run: {_UNSEEN}", trace)
+                return Refused(call, not_run(tool.name, CHANGED_UNSEEN), trace)
             args = edited
         if decision.hitl_trace is not None:
             approved = args if trace is not None and trace.get("decision") in APPROVED else None
@@ -373,7 +379,7 @@ async def _decided(
         logger.exception("before_tool_call raised on %s; the call is refused", name)
         why = f"a check before it failed ({type(error).__name__})"
         trace: JsonObject = {"decision": "policy_deny", "reason": why}
-        return BeforeToolCallResult(block=True, reason=f"{name} was not run: {why}.", hitl_trace=trace)
+        return BeforeToolCallResult(block=True, reason=not_run(name, why), hitl_trace=trace)
 
 
 def _differ_unseen(approved: BaseModel, args: BaseModel) -> bool:
@@ -393,7 +399,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     """
     call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
     on_record = before.get("decision") in APPROVED
-    required = tool.requires_approval or decision.verdict == "ask"
+    required = tool.requires_approval or decision.requires_approval
     if not on_record and not required and answered_before(run, call) is None:
         return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
     shown = json_object(admitted.args)
@@ -423,21 +429,14 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
 
 def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
     """How long people have to decide: what the rule says, else the tool, else the agent."""
-    said = (
-        decision.approval_timeout if decision.verdict == "ask" else None,
-        tool.approval_timeout,
-        run.spec.approval_timeout,
-    )
-    return approval_seconds(next((each for each in said if each is not None), None))
+    said = decision.approval_timeout if decision.requires_approval else None
+    if said is None:
+        said = run.spec.approval_timeout if tool.approval_timeout is None else tool.approval_timeout
+    return None if said is None else approval_seconds(said)
 
 
 def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:
     """Edited arguments that the tool does not take; a person's edit that never ran is recorded as such."""
     if trace is not None and trace.get("decision") == "human_edit":
         trace = {**trace, "decision": "invalid_edit"}
-    return Refused(call, f"{call.name} was not run: the edited arguments do not fit. {faults}", trace)
-
-
-def denial(tool_name: str, reason: str | None) -> str:
-    """What the model is told when a person said no."""
-    return f"A person denied {tool_name}" + (f": {reason}" if reason else ".")
+    return Refused(call, misfit(call.name, faults), trace)

@@ -49,7 +49,7 @@ def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> Js
         told["agent_path"] = list(path)
     if principal != "*":
         told["principal"] = principal
-    if decision.verdict == "ask":
+    if decision.requires_approval:
         if decision.matched_rule_id is not None:
             told["matched_rule_id"] = decision.matched_rule_id
         if decision.reason is not None:

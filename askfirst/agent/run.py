@@ -14,7 +14,16 @@ from askfirst.agent.question_ids import mark, replaced
 from askfirst.agent.spec import Actor, AgentSpec
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import Thread, iterations, unresolved_calls
-from askfirst.agent.verdicts import LARGE, synthetic, too_large, with_answer
+from askfirst.agent.verdicts import (
+    INTERRUPTED,
+    INTERRUPTED_HARMLESS,
+    LARGE,
+    SUPERSEDED_CALL,
+    ended_before,
+    synthetic,
+    too_large,
+    with_answer,
+)
 from askfirst.channels import HitlChannel
 from askfirst.checkpointer.base import RunRecord, Settlement, Step, StoredEffect
 from askfirst.clock import Clock, SystemClock
@@ -292,7 +301,7 @@ class Run:
         """
         superseded = self._settlements(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
-        unrun = self._unrun("Not run: the conversation went on without it.", trace, "superseded")
+        unrun = self._unrun(SUPERSEDED_CALL, trace, "superseded")
         added = self._add([*unrun, message])
         wait = not is_new or self.emitter.listening
         await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
@@ -393,7 +402,7 @@ class Run:
         """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
         self.settlements = self._settlements(ending)
-        return self._add([*self._unrun(f"Not run: {ending.why}.", trace, ending.status), last])
+        return self._add([*self._unrun(ended_before(ending.why), trace, ending.status), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and release the lease."""
@@ -443,9 +452,9 @@ class Run:
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
         """The result of a call whose body began and whose end nobody saw."""
         is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
-        why = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+        why = INTERRUPTED
         if self.thread.effects[call.id].effect == "none" and not is_subagent:
-            why = "Interrupted while it ran. It has no effects, so it may be tried again."
+            why = INTERRUPTED_HARMLESS
         return synthetic(call, why, trace)
 
 

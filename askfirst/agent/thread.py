@@ -65,7 +65,11 @@ def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
         if message.role == "tool":
             resolved.add(message.tool_call_id)
         elif message.role == "assistant":
-            return [call for call in message.tool_calls if call.id not in resolved]
+            calls: list[ToolCall] = []
+            for part in message.content:  # not `tool_calls`: this is asked of every transcript many times
+                if isinstance(part, ToolCall) and part.id not in resolved:
+                    calls.append(part)  # noqa: PERF401
+            return calls
         else:
             break
     return []
@@ -76,7 +80,12 @@ def is_finished(messages: Sequence[Message]) -> bool:
     if not messages:
         return True
     last = messages[-1]
-    return last.role == "assistant" and last.stop_reason != "error" and not last.tool_calls
+    if last.role != "assistant" or last.stop_reason == "error":
+        return False
+    for part in last.content:  # noqa: SIM110  (this is asked of every transcript many times)
+        if isinstance(part, ToolCall):
+            return False
+    return True
 
 
 def has_failed(messages: Sequence[Message]) -> bool:

@@ -21,6 +21,7 @@ from askfirst.agent.run import Ending, Run
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import Thread, is_finished, iterations, unresolved_calls, usage
 from askfirst.agent.tools import ToolResult, as_result
+from askfirst.agent.verdicts import failed
 from askfirst.approvals import PendingApproval
 from askfirst.channels import HitlChannel
 from askfirst.checkpointer.base import Checkpointer, StoredEffect
@@ -110,9 +111,9 @@ def returned_by(tool: SubagentTool, result: AgentResult) -> ToolResult:
         case "aborted":
             raise HitlAborted(result.reason or "aborted")
         case _:
-            failed = result.status == "failed"
-            said = f"{tool.name} failed: {result.reason}" if failed else result.text
-            return ToolResult(said, {"thread_id": result.thread_id}, is_error=failed)
+            is_error = result.status == "failed"
+            said = failed(tool.name, result.reason) if is_error else result.text
+            return ToolResult(said, {"thread_id": result.thread_id}, is_error=is_error)
 
 
 def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:

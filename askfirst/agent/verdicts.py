@@ -1,7 +1,8 @@
-"""Records and sentences about a call that did not run, or ran with other arguments."""
+"""Every record and every sentence about a call that did not run, or that ran otherwise than the model asked."""
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -127,6 +128,102 @@ def synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultM
     if trace is not None:
         details["hitl"] = trace
     return ToolResultMessage(call.id, call.name, why, is_error=True, details=details)
+
+
+# What the model is told about a call, each sentence in one place.
+
+
+def unknown_tool(name: str, known: list[str]) -> str:
+    """What a model is told that called a tool there is not."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
+
+
+def expected(tool: Tool) -> str:
+    """What a tool takes, in a sentence."""
+    properties = tool.schema.parameters.get("properties")
+    required = tool.schema.parameters.get("required")
+    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
+    needed: list[Any] = required if isinstance(required, list) else []
+    if not names:
+        return "It takes no arguments: send {}."
+    listed = ", ".join(name if name in needed else f"{name} (optional)" for name in names)
+    return f"It takes a JSON object with: {listed}."
+
+
+def not_an_object(tool: Tool) -> str:
+    """Arguments that are no JSON object."""
+    return f"The arguments of {tool.name} were not a JSON object. {expected(tool)}"
+
+
+def invalid_args(tool: Tool, faults: str) -> str:
+    """Arguments that the tool does not take."""
+    return f"The arguments of {tool.name} are invalid, so it was not run. {faults} {expected(tool)}"
+
+
+def denial(tool_name: str, reason: str | None) -> str:
+    """A person said no."""
+    return f"A person denied {tool_name}" + (f": {reason}" if reason else ".")
+
+
+def not_allowed(tool_name: str, reason: str | None) -> str:
+    """The policy, or a guardrail, says no."""
+    return f"{tool_name} was not run: it is not allowed" + (f" ({reason})." if reason else ".")
+
+
+def blocked(tool_name: str) -> str:
+    """A hook of the agent's middleware says no, and not why."""
+    return f"{tool_name} was not allowed to run."
+
+
+def not_run(tool_name: str, why: str) -> str:
+    """Something went wrong before the body could start."""
+    return f"{tool_name} was not run: {why}."
+
+
+CHANGED_UNSEEN = "after a person approved it, arguments were changed that people are not shown"
+UNKNOWN_END = "It was started before and interrupted: whether it took effect then is unknown."
+
+
+def misfit(tool_name: str, faults: str) -> str:
+    """A person's edit does not fit the tool."""
+    return f"{tool_name} was not run: the edited arguments do not fit. {faults}"
+
+
+def not_rerun(tool_name: str) -> str:
+    """Its end was unknown, and a person chose to skip it."""
+    return f"{tool_name} was not run again, as a person decided."
+
+
+def misfit_rerun(tool_name: str, faults: str) -> str:
+    """Its end was unknown, and the arguments for another try do not fit."""
+    return f"{tool_name} was not run again: the new arguments do not fit. {faults}"
+
+
+def gave_up(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> str:
+    """The body asked a person itself, and got no answer."""
+    return f"{tool_name} stopped before its end, for {said_of(signal)}. What it had done by then stands."
+
+
+def failed(tool_name: str, what: str | None) -> str:
+    """The body raised, or the subagent failed."""
+    return f"{tool_name} failed: {what}"
+
+
+def withheld(tool_name: str, why: str) -> str:
+    """The body ran, and whoever checks results does not let this one pass."""
+    return f"{tool_name} ran, but what came of it is withheld: {why}."
+
+
+SUPERSEDED_CALL = "Not run: the conversation went on without it."
+INTERRUPTED = "Interrupted while it ran: whether it took effect is unknown. Check before trying again."
+INTERRUPTED_HARMLESS = "Interrupted while it ran. It has no effects, so it may be tried again."
+
+
+def ended_before(why: str) -> str:
+    """The run ended before the call's turn came."""
+    return f"Not run: {why}."
 
 
 LARGE = 100_000

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from askfirst.agent.gate import denial
 from askfirst.agent.spec import BeforeToolCallResult, Middleware, ToolCallContext
 from askfirst.agent.tools import json_object
-from askfirst.agent.verdicts import approve_trace, refusal_of
+from askfirst.agent.verdicts import approve_trace, denial, refusal_of
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import HitlCancelled, HitlError, HitlTimedOut
 from askfirst.hitl.inputs import checked_seconds
