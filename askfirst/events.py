@@ -1,7 +1,7 @@
 """What an agent tells its listeners, as frozen values.
 
 Every event has a ``type``, the ``thread_id`` and ``run_id`` it belongs to, a ``seq`` that grows by one
-from event to event of a thread, ``at``, the time in milliseconds since 1970 (UTC), and ``agent_path``, the
+from event to event of a thread, ``at``, the time in seconds since 1970 (UTC), and ``agent_path``, the
 ids of the agents from the root to the one it is about: an agent's listeners hear of its subagents too.
 ``AgentEvent`` is the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
 

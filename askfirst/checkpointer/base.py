@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from askfirst.clock import to_milliseconds
 from askfirst.messages import NO_USAGE, JsonObject, Message, Usage
 from askfirst.requests import Answer, HitlRequest, StoredRequest
 
@@ -292,7 +293,7 @@ CheckpointState = Literal["pending", "resolving", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A checkpoint and who holds it; times are milliseconds since 1970 (UTC)."""
+    """A checkpoint and who holds it; times are seconds since 1970 (UTC)."""
 
     checkpoint_id: str
     agent_id: str
@@ -311,7 +312,7 @@ class StoredCheckpoint:
     @property
     def cursor(self) -> str:
         """Where this checkpoint stands in `list_checkpoints`; hand it in as ``after``."""
-        return f"{round(self.created_at * 1000)}:{self.checkpoint_id}"
+        return f"{to_milliseconds(self.created_at)}:{self.checkpoint_id}"
 
 
 class CheckpointKeeper(Protocol):

@@ -19,7 +19,7 @@ from askfirst.checkpointer.base import (
     StoredThread,
     ThreadInfo,
 )
-from askfirst.clock import seconds
+from askfirst.clock import seconds, to_milliseconds
 from askfirst.errors import InvalidMessage, InvalidStep, StoreError
 from askfirst.ids import first_fence, fresh_nonce
 from askfirst.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
@@ -153,8 +153,8 @@ def opened_row(request: HitlRequest) -> Row:
         "kind": payload.kind,
         "payload": encoded,
         "digest": payload.digest if isinstance(payload, ApproveRequest) else None,
-        "created_at": round(request.created_at * 1000),
-        "expires_at": None if expires_at is None else round(expires_at * 1000),
+        "created_at": to_milliseconds(request.created_at),
+        "expires_at": to_milliseconds(expires_at),
         "nonce": fresh_nonce(),
     }
 
@@ -283,10 +283,10 @@ def _stored_request(row: RequestRow) -> StoredRequest:
     )
 
 
-def thread_info(row: tuple[Any, ...]) -> ThreadInfo:
+def thread_info(row: tuple[str, str | None, int, int, int]) -> ThreadInfo:
     """A thread in a list, from its row."""
     thread_id, parent, messages, created_at, updated_at = row
-    return ThreadInfo(thread_id, parent, messages, created_at / 1000, updated_at / 1000)
+    return ThreadInfo(thread_id, parent, messages, seconds(created_at), seconds(updated_at))
 
 
 def cursor_place(cursor: str | None) -> tuple[int, str, str]:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from askfirst.checkpointer.encoding import checked_id
-from askfirst.clock import Clock, milliseconds
+from askfirst.clock import Clock, milliseconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import LeaseLost, StoreError
 from askfirst.store.rows import AT_ONCE, Writing
@@ -58,7 +58,7 @@ class Leases:
         if owner:
             checked_id("owner", owner)
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-        self.length = round(seconds * 1000)
+        self.length = to_milliseconds(seconds)
         self._seconds = seconds
         self._clock = clock
         self._held: dict[str, _Held] = {}

@@ -40,7 +40,7 @@ from askfirst.checkpointer.encoding import (
 )
 from askfirst.checkpointer.leases import Leases
 from askfirst.checkpointer.transcript_cache import Transcripts
-from askfirst.clock import Clock, SystemClock, milliseconds, seconds
+from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.encryption_keys import MasterKeys
 from askfirst.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidMessage, StoreError
@@ -107,7 +107,7 @@ class SqlCheckpointer(ABC):
     @property
     def lease_seconds(self) -> float:
         """How long a lease is good for that is not renewed."""
-        return self._leases.length / 1000
+        return seconds(self._leases.length)
 
     @abstractmethod
     async def _connect(self) -> Store:
@@ -474,8 +474,8 @@ class SqlCheckpointer(ABC):
             "digest": _digest(key),
             "key": encode_text(key),
             "body": encode_body(body),
-            "created_at": round(created_at * 1000),
-            "expires_at": None if expires_at is None else round(expires_at * 1000),
+            "created_at": to_milliseconds(created_at),
+            "expires_at": to_milliseconds(expires_at),
             "given_by": by if isinstance(by := body.get("given_by"), str) else None,
         }
         await finish(self._store.save_grant(grant))
@@ -486,12 +486,12 @@ class SqlCheckpointer(ABC):
         """Those of these keys that are granted and have not expired, in the order given, with their bodies."""
         checked_id("session", session)
         by_digest = {_digest(key): key for key in keys}
-        found = await self._store.find_grants(session, list(by_digest), round(now * 1000))
+        found = await self._store.find_grants(session, list(by_digest), to_milliseconds(now))
         return [(key, decode_body(found[it])) for it, key in by_digest.items() if it in found]
 
     async def list_grants(self, session: str, now: float) -> list[tuple[str, JsonObject]]:
         """All of a session's grants that have not expired, oldest first."""
-        rows = await self._store.grants(checked_id("session", session), round(now * 1000))
+        rows = await self._store.grants(checked_id("session", session), to_milliseconds(now))
         return [(decode_text(key) or "", decode_body(body)) for key, body in rows]
 
     async def delete_grant(self, session: str, key: str) -> bool:

@@ -13,7 +13,8 @@ from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.answer_options import Said, case_answer, request_answer
 from askfirst.cli.find import Asked, NotOpen, Opened, find_open, short
-from askfirst.cli.output import now_milliseconds, on_database, say
+from askfirst.cli.output import on_database, say
+from askfirst.clock import SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -70,7 +71,7 @@ async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpo
 
 
 def _settled(item: Asked, status: str, by: str | None) -> Settled:
-    row, now = item.row, now_milliseconds()
+    row, now = item.row, milliseconds(SystemClock())
     # This round and no other: what was asked again since has been seen by nobody.
     settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
     return settled._replace(by=by or os_account(), via=VIA)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from pydantic import TypeAdapter
 
-from askfirst.clock import Clock
+from askfirst.clock import Clock, seconds, to_milliseconds
 from askfirst.digests import canonical_json
 from askfirst.errors import InvalidMessage, InvalidPolicy, StoreError
 from askfirst.messages import JsonObject
@@ -58,13 +58,13 @@ class Grant:
         """Its body as a store keeps it: everything but session and key."""
         body: dict[str, Any] = asdict(self)
         del body["session"], body["key"], body["decision"]["grant"]
-        times = {name: None if body[name] is None else round(body[name] * 1000) for name in _TIMES}
+        times = {name: to_milliseconds(body[name]) for name in _TIMES}
         return {**body, **times, "agent_path": list(self.agent_path)}
 
     @classmethod
     def from_json(cls, session: str, key: str, body: Mapping[str, Any]) -> Grant:
         """The grant that `to_json` wrote; raises ``ValueError`` if it is none."""
-        times = {name: kept / 1000 if isinstance(kept := body.get(name), int) else kept for name in _TIMES}
+        times = {name: seconds(kept) if isinstance(kept := body.get(name), int) else kept for name in _TIMES}
         return _grants().validate_python({**body, **times, "session": session, "key": key})
 
     def covers(self, action: PendingAction, now: float) -> bool:
@@ -111,7 +111,7 @@ def _escaped(name: str) -> str:
 class GrantStore(Protocol):
     """Where grants are kept, by session and key. Checkpointers are one, `MemoryGrants` is another.
 
-    ``body`` is what `Grant.to_json` gives; times are epoch milliseconds.
+    ``body`` is what `Grant.to_json` gives. Times that are handed in are seconds since 1970.
     """
 
     async def save_grant(

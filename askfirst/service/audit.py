@@ -39,12 +39,12 @@ EVERY_SECONDS = 60.0
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def head_body(head: Head, now: int, key: SigningKey | None = None) -> dict[str, Any]:
+def head_body(head: Head, now: float, key: SigningKey | None = None) -> dict[str, Any]:
     """A head as JSON: how many rows there are, the last one's hash, and when that was.
 
     With a key, ``signature`` is a compact JWS over the canonical JSON of the rest.
     """
-    at = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {"rows": head.seq, "head": head.hash, "at": at}
     return body if key is None else {**body, "signature": sign_text(canonical_json(body), key)}
 
@@ -86,7 +86,7 @@ class HeadPusher:
         head = await self._engine.read(audit_chain.head) or START
         if head == self._pushed:
             return None
-        body = json.dumps(head_body(head, round(self._clock.now() * 1000), self._key)).encode()
+        body = json.dumps(head_body(head, self._clock.now(), self._key)).encode()
         if self._tls is None:
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)  # it reads files
         try:

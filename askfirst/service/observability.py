@@ -185,7 +185,7 @@ class Metrics:
         """Count a case that ended in this process."""
         if self._answers is not None and case.ended_at is not None:
             kind = "custom" if case.type.startswith("x-") else case.type
-            seconds = max(0, case.ended_at - case.created_at) / 1000
+            seconds = max(0.0, case.ended_at - case.created_at)
             self._answers.record(seconds, {"hitl.type": kind, "hitl.outcome": case.status})
 
 

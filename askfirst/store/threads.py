@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from askfirst.account import os_account
+from askfirst.clock import seconds
 from askfirst.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from askfirst.ids import child_thread_id, first_fence
 from askfirst.messages import ToolCall, decode
@@ -319,7 +320,7 @@ def _refuse(step: Writing) -> Transaction[None]:
     if rows and step.acquire:
         owner, until = rows[0]
         if owner is not None and until > step.now:
-            raise LeaseHeld(step.thread_id, owner, until / 1000)
+            raise LeaseHeld(step.thread_id, owner, seconds(int(until)))
     raise LeaseLost(step.thread_id, step.fence)
 
 
@@ -443,7 +444,7 @@ def remove(fences: Mapping[str, int | None], now: int) -> Transaction[bool]:
     for thread_id, fence in fences.items():
         rows = yield LOCKED, {"thread_id": thread_id}
         if rows and rows[0][1] is not None and rows[0][2] > now:
-            raise LeaseHeld(thread_id, rows[0][1], rows[0][2] / 1000)
+            raise LeaseHeld(thread_id, rows[0][1], seconds(int(rows[0][2])))
         if (rows[0][0] if rows else None) != fence:
             return False
     entries: list[Entry] = []
