@@ -36,6 +36,7 @@ from askfirst.requests import (
     plain_answer,
 )
 from askfirst.store.rows import (
+    ID_LENGTH,
     UNREADABLE,
     Loaded,
     RequestRow,
@@ -49,7 +50,6 @@ from askfirst.store.rows import (
 )
 
 logger = logging.getLogger("askfirst.checkpointer")
-ID_LENGTH = 255
 LARGEST_LIMIT = 2**31 - 1
 _AT_ONCE = 500
 

@@ -29,7 +29,7 @@ from askfirst.ids import fresh_write_id
 from askfirst.messages import JsonObject
 from askfirst.service import transitions
 from askfirst.service.cases import Cases
-from askfirst.service.person import Respondent
+from askfirst.service.person import MOST_CHARACTERS, Respondent
 from askfirst.service.verification import Verifier
 from askfirst.store import cases as case_store
 from askfirst.store.requests import landed, settle
@@ -126,9 +126,6 @@ def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
         ) from error
 
 
-_MOST_CHARACTERS = 255
-
-
 def _named(_context: click.Context, _option: click.Parameter, sets: tuple[str, ...]) -> list[tuple[str, str]]:
     """``NAME=VALUE`` apart."""
     pairs: list[tuple[str, str]] = []
@@ -154,8 +151,8 @@ def _read(_context: click.Context, _option: click.Parameter, file: IO[bytes] | N
 
 
 def _person(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not (0 < len(name) <= _MOST_CHARACTERS and name.isprintable()):
-        raise click.BadParameter(f"a name has 1 to {_MOST_CHARACTERS} printable characters")
+    if name is not None and not (0 < len(name) <= MOST_CHARACTERS and name.isprintable()):
+        raise click.BadParameter(f"a name has 1 to {MOST_CHARACTERS} printable characters")
     return name
 
 

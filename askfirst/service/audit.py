@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from askfirst.clock import Clock, SystemClock
 from askfirst.digests import canonical_json
 from askfirst.errors import ServiceError
+from askfirst.loopback import LOOPBACK_HOSTS
 from askfirst.protocol import SigningKey
 from askfirst.protocol.signatures import sign_text, verify_text
 from askfirst.store import audit_chain
@@ -36,7 +37,6 @@ SECONDS = 15.0
 """The time-out of a push."""
 EVERY_SECONDS = 60.0
 """How often a service pushes a head that has moved."""
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def head_body(head: Head, now: float, key: SigningKey | None = None) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def verify_head(body: Mapping[str, Any], jwks: Mapping[str, Any]) -> Head:
 def check_push_url(url: str) -> None:
     """Raise `ServiceError` for an address that heads are not pushed to: https, or http on this machine."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _HERE):
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS):
         raise ServiceError("heads are pushed to an https:// address, or to http:// on this machine")
 
 

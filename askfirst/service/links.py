@@ -15,6 +15,7 @@ from typing import Literal, cast
 from askfirst.clock import to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import CaseNotFound, InvalidDuration, LinkExpired, ServiceError
+from askfirst.limits import LINK_DAYS
 from askfirst.protocol import TokenScope, hash_token, issue_token, parse_duration, token_matches
 from askfirst.protocol.case import token_prefix
 from askfirst.service.case import Case, case_of
@@ -26,8 +27,6 @@ from askfirst.store.engine import Engine
 
 LinkWay = Literal["caller", "service"]
 """Who brings the link to the person: the caller who opened the case, or the service itself."""
-LINK_DAYS = 7.0
-"""How long a link lives unless the operator says otherwise: the protocol's longest."""
 _DAY = 86_400_000
 
 

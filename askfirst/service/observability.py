@@ -21,20 +21,16 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askfirst.service.case import Case
 
 # Logs: a line of JSON for each HTTP request, without tokens, keys or answers.
 
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 logger = logging.getLogger("askfirst.service.requests")
 
@@ -52,7 +48,7 @@ class RequestLog:
     which authentication leaves in ``scope["state"]["key_id"]`` (Starlette's ``request.state``).
     """
 
-    def __init__(self, app: App, *, timer: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, app: ASGIApp, *, timer: Callable[[], float] = time.perf_counter) -> None:
         self._app = app
         self._timer = timer
 
@@ -192,7 +188,7 @@ class Metrics:
 class RequestCount:
     """ASGI middleware that counts requests by the pattern of their route."""
 
-    def __init__(self, app: App, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 

@@ -7,10 +7,10 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, cast
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -34,7 +34,7 @@ from askfirst.service.answers import check_step
 from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
-from askfirst.service.context import Service, service_of
+from askfirst.service.context import Service, The
 from askfirst.service.email_codes import read_code
 from askfirst.service.pages import (
     PAGE_HEADERS,
@@ -150,7 +150,6 @@ def keep(
 
 
 router = APIRouter()
-The = Annotated[Service, Depends(service_of)]
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _FORMS = ("application/x-www-form-urlencoded", "")
 _JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Any
 
@@ -34,10 +34,9 @@ from askfirst.errors import (
 from askfirst.requests import UNWRITABLE, fit_answer, plain_answer, shown_digest
 from askfirst.store import audit, tables
 from askfirst.store.audit import Entry
-from askfirst.store.rows import Expired, RequestRow, Settled, decode_request
+from askfirst.store.rows import Expired, RequestRow, Row, Settled, decode_request
 from askfirst.store.statement import WAKE, Statement, Transaction, param
 
-Row = Mapping[str, Any]
 _Q = tables.requests.c
 # Partial indexes are used only where the status stands in the statement itself.
 _PENDING = literal_column("'pending'", String)

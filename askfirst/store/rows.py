@@ -13,6 +13,8 @@ from askfirst.ids import fresh_write_id as fresh_write_id
 from askfirst.requests import ApproveRequest, HitlRequest, seal_in, with_seal
 
 Row = Mapping[str, Any]
+ID_LENGTH = 255
+"""How many characters an id has at most."""
 AT_ONCE = 50
 """How many threads one statement takes: to renew their leases, or to find them."""
 

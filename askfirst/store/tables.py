@@ -12,8 +12,9 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Tab
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.types import TypeEngine
 
+from askfirst.store.rows import ID_LENGTH
+
 VERSION_TABLE = "askfirst_alembic_version"
-ID_LENGTH = 255
 
 ID = String(ID_LENGTH).with_variant(String(ID_LENGTH, collation="C"), "postgresql")
 """An id: compared and sorted by its bytes, on every database."""
