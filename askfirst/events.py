@@ -40,7 +40,7 @@ class RunStartedEvent(Event):
 
 
 class RunEndedEvent(Event):
-    """A run came to rest. ``reason`` says why, where that is not plain from the status."""
+    """A run ended or paused. ``reason`` says why, where the status does not."""
 
     type: Literal["run_ended"] = "run_ended"
     status: RunStatus
@@ -111,7 +111,7 @@ class ToolEndedEvent(Event):
 
 
 class HitlRequestEvent(Event):
-    """A person is asked something; the request is stored by now, where there is a store."""
+    """A person is asked something; the request is stored before, if there is a store."""
 
     type: Literal["hitl_request"] = "hitl_request"
     request: HitlRequest

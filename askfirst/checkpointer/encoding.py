@@ -1,4 +1,4 @@
-"""Between the contract's values and the store's rows: encoded and, when read, checked."""
+"""The contract's values as the store's rows, and back: encoded, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def writing(
             checked_id("run_id", step.run_id),
             owner,
             fence,
-            # Every step moves the fence: who loaded the thread before it has not seen it, and may not build on
+            # Every step moves the fence: whoever loaded the thread before the step has not seen it, and may not
+            # build on
             # that. And a new thread has one that no earlier thread of its name had.
             fence + 1 if fence else step.first_fence or first_fence(),
             acquire,
@@ -125,19 +126,19 @@ def writing(
 
 
 def check_size(rows: Writing, largest: int) -> None:
-    """Raise `InvalidStep` for a message or a request that is too large for a server's statements of that size."""
+    """Raise `InvalidStep` for a message or a request that does not fit into a statement of at most so many bytes."""
     for text in (*[body for _, body in rows.messages], *[str(row["payload"]) for row in rows.opened]):
         if 4 * len(text) + _AROUND > largest and (size := _size(text) + _AROUND) > largest:
             raise InvalidStep(rows.thread_id, f"{size:,} bytes are more than the server takes, {largest:,}")
 
 
 def _size(text: str) -> int:
-    """How many bytes a text takes in a statement, where some characters are written as two."""
+    """The size in bytes of a text within a statement, where escaped characters take two."""
     return len(text.encode()) + sum(text.count(each) for each in "\"\\'")
 
 
 _AROUND = 10_000
-"""More bytes than the rest of a statement has."""
+"""An upper bound for the bytes of a statement without its values."""
 
 
 def opened_row(request: HitlRequest) -> Row:
@@ -193,7 +194,7 @@ def _run_row(run: RunRecord, now: int) -> Row:
 
 
 def point_of(step: Step) -> str:
-    """The name of a step's commit; `points` lists them."""
+    """The name of a step's commit; see `POINTS`."""
     if step.started:
         return "effect.started"
     if step.ended:
@@ -210,9 +211,9 @@ def point_of(step: Step) -> str:
 async def stored_thread(
     thread_id: str, loaded: Loaded, now: int, known: Sequence[Message] = ()
 ) -> StoredThread:
-    """A thread from its rows, and from messages that are ``known`` already.
+    """A thread from its rows, and from the beginning of its messages that is ``known`` (cached).
 
-    A long one is decoded in pieces, between which others get their turn.
+    A long transcript is decoded in pieces, between which other tasks run.
     """
     messages = list(known)
     first = len(messages) - loaded.since
@@ -308,7 +309,7 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
 
 
 def _kept_answer(payload: HitlPayload, text: str) -> Answer:
-    """An answer that was found to fit when it was stored, from its JSON text."""
+    """An answer from its JSON text; it was validated when it was stored."""
     if isinstance(payload, ApproveRequest):
         return ApproveAnswer.model_validate_json(text)
     if isinstance(payload, EscalateRequest):
