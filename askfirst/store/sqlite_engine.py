@@ -294,9 +294,10 @@ def _write_one(connection: sqlite3.Connection, job: _Job) -> None:
 
 
 def _write_together(connection: sqlite3.Connection, batch: list[_Job]) -> bool:
-    """Run all jobs in one transaction without savepoints; False, and nothing is written, if one of them fails.
+    """Run all jobs in one transaction; False, and nothing is written, if the transaction itself fails.
 
-    Most batches succeed, so a savepoint for each job is used only in the second attempt.
+    Most batches succeed, so the first attempt has no savepoints. The second has one for each job, so that a job
+    that fails undoes nothing else.
     """
     try:
         for job in batch:
