@@ -1,4 +1,4 @@
-"""How people are asked: what an agent needs of a channel, and a channel of the agent it belongs to."""
+"""The protocols between an agent and its channel."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ DEFAULT: Any = _Unset()
 
 
 class LeastChannel(Protocol):
-    """The least that an agent can ask through: six members. What they mean is said in `HitlChannel`.
+    """The minimal channel: six members, described in `HitlChannel`.
 
-    An agent says so when it comes to something that needs more, such as detaching from a request.
+    An agent raises an error for an operation that needs more, such as detaching from a request.
     """
 
     async def confirm(
@@ -122,16 +122,18 @@ class HitlChannel(LeastChannel, Protocol):
         via: str | None = None,
         digest: str | None = None,
     ) -> None:
-        """Answer the pending request, with the answer's model or with plain JSON; say who answers, and where.
+        """Answer the pending request, with the answer's model or with plain JSON.
 
-        ``digest`` is that of the request that was shown. Without it an answer counts only if nothing else was asked
-        under this id before.
+        ``by`` and ``via`` say who and where.
+
+        ``digest`` is that of the request that was shown. Without it an answer counts only for the first
+        question asked under this id.
         """
         ...
 
     @property
     def thread_id(self) -> str | None:
-        """The thread that this channel is for, where it is made for one."""
+        """The thread that this channel was made for, if any."""
         ...
 
     @property
@@ -140,29 +142,29 @@ class HitlChannel(LeastChannel, Protocol):
         ...
 
     def bind(self, host: ChannelHost) -> None:
-        """Belong to an agent from now on: its listeners hear of requests, its thread stores them."""
+        """Bind the channel to an agent: its listeners are notified of requests, its thread stores them."""
         ...
 
     def interrupt(
         self, signal: HitlControlException, *, after: Callable[[], Awaitable[object]] | None = None
     ) -> HitlRequest | None:
-        """End the wait in this process by raising a signal in it; the request stays as it is.
+        """End the wait in this process by raising a signal in the waiting run; the request stays open.
 
-        From now on an answer is kept for whoever asks again. Whoever waits awaits ``after()``, if it is given,
-        before the signal is raised there. Returns the request that was waited for, or None if there was none.
+        An answer that comes later is kept for the run that asks again. The waiting run awaits ``after()``, if
+        given, before the signal is raised. Returns the request that was waited for, or None.
         """
         ...
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
-        """The request that waits for an answer, here or (where requests are stored) anywhere.
+        """The open request, of this process or (where requests are stored) of any.
 
-        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        Where several agents share the channel, a request of ``thread_id`` comes first.
         """
         ...
 
 
 class ChannelHost(Protocol):
-    """What a channel may ask of the agent it belongs to."""
+    """The agent as its channel sees it."""
 
     @property
     def thread_id(self) -> str:
@@ -170,40 +172,41 @@ class ChannelHost(Protocol):
         ...
 
     async def record(self, request: HitlRequest) -> StoredRequest | None:
-        """Store a request together with what the run has not written yet, and give the thread's lease back.
+        """Store a request in one step with the run's unwritten messages, and release the thread's lease.
 
-        Returns the request as it is stored, which may be settled by now if the same was asked before a
-        restart; None if the agent stores nothing.
+        Returns the stored request. It may be settled already, if the same question was asked before a restart.
+        None if the agent has no store.
         """
         ...
 
     def announce(self, request: HitlRequest) -> Awaitable[None]:
-        """Tell the agent's listeners of a request; to be awaited for those that are async."""
+        """Notify the agent's listeners of a request; await it for async listeners."""
         ...
 
     async def announce_settled(self, stored: StoredRequest) -> None:
-        """Tell the agent's listeners how a request was settled; while its call is open, `recall` knows it."""
+        """Notify the agent's listeners of a settled request; keep it for `recall` while its call is unresolved."""
         ...
 
     def recall(self, request: HitlRequest) -> StoredRequest | None:
-        """How this very request was settled earlier in the run that goes on now, if it was."""
+        """The settled request, if this run asked and settled the same one before."""
         ...
 
     def args_check(self, tool_name: str, call: AskedCall | None = None) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools.
+        """A function that checks edited arguments of one of the agent's tools.
 
-        What is not shown of the ``call`` that people are asked about may stay as it is. None if there is no such
-        tool, or if that cannot be told any more.
+        Hidden arguments of the ``call`` may stay masked. None if there is no such tool, or its hidden arguments
+        are not known any more.
         """
         ...
 
     def seal(self, call: AskedCall, known: str | None = None) -> str | None:
-        """What binds an answer to what is not shown of a call's arguments, for the request to be ``sealed`` with.
+        """The seal (a salted digest) that binds an answer to the hidden arguments of a call.
 
-        None if they are shown whole. ``known`` is the seal of the same question where it was asked before.
+        None if all arguments are shown. ``known`` is the seal of an earlier round of the same question, whose
+        salt is used again.
         """
         ...
 
     def args_schema(self, tool_name: str) -> JsonObject | None:
-        """What the arguments of one of the agent's tools are like, for those who check them elsewhere."""
+        """The JSON Schema of a tool's arguments, with which other processes check edits."""
         ...

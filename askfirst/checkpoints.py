@@ -1,8 +1,8 @@
 """Paused runs kept in a store: saved, claimed by one worker at a time, resolved once.
 
-A checkpoint's messages are not kept with it but on threads of the same store, each message once: those of the
-thread that the run is stored on, or of one that is made when a run without a store is saved. So a run that is
-resumed through the store goes on under a lease, and its effects are kept account of.
+A checkpoint refers to its messages; they are stored once, on threads of the same store. That is the run's own
+thread, or one that is made when a run without a store is saved. So a run that is resumed through the store goes
+on under a lease, with its effects in the ledger.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 
 class Memory(Checkpointer, CheckpointKeeper, Protocol):
-    """What a `RunCheckpointStore` keeps things in: any of Askfirst's checkpointers, open."""
+    """The backing store of a `RunCheckpointStore`: any of Askfirst's checkpointers, open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,18 @@ class SavedCheckpoint:
     created_at: float
     pending: tuple[PendingApproval, ...]
     retaken: bool
-    """Whether a claim on it lapsed and was taken over."""
+    """Whether a claim on the checkpoint lapsed and was taken over."""
     cursor: str
-    """Where it stands in a list; hand it in as ``after``."""
+    """The checkpoint's place in a list; pass it as ``after``."""
     checkpoint: RunCheckpoint | None = None
 
 
 class RunCheckpointStore:
     """Keeps checkpoints in a checkpointer, for hosts that answer approvals later or elsewhere.
 
-    Two workers never hold the same claim. One that is neither resolved nor released lapses after
-    ``claim_ttl_seconds`` and can be taken again; what had begun by then is in doubt, and not repeated.
+    At most one worker holds the claim on a checkpoint. A claim that is neither resolved nor released lapses
+    after ``claim_ttl_seconds``, and another worker can take it over; effects that were begun under the lapsed
+    claim are in doubt, and not repeated.
     """
 
     def __init__(self, memory: Memory, claim_ttl_seconds: float = 86_400) -> None:
@@ -118,9 +119,10 @@ class RunCheckpointStore:
     async def claim(
         self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None
     ) -> SavedCheckpoint:
-        """Take a checkpoint, to resume it; nobody else can until it is released, resolved or the claim lapses.
+        """Claim a checkpoint, to resume it. No other worker can until it is released or the claim lapses.
 
-        Raises `CheckpointNotFound`, and `CheckpointNotPendingError`, which says who holds it and until when.
+        Raises `CheckpointNotFound`, and `CheckpointNotPendingError`, which says who holds the claim and until
+        when.
         """
         by = f"{getattr(self.memory, 'owner', 'worker')}:{new_id()[-16:]}"
         stored = await self.memory.claim_checkpoint(
@@ -130,7 +132,7 @@ class RunCheckpointStore:
         return _saved(stored, await self._whole(stored))
 
     async def renew(self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None) -> None:
-        """Hold on to a checkpoint for another ``claim_ttl_seconds``."""
+        """Renew the claim on a checkpoint for another ``claim_ttl_seconds``."""
         await self.memory.renew_checkpoint(
             checkpoint_id,
             agent_id,
@@ -140,13 +142,13 @@ class RunCheckpointStore:
         )
 
     async def resolve(self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None) -> None:
-        """Be done with a checkpoint that this store claimed, for good."""
+        """Resolve a checkpoint that this store has claimed, for good."""
         by = self._holder(agent_id, checkpoint_id)
         await self.memory.resolve_checkpoint(checkpoint_id, agent_id, thread_id=thread_id, by=by)
         self._claims.pop((agent_id, checkpoint_id), None)
 
     async def release(self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None) -> None:
-        """Give back a checkpoint that this store claimed: it is pending again."""
+        """Release a checkpoint that this store has claimed: it is pending again."""
         by = self._holder(agent_id, checkpoint_id)
         await self.memory.release_checkpoint(checkpoint_id, agent_id, thread_id=thread_id, by=by)
         self._claims.pop((agent_id, checkpoint_id), None)
@@ -177,7 +179,7 @@ class RunCheckpointStore:
         return self._claims.get((agent_id, checkpoint_id), "nobody")
 
     async def _whole(self, stored: StoredCheckpoint) -> RunCheckpoint:
-        """The checkpoint, its messages read from the threads they stand on."""
+        """The whole checkpoint, with its messages read from their threads."""
         body: Any = stored.body
         value: dict[str, Any] = dict(body["checkpoint"])
         value["root_messages"] = await self._messages(body["root"])
@@ -261,16 +263,17 @@ async def _renew(store: RunCheckpointStore, agent_id: str, checkpoint_id: str) -
         await store.renew(agent_id, checkpoint_id)
 
 
-# Putting a paused run on threads of a store, so that a checkpoint need only refer to them.
+# Storing a paused run's messages on threads, so that the checkpoint only refers to them.
 
 
 _ATTEMPTS = 5
 
 
 async def import_checkpoint(memory: Checkpointer, agent_id: str, checkpoint: RunCheckpoint) -> JsonObject:
-    """See to it that a checkpoint's messages are on threads, and return it as a body that refers to those.
+    """Store a checkpoint's messages on threads, and return the checkpoint's body, which refers to them.
 
-    Messages that are there already are not written again, so a run is stored once however often it pauses.
+    Messages that the threads have already are not written again, so a run is stored once however often it
+    pauses.
     """
     run_id = checkpoint.run_id or new_id()
     root = checkpoint.thread_id or run_id
@@ -298,7 +301,7 @@ async def import_checkpoint(memory: Checkpointer, agent_id: str, checkpoint: Run
 
 
 class _Part:
-    """One thread's worth of a checkpoint."""
+    """The part of a checkpoint that belongs to one thread."""
 
     def __init__(
         self,
@@ -347,7 +350,7 @@ async def _store(
     pending: Sequence[PendingApproval],
     seals: Mapping[str, str],
 ) -> None:
-    """Bring a thread up to where the checkpoint is: what is missing at its end, and what is asked there."""
+    """Append a part's missing messages to its thread, and open and settle its requests, in one step."""
     attempts = {effect.tool_call_id: effect.attempt for effect in part.effects}
     asked = [
         with_seal(request_of(each, part.thread_id, attempts.get(each.tool_call.id, 1)), seals.get(each.id))
@@ -394,14 +397,14 @@ def _missing(
 
 
 def _is_unsettled(known: StoredRequest | None, settled: StoredRequest) -> bool:
-    """Whether the store does not know yet that this was settled; of what is asked since under its id it does not."""
+    """Whether a settled request is not yet settled in the store. One asked anew under its id is another question."""
     if known is None:
         return True
     return known.status == "pending" and same_question(known.request, settled.request.payload)
 
 
 def _moot(known: Iterable[StoredRequest], new: Sequence[Message]) -> list[Settlement]:
-    """How the open requests end whose calls have their results in what is new."""
+    """Cancellations of open requests whose calls have their results among the new messages."""
     resolved = [message.tool_call_id for message in new if message.role == "tool"]
     return [
         Settlement(each.question_id, "cancelled", MOOT)
@@ -411,7 +414,7 @@ def _moot(known: Iterable[StoredRequest], new: Sequence[Message]) -> list[Settle
 
 
 def _settlement(settled: StoredRequest) -> Settlement:
-    """How a request was settled before, to be written down like that."""
+    """The settlement that records how a request was settled before."""
     if settled.status == "pending":
         raise InvalidCheckpoint([f"request {settled.question_id!r} is listed as settled and is pending"])
     return Settlement(

@@ -21,7 +21,20 @@ class Clock(Protocol):
 
 def milliseconds(clock: Clock) -> int:
     """A clock's time as the tables keep it: whole milliseconds since 1970 (UTC)."""
-    return round(clock.now() * 1000)
+    return to_milliseconds(clock.now())
+
+
+@overload
+def to_milliseconds(seconds: float) -> int: ...
+
+
+@overload
+def to_milliseconds(seconds: float | None) -> int | None: ...
+
+
+def to_milliseconds(seconds: float | None) -> int | None:
+    """A time of a public value, seconds since 1970 (UTC), as the tables keep it: whole milliseconds."""
+    return None if seconds is None else round(seconds * 1000)
 
 
 @overload

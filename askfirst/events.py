@@ -1,7 +1,7 @@
 """What an agent tells its listeners, as frozen values.
 
 Every event has a ``type``, the ``thread_id`` and ``run_id`` it belongs to, a ``seq`` that grows by one
-from event to event of a thread, ``at``, the time in milliseconds since 1970 (UTC), and ``agent_path``, the
+from event to event of a thread, ``at``, the time in seconds since 1970 (UTC), and ``agent_path``, the
 ids of the agents from the root to the one it is about: an agent's listeners hear of its subagents too.
 ``AgentEvent`` is the union of all of them; `encode_event` and `decode_event` turn them into JSON and back.
 
@@ -40,7 +40,7 @@ class RunStartedEvent(Event):
 
 
 class RunEndedEvent(Event):
-    """A run came to rest. ``reason`` says why, where that is not plain from the status."""
+    """A run ended or paused. ``reason`` says why, where the status does not."""
 
     type: Literal["run_ended"] = "run_ended"
     status: RunStatus
@@ -111,7 +111,7 @@ class ToolEndedEvent(Event):
 
 
 class HitlRequestEvent(Event):
-    """A person is asked something; the request is stored by now, where there is a store."""
+    """A person is asked something; the request is stored before, if there is a store."""
 
     type: Literal["hitl_request"] = "hitl_request"
     request: HitlRequest

@@ -100,3 +100,8 @@ BODY_SECONDS = 60.0
 """Until a request's body is there."""
 READING_SECONDS = 60.0
 """Until somebody who has stopped reading an answer goes on."""
+
+# Links.
+
+LINK_DAYS = 7.0
+"""How many days a link is good for unless the operator says otherwise: the protocol's longest."""

@@ -37,7 +37,7 @@ Text = Annotated[str, StringConstraints(min_length=0)]
 
 
 class _Encodable:
-    """Marks JSON that will be decoded again; only what was made in Python needs a look."""
+    """Marks JSON that will be decoded again. Only values made in Python are checked; parsed JSON is valid already."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
@@ -46,25 +46,25 @@ class _Encodable:
 
 
 def _encodable(value: Any) -> Any:
-    """Refuse lone surrogates, in keys too, and what nests deeper than a parser goes."""
+    """Refuse lone surrogates (in keys, too) and nesting that is too deep for the parser."""
     check_depth(to_json(value, inf_nan_mode="constants"))
     return value
 
 
 def check_depth(encoded: bytes, within: int = 16) -> None:
-    """Raise ``ValueError`` for JSON that no parser reads once it stands in a message, so many levels down."""
+    """Raise ``ValueError`` for JSON that is too deep to be parsed ``within`` so many levels of a message."""
     if encoded.count(b"[") + encoded.count(b"{") > _SURELY_SHALLOW:
         from_json(b"[" * within + encoded + b"]" * within)
 
 
 _SURELY_SHALLOW = 100
-"""So few brackets cannot nest too deep, wherever they stand; the parser's limit is twice that."""
+"""JSON with at most so many brackets cannot be too deep; the parser's limit is twice that."""
 
 
 JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
 
 
-# What all values of a transcript have in common: frozen, keeping what they do not know, quick to make.
+# The base of a transcript's values: frozen, keeping unknown fields, quick to make.
 
 
 _Init = TypeVar("_Init", bound=Callable[..., None])
@@ -104,9 +104,9 @@ class Value(BaseModel):
 
     @classmethod
     def of_valid(cls, **fields: Any) -> Self:
-        """A value of fields that are valid, each as it is kept; nothing is looked at, and nothing copied.
+        """A value from valid fields, without validation or copies.
 
-        It is pydantic's ``model_construct`` in a tenth of its time.
+        It does what pydantic's ``model_construct`` does in a tenth of the time.
         """
         value = cls.__new__(cls)
         fill(value, fields)
@@ -114,7 +114,7 @@ class Value(BaseModel):
 
 
 def fill(value: Value, fields: dict[str, Any]) -> None:
-    """Give a new value its fields, which are valid as they are."""
+    """Set the fields of a new value, without validation."""
     _set(value, "__dict__", _defaults(value.__class__) | fields)
     _set(value, "__pydantic_fields_set__", set(fields))
     _set(value, "__pydantic_extra__", {})
@@ -126,7 +126,7 @@ _set = object.__setattr__
 
 @cache
 def _defaults(kind: type[Value]) -> dict[str, Any]:
-    """All fields in their order, with what they are if nothing is said."""
+    """All fields in their order, with their defaults."""
     return {name: field.default for name, field in kind.model_fields.items()}
 
 
@@ -187,10 +187,10 @@ class ThinkingPart(Value):
 
 
 class ToolCall(Value):
-    """The model's wish to run a tool; *unresolved* until a tool result with its id follows.
+    """A model's call of a tool; *unresolved* until a tool result with its id follows.
 
-    Where a model wrote arguments that are no JSON object, ``args`` is empty and ``malformed`` holds
-    what it wrote; such a call is never run.
+    Where the model's arguments are no JSON object, ``args`` is empty and ``malformed`` has the text; such a
+    call is never run.
     """
 
     type: Literal["tool_call"] = "tool_call"
@@ -313,7 +313,7 @@ class Usage(Value):
 
 
 NO_USAGE = Usage.of_valid()
-"""What costs nothing, or nobody knows."""
+"""No usage, or unknown usage."""
 
 
 class UserMessage(Value):
@@ -445,9 +445,9 @@ def encode(message: Message) -> str:
 
 
 def _fields(value: Value) -> JsonObject:
-    """What stands in a value's JSON: its fields, without those that are absent, and what it does not know.
+    """The fields of a value's JSON: those that are set, and unknown ones.
 
-    Pydantic's serializer comes to the same, but calls Python for each field and part that it comes across.
+    Pydantic's serializer gives the same, but calls Python for each field and part.
     """
     fields = {name: field for name, field in value.__dict__.items() if field is not None}
     unknown = value.__pydantic_extra__
@@ -471,5 +471,5 @@ def decode(data: str | bytes | Mapping[str, Any]) -> Message:
 
 
 def _refuse_not_json(text: str) -> None:
-    if "NaN" in text or "Infinity" in text:  # pydantic reads these as numbers; where they occur, look closer
+    if "NaN" in text or "Infinity" in text:  # pydantic parses them as numbers: check the values
         from_json(text, allow_inf_nan=False)

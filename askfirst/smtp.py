@@ -14,11 +14,11 @@ from email.utils import formatdate
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from askfirst.errors import MissingExtra
+from askfirst.loopback import LOOPBACK_HOSTS
 
 SMTP_SECONDS = 15.0
 """For each word of the server's; all of them together may take twice as long."""
 _PORTS = {"smtp": 587, "smtps": 465}
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class NotSent(Exception):
@@ -69,7 +69,7 @@ class SmtpServer:
         self._implicit = at.scheme == "smtps"
         self._port = port or _PORTS[at.scheme]
         self._user, self._password = user, unquote(at.password) if at.password else None
-        self._in_clear = not self._implicit and (in_clear or at.hostname in _HERE)
+        self._in_clear = not self._implicit and (in_clear or at.hostname in LOOPBACK_HOSTS)
         self._tls = tls
 
     async def hand_over(self, mail: Mail, *, domain: str) -> int:

@@ -32,7 +32,7 @@ from askfirst.store.statement import Transaction
 from benchmarks.open_files import allow_many
 
 rate.KEPT = rate.LIMIT.most  # a case is polled here as often in seconds as an agent does in minutes
-NOW = 1_900_000_000_000
+NOW = 1_900_000_000.0
 """Cases are open until long after any benchmark."""
 BATCH = 5_000
 NAMED = 5_000
@@ -47,7 +47,7 @@ def case(number: int, key_id: str) -> Case:
         version=1,
         prompt=f"May order {number} be shipped to the new address?",
         created_at=NOW,
-        expires_at=NOW + 86_400_000,
+        expires_at=NOW + 86_400,
         context={"order": number, "address": "1 Long Lane, Leeds"},
         key_id=key_id,
     )

@@ -23,11 +23,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from askfirst.clock import to_milliseconds
 from askfirst.messages import NO_USAGE, JsonObject, Message, Usage
 from askfirst.requests import Answer, HitlRequest, StoredRequest
 
 LEASE_SECONDS = 30.0
-"""How long a lease is good for unless its holder renews it, where nothing else is said."""
+"""How long a lease lasts without renewal, by default."""
 
 POINTS = (
     "effect.started",  # tool bodies are about to begin
@@ -50,7 +51,7 @@ hook: Callable[[str], None] | None = None
 
 
 def reached(point: str) -> None:
-    """Say that a point is reached, such as ``"effect.started"`` once that is committed."""
+    """Report that a crash point is reached, such as ``"effect.started"`` right after that commit."""
     if hook is not None:
         hook(point)
 
@@ -66,7 +67,7 @@ class StoredEffect:
     attempt: int
     ended: bool = False
     granted: str | None = None
-    """The digest of the grant by which it is begun without a person being asked; not read back."""
+    """The digest of the grant that allowed the call without asking a person; written only, not read back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,11 @@ class StoredThread:
     thread_id: str
     fence: int
     messages: list[Message]
-    """To be read: what is in them may be shared by all in this process who have loaded the thread."""
+    """Read only: all loads of the thread in this process share these objects."""
     requests: dict[str, StoredRequest]
-    """By question id, latest round only: those pending, and all of the latest run."""
+    """The latest round of each question, by question id: pending ones, and all of the latest run."""
     effects: dict[str, StoredEffect]
-    """By tool call id: those started and not ended."""
+    """Effects that were begun and have not ended, by tool call id."""
     run: StoredRun | None = None
     lease_owner: str | None = None
     lease_until: float = 0.0
@@ -112,10 +113,10 @@ class ThreadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a step ends a request itself: aborted, or superseded by a newer prompt.
+    """How a step settles a request itself: aborted, or superseded by a newer prompt.
 
-    What was settled elsewhere may be written down as well, in the step that opens it: with its ``answer`` and who
-    gave that, if it was answered.
+    A request that was settled outside the store may be recorded too, in the step that opens it, with its
+    ``answer`` and who gave it.
     """
 
     question_id: str
@@ -128,7 +129,7 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What a step says of its run; ``status`` None while it goes on."""
+    """The run's record as a step writes it; ``status`` is None while the run goes on."""
 
     agent_id: str
     status: str | None = None
@@ -137,28 +138,30 @@ class RunRecord:
 
 
 class Step(NamedTuple):
-    """Everything that happens at once: written in one transaction, or not at all."""
+    """A group of changes to a thread that is written in one transaction, or not at all."""
 
     run_id: str
     messages: Sequence[Message] = ()
     opened: Sequence[HitlRequest] = ()
-    """Requests to open. One whose question id is known already begins a new round of it."""
+    """Requests to open. A question id that exists already gets a new round."""
     settled: Sequence[Settlement] = ()
-    """Requests to settle, those among them that it opens."""
+    """Requests to settle; they may be among ``opened``."""
     started: Sequence[StoredEffect] = ()
-    """Effects about to begin; one that is known already is begun again, with its new attempt."""
+    """Effects about to begin; one that exists already is begun again, with its new attempt number."""
     ended: Sequence[str] = ()
     """Tool call ids of the effects whose results are among the messages."""
     run: RunRecord | None = None
     release: bool = False
     parent_thread_id: str | None = None
-    """The thread that this one works for; kept when the step makes the thread."""
+    """The caller's thread, if this is a subagent's; stored by the step that makes the thread."""
     first_fence: int = 0
     """The fence after a step that makes its thread, chosen by a writer who needs to know it before the step is
     written (`askfirst.ids.first_fence`); 0 leaves it to the checkpointer."""
     parent_fence: int = 0
-    """The fence at which the writer holds the thread that this one works for; a step that makes the thread fails with
-    `LeaseLost` if it does not any more. 0 if nobody has to hold that."""
+    """The fence at which the writer holds the caller's thread; 0 if that is not to be checked.
+
+    A step that makes a subagent's thread raises `LeaseLost` if the caller's lease is lost by then.
+    """
 
 
 class Checkpointer(Protocol):
@@ -171,13 +174,16 @@ class Checkpointer(Protocol):
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it.
 
-        With ``acquire`` the lease is taken: the thread must be at ``fence`` still and leased to nobody (or
-        its lease lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet
-        and is made, with a fence of its own. Without ``acquire`` the lease must be held at ``fence``. Raises
-        `LeaseHeld` if someone else is at work, `LeaseLost` if the thread has moved on; nothing is written then.
-        `InvalidStep` is for what no store could keep: nothing was sent, and whoever holds the lease holds it
-        still. A caller that is cancelled meanwhile is told so only when the step is written, or certain not to
-        be: then what it failed by is the ``__cause__`` of the `asyncio.CancelledError`.
+        With ``acquire`` the lease is taken: the thread must still be at ``fence`` and leased to nobody (or its
+        lease has lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet; it
+        is made, with a fence of its own. Without ``acquire`` the caller must hold the lease at ``fence``.
+
+        Raises `LeaseHeld` if another worker has the lease, and `LeaseLost` if the thread's fence has moved;
+        nothing is written then. Raises `InvalidStep` for values that no store could keep: nothing was sent, and
+        the lease is unchanged.
+
+        A cancelled caller gets `asyncio.CancelledError` only when the step is committed or certainly not; if
+        the step failed, its error is the ``__cause__``.
         """
         ...
 
@@ -192,15 +198,15 @@ class Checkpointer(Protocol):
         digest: str | None = None,
         round: int | None = None,
     ) -> StoredRequest:
-        """Answer a request, with the answer's model or plain JSON, and return it as settled.
+        """Answer a request, with the answer's model or plain JSON, and return the settled request.
 
-        Whoever showed the request to a person passes the ``digest`` of what it showed (`HitlRequest.digest`), or the
-        ``round`` (`StoredRequest.round`): if something else was asked under the id since, the answer is stale and
-        does not count for that. One that names neither counts for the first round alone.
+        Pass the ``digest`` of what the person was shown (`HitlRequest.digest`), or its ``round``
+        (`StoredRequest.round`): if the question was asked again since with other content, the answer is stale.
+        An answer that names neither counts for the first round only.
 
-        Raises `HitlStaleAnswer` for a request that is settled, past its deadline or not the one that is open,
-        `HitlNoPendingRequest` for an unknown one on a thread where none is open, and `HitlInvalidAnswer` for an
-        answer that does not fit.
+        Raises `HitlStaleAnswer` if the request is settled, past its deadline, or not the one that is open;
+        `HitlNoPendingRequest` for an unknown id on a thread without open requests; `HitlInvalidAnswer` for an
+        answer that does not fit the request.
         """
         ...
 
@@ -215,7 +221,7 @@ class Checkpointer(Protocol):
         digest: str | None = None,
         round: int | None = None,
     ) -> StoredRequest:
-        """End a request without an answer; the same errors as `settle`. It may name what was shown, too."""
+        """Cancel a request, without an answer. Digest, round and errors are as for `settle`."""
         ...
 
     async def expire(self, thread_id: str, question_id: str) -> StoredRequest:
@@ -223,11 +229,14 @@ class Checkpointer(Protocol):
         ...
 
     async def expire_due(self, limit: int = 1000) -> list[StoredRequest]:
-        """Settle every pending request that is past its deadline, waited for or not; return them."""
+        """Time out all pending requests that are past their deadline, whether or not anybody waits for them.
+
+        Return them.
+        """
         ...
 
     async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`."""
+        """Wait until a request is settled, in whichever process, and return it. Raises `HitlNoPendingRequest`."""
         ...
 
     async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:
@@ -241,10 +250,10 @@ class Checkpointer(Protocol):
     async def save_pending_request(
         self, thread_id: str, request: HitlRequest | None, *, alone: bool = False
     ) -> None:
-        """Store a request for a thread, lease or no lease; None ends whatever is pending there.
+        """Store a request for a thread, without a lease; None cancels all pending requests of the thread.
 
-        With ``alone`` it raises `HitlConcurrencyError` if another is open on the thread, and stores nothing;
-        one that is past its deadline does not count.
+        With ``alone`` it raises `HitlConcurrencyError`, and stores nothing, if another request is open on the
+        thread. A request past its deadline does not count as open.
         """
         ...
 
@@ -257,42 +266,46 @@ class Checkpointer(Protocol):
         ...
 
     async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
-        """A new thread with the first ``upto`` messages (all, if None) of another, and nothing else of it.
+        """Make a new thread with the first ``upto`` messages of another (None: all), and nothing else of it.
 
-        But what was begun there and has no result here is in doubt here, subagents included.
+        Calls whose bodies were begun on the original thread, and that have no result in the copy, are in doubt
+        on the new one; calls of subagents too.
         """
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Remove a thread and all that belongs to it, its subagents' threads too. Raises `LeaseHeld` while it
-        is at work."""
+        """Delete a thread with all its rows, and its subagents' threads.
+
+        Raises `LeaseHeld` while one of them is leased.
+        """
         ...
 
 
 class WritesBehind(Protocol):
-    """A checkpointer that can write while its caller goes on; it says so by being its own ``writes_behind``."""
+    """A checkpointer that can write while its caller goes on. Such a checkpointer's ``writes_behind`` is itself."""
 
     keeps_order: bool
-    """Whether a step begun after another is written after it, so that it need not wait to be begun."""
+    """Whether steps are written in the order in which they were begun, so that one need not wait for the one before.
+    """
 
     def begin_commit(
         self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
     ) -> asyncio.Future[int]:
-        """Begin what `Checkpointer.commit` does; the future brings the fence, or raises what that raises.
+        """Begin a `Checkpointer.commit`; the future has its fence, or its error.
 
-        The fence is the next one, or `Step.first_fence` where that is given and the thread is made.
-        It cannot be called off: whoever is cancelled while waiting for it hears of that when it is done.
+        The fence is the next one, or `Step.first_fence` if that is given and the thread is made. The write
+        cannot be cancelled: a cancelled waiter gets its `asyncio.CancelledError` when the write is done.
         """
         ...
 
 
 CheckpointState = Literal["pending", "resolving", "resolved"]
-"""Where a checkpoint is: to be claimed, in a worker's hands, or done with."""
+"""The state of a checkpoint: unclaimed, claimed by a worker, or done."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A checkpoint and who holds it; times are milliseconds since 1970 (UTC)."""
+    """A checkpoint and who holds it; times are seconds since 1970 (UTC)."""
 
     checkpoint_id: str
     agent_id: str
@@ -300,26 +313,26 @@ class StoredCheckpoint:
     body: JsonObject
     state: CheckpointState
     claimed_by: str | None
-    """Who holds it, or resolved it."""
+    """The name under which the checkpoint is claimed, or was resolved."""
     claimed_until: float | None
     """When the claim lapses, while there is one."""
     created_at: float
     updated_at: float
     retaken: bool = False
-    """Whether a claim on it ever lapsed and was taken over: what was begun under that claim is in doubt."""
+    """Whether a claim on it ever lapsed and was taken over; effects that were begun under that claim are in doubt."""
 
     @property
     def cursor(self) -> str:
         """Where this checkpoint stands in `list_checkpoints`; hand it in as ``after``."""
-        return f"{round(self.created_at * 1000)}:{self.checkpoint_id}"
+        return f"{to_milliseconds(self.created_at)}:{self.checkpoint_id}"
 
 
 class CheckpointKeeper(Protocol):
     """Keeps checkpoints: opaque values that one worker at a time may claim, and that are resolved once.
 
-    A checkpoint belongs to an agent and perhaps to a thread. One of another agent, or of another thread than
-    the ``thread_id`` that is given, counts as absent; without ``thread_id`` the thread is not looked at.
-    Whoever writes a checkpoint hears of a cancellation only when that is done, or certain not to be.
+    A checkpoint belongs to an agent and perhaps to a thread. A checkpoint of another agent, or of another
+    thread than ``thread_id``, counts as absent; without ``thread_id`` the thread is not checked. A cancelled
+    writer gets its `asyncio.CancelledError` only when the write is committed or certainly not.
     """
 
     async def save_checkpoint(
@@ -335,36 +348,36 @@ class CheckpointKeeper(Protocol):
     async def claim_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
     ) -> StoredCheckpoint:
-        """Take a checkpoint for ``ttl_seconds``: pending becomes resolving, in the hands of ``by``.
+        """Claim a checkpoint for ``ttl_seconds``: pending becomes resolving, held by ``by``.
 
-        A claim that has lapsed can be taken over; ``retaken`` says so. ``by`` is a name that no other claim
-        has: whoever knows it is the holder. Raises `CheckpointNotFound`, and `CheckpointNotPendingError` if
-        the checkpoint is held, even by the same name, or resolved.
+        A claim that has lapsed can be taken over; ``retaken`` says so. ``by`` must be unique to this claim:
+        later calls prove with it that they hold the claim. Raises `CheckpointNotFound`, and
+        `CheckpointNotPendingError` if the checkpoint is claimed, even by the same name, or resolved.
         """
         ...
 
     async def resolve_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
     ) -> None:
-        """Be done with a checkpoint, for good: resolving becomes resolved.
+        """Resolve a checkpoint for good: resolving becomes resolved.
 
-        Only for its holder, also after the claim has lapsed, as long as nobody has taken it over. Raises
-        `CheckpointNotFound` and `CheckpointNotPendingError`.
+        Only the holder of the claim may do so, even after the claim has lapsed, unless another worker has taken
+        it over. Raises `CheckpointNotFound` and `CheckpointNotPendingError`.
         """
         ...
 
     async def release_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
     ) -> None:
-        """Give a checkpoint back: resolving becomes pending. For whom, and the errors, as in `resolve_checkpoint`."""
+        """Release a claim: resolving becomes pending. For whom, and the errors, see `resolve_checkpoint`."""
         ...
 
     async def renew_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
     ) -> None:
-        """Hold a checkpoint for ``ttl_seconds`` from now, or longer if it is held for longer already.
+        """Renew a claim for ``ttl_seconds`` from now; a claim that lasts longer already is not shortened.
 
-        For whom, and the errors, as in `resolve_checkpoint`.
+        Who may do so, and the errors, are as in `resolve_checkpoint`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Between the contract's values and the store's rows: encoded and, when read, checked."""
+"""The contract's values as the store's rows, and back: encoded, and checked when they are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from askfirst.checkpointer.base import (
     StoredThread,
     ThreadInfo,
 )
-from askfirst.clock import seconds
+from askfirst.clock import seconds, to_milliseconds
 from askfirst.errors import InvalidMessage, InvalidStep, StoreError
 from askfirst.ids import first_fence, fresh_nonce
 from askfirst.messages import NO_USAGE, JsonObject, Message, UserMessage, decode, encode
@@ -30,6 +30,7 @@ from askfirst.requests import (
     plain_answer,
 )
 from askfirst.store.rows import (
+    ID_LENGTH,
     UNREADABLE,
     Loaded,
     RequestRow,
@@ -43,7 +44,6 @@ from askfirst.store.rows import (
 )
 
 logger = logging.getLogger("askfirst.checkpointer")
-ID_LENGTH = 255
 LARGEST_LIMIT = 2**31 - 1
 _AT_ONCE = 500
 
@@ -97,7 +97,8 @@ def writing(
             checked_id("run_id", step.run_id),
             owner,
             fence,
-            # Every step moves the fence: who loaded the thread before it has not seen it, and may not build on
+            # Every step moves the fence: whoever loaded the thread before the step has not seen it, and may not
+            # build on
             # that. And a new thread has one that no earlier thread of its name had.
             fence + 1 if fence else step.first_fence or first_fence(),
             acquire,
@@ -119,19 +120,19 @@ def writing(
 
 
 def check_size(rows: Writing, largest: int) -> None:
-    """Raise `InvalidStep` for a message or a request that is too large for a server's statements of that size."""
+    """Raise `InvalidStep` for a message or a request that does not fit into a statement of at most so many bytes."""
     for text in (*[body for _, body in rows.messages], *[str(row["payload"]) for row in rows.opened]):
         if 4 * len(text) + _AROUND > largest and (size := _size(text) + _AROUND) > largest:
             raise InvalidStep(rows.thread_id, f"{size:,} bytes are more than the server takes, {largest:,}")
 
 
 def _size(text: str) -> int:
-    """How many bytes a text takes in a statement, where some characters are written as two."""
+    """The size in bytes of a text within a statement, where escaped characters take two."""
     return len(text.encode()) + sum(text.count(each) for each in "\"\\'")
 
 
 _AROUND = 10_000
-"""More bytes than the rest of a statement has."""
+"""An upper bound for the bytes of a statement without its values."""
 
 
 def opened_row(request: HitlRequest) -> Row:
@@ -147,8 +148,8 @@ def opened_row(request: HitlRequest) -> Row:
         "kind": payload.kind,
         "payload": encoded,
         "digest": payload.approval_digest,
-        "created_at": round(request.created_at * 1000),
-        "expires_at": None if expires_at is None else round(expires_at * 1000),
+        "created_at": to_milliseconds(request.created_at),
+        "expires_at": to_milliseconds(expires_at),
         "nonce": fresh_nonce(),
     }
 
@@ -187,7 +188,7 @@ def _run_row(run: RunRecord, now: int) -> Row:
 
 
 def point_of(step: Step) -> str:
-    """The name of a step's commit; `points` lists them."""
+    """The name of a step's commit; see `POINTS`."""
     if step.started:
         return "effect.started"
     if step.ended:
@@ -204,9 +205,9 @@ def point_of(step: Step) -> str:
 async def stored_thread(
     thread_id: str, loaded: Loaded, now: int, known: Sequence[Message] = ()
 ) -> StoredThread:
-    """A thread from its rows, and from messages that are ``known`` already.
+    """A thread from its rows, and from the beginning of its messages that is ``known`` (cached).
 
-    A long one is decoded in pieces, between which others get their turn.
+    A long transcript is decoded in pieces, between which other tasks run.
     """
     messages = list(known)
     first = len(messages) - loaded.since
@@ -277,10 +278,10 @@ def _stored_request(row: RequestRow) -> StoredRequest:
     )
 
 
-def thread_info(row: tuple[Any, ...]) -> ThreadInfo:
+def thread_info(row: tuple[str, str | None, int, int, int]) -> ThreadInfo:
     """A thread in a list, from its row."""
     thread_id, parent, messages, created_at, updated_at = row
-    return ThreadInfo(thread_id, parent, messages, created_at / 1000, updated_at / 1000)
+    return ThreadInfo(thread_id, parent, messages, seconds(created_at), seconds(updated_at))
 
 
 def cursor_place(cursor: str | None) -> tuple[int, str, str]:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from askfirst.checkpointer.encoding import checked_id
-from askfirst.clock import Clock, milliseconds
+from askfirst.clock import Clock, milliseconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import LeaseLost, StoreError
 from askfirst.store.rows import AT_ONCE, Writing
@@ -29,27 +29,28 @@ class _Held(NamedTuple):
 
     fence: int
     now: int
-    """What time it was then."""
+    """When the lease was written, by the wall clock (epoch milliseconds)."""
     ticks: float
-    """The same by a clock that nobody sets."""
+    """When the lease was written, by the monotonic clock."""
     until: int
 
     def age(self, now: int, ticks: float) -> float:
-        """In milliseconds; a clock that was set, either way, makes it old."""
+        """The lease's age in milliseconds; a wall clock that was set, in either direction, makes it old."""
         return max(abs(now - self.now), (ticks - self.ticks) * 1000)
 
     def outlasting(self, now: int, ticks: float, length: int) -> int:
-        """Until when it is good once it is renewed: as the clock says, and never shorter than it was to last.
+        """When a renewed lease lapses: after its length by the wall clock, and never earlier than before the renewal.
 
-        Another machine's clock goes on while this one is set back, and there it would be seen to have lapsed.
+        If this machine's clock is set back, other machines' clocks go on; for those the lease would lapse too
+        early.
         """
         return max(now + length, self.until + round((ticks - self.ticks) * 1000))
 
 
 class Leases:
-    """Which threads this owner holds, from the step that takes the lease to the one that gives it back.
+    """The leases that this owner holds, from the step that acquires each to the step that releases it.
 
-    One task renews, all at once, those that are older than a third of their length.
+    One task, the heartbeat, renews all leases that are older than a third of their length.
     """
 
     def __init__(self, seconds: float, owner: str | None, clock: Clock) -> None:
@@ -58,17 +59,18 @@ class Leases:
         if owner:
             checked_id("owner", owner)
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
-        self.length = round(seconds * 1000)
+        self.length = to_milliseconds(seconds)
         self._seconds = seconds
         self._clock = clock
         self._held: dict[str, _Held] = {}
         self._beating: asyncio.Task[None] | None = None
 
     def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
-        """Keep account of what a step did to its thread's lease.
+        """Record what a step did to its thread's lease.
 
-        A lease that was to be given back, or under which a step failed, is renewed no more: nobody works under
-        it. A step that failed to take a lease says nothing of whoever holds it.
+        A lease that the step was to release, or under which the step failed, is not renewed any more: no run
+        uses it. A step that failed to acquire a lease changes nothing here: the lease may be held by another
+        run.
         """
         if job.cancelled():
             return
@@ -90,7 +92,7 @@ class Leases:
             self._held[step.thread_id] = _Held(fence, step.now, time.monotonic(), step.lease_until)
 
     async def stop(self) -> None:
-        """Renew no more. Nothing is given back: what is held lapses in its own time."""
+        """Stop the heartbeat. Nothing is released: leases that are still held lapse in their own time."""
         self._held.clear()
         if self._beating is not None:
             self._beating.cancel()
@@ -112,13 +114,13 @@ class Leases:
             for thread_id, held in self._held.items()
             if held.age(now, ticks) >= self.length / 3
         ]
-        old.sort()  # so that those of one batch, which all get the longest time in it, are much alike
+        old.sort()  # by their ends: all leases of a batch get the latest end among them
         for start in range(0, len(old), AT_ONCE):
             batch = old[start : start + AT_ONCE]
             until = batch[-1][0]
             renewed = await finish(store.renew(self.owner, [it for _, it, _ in batch], until))
             for _, thread_id, held in batch:
-                if self._held.get(thread_id) is not held:  # a step has written it meanwhile, or given it back
+                if self._held.get(thread_id) is not held:  # renewed or released by a step meanwhile
                     continue
                 if thread_id in renewed.lost:
                     del self._held[thread_id]

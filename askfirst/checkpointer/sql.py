@@ -40,7 +40,7 @@ from askfirst.checkpointer.encoding import (
 )
 from askfirst.checkpointer.leases import Leases
 from askfirst.checkpointer.transcript_cache import Transcripts
-from askfirst.clock import Clock, SystemClock, milliseconds, seconds
+from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.encryption_keys import MasterKeys
 from askfirst.errors import HitlNoPendingRequest, HitlStaleAnswer, InvalidMessage, StoreError
@@ -106,8 +106,8 @@ class SqlCheckpointer(ABC):
 
     @property
     def lease_seconds(self) -> float:
-        """How long a lease is good for that is not renewed."""
-        return self._leases.length / 1000
+        """How long a lease lasts without renewal."""
+        return seconds(self._leases.length)
 
     @abstractmethod
     async def _connect(self) -> Store:
@@ -210,7 +210,7 @@ class SqlCheckpointer(ABC):
 
     @property
     def writes_behind(self) -> Self:
-        """It can."""
+        """This checkpointer: it writes behind."""
         return self
 
     async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
@@ -229,10 +229,10 @@ class SqlCheckpointer(ABC):
         await finish(self._store.fork(thread_id, new_thread_id, upto, self._now(), fresh_write_id()))
 
     async def delete(self, thread_id: str) -> None:
-        """Remove a thread, if there is one, with its subagents' and all that belongs to them; raises `LeaseHeld`."""
+        """Delete a thread, if there is one, and its subagents' threads, with all their rows; raises `LeaseHeld`."""
         self._transcripts.forget(checked_id("thread_id", thread_id))
         while not await finish(self._store.remove(await family(self._store, thread_id), self._now())):
-            pass  # it moved on while its subagents were looked for
+            pass  # the thread's fence moved while its subagents were looked for
 
     # Requests.
 
@@ -296,7 +296,7 @@ class SqlCheckpointer(ABC):
         return expired
 
     async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`."""
+        """Wait until a request is settled, in whichever process, and return it. Raises `HitlNoPendingRequest`."""
         first: StoredRequest | None = None
         with self._store.hub.waiting((thread_id, question_id)) as woken:
             while True:
@@ -326,13 +326,14 @@ class SqlCheckpointer(ABC):
             found += readable_requests(rows)
             if len(rows) < left or len(found) == limit:
                 return found
-            # Some cannot be read. A page that is not full would say that there are no more.
+            # Some rows cannot be read and are left out. Read on: a page that is not full means that there are
+            # no more.
             left, place = limit - len(found), (rows[-1].created_at, rows[-1].thread_id, rows[-1].question_id)
 
     async def save_pending_request(
         self, thread_id: str, request: HitlRequest | None, *, alone: bool = False
     ) -> None:
-        """Store a request for a thread, lease or no lease; None cancels whatever is pending there.
+        """Store a request for a thread, without a lease; None cancels all pending requests of the thread.
 
         With ``alone`` it raises `HitlConcurrencyError` if another request is open on the thread.
         """
@@ -381,28 +382,28 @@ class SqlCheckpointer(ABC):
     async def claim_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
     ) -> StoredCheckpoint:
-        """Take a checkpoint for ``ttl_seconds``, if nobody holds it; see `CheckpointKeeper.claim_checkpoint`."""
+        """Claim a checkpoint for ``ttl_seconds``; see `CheckpointKeeper.claim_checkpoint`."""
         claim = self._holding(checkpoint_id, agent_id, thread_id, by, ttl_seconds)
         return _stored(await finish(self._store.claim_checkpoint(claim)))
 
     async def resolve_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
     ) -> None:
-        """Be done with a checkpoint that ``by`` holds."""
+        """Resolve a checkpoint that ``by`` has claimed."""
         held = self._holding(checkpoint_id, agent_id, thread_id, by)
         await finish(self._store.resolve_checkpoint(held))
 
     async def release_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
     ) -> None:
-        """Give back a checkpoint that ``by`` holds."""
+        """Release a checkpoint that ``by`` has claimed."""
         held = self._holding(checkpoint_id, agent_id, thread_id, by)
         await finish(self._store.release_checkpoint(held))
 
     async def renew_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str, ttl_seconds: float
     ) -> None:
-        """Hold on to a checkpoint that ``by`` holds, for ``ttl_seconds`` from now."""
+        """Renew the claim of ``by`` on a checkpoint, for ``ttl_seconds`` from now."""
         held = self._holding(checkpoint_id, agent_id, thread_id, by, ttl_seconds)
         await finish(self._store.renew_checkpoint(held))
 
@@ -439,7 +440,7 @@ class SqlCheckpointer(ABC):
         return [_stored(row) for row in await self._store.checkpoint_page(page)]
 
     async def delete_checkpoint(self, checkpoint_id: str, agent_id: str) -> None:
-        """Remove a checkpoint, if there is one and nobody holds it."""
+        """Delete a checkpoint, if there is one. Raises `CheckpointNotPendingError` while it is claimed."""
         _checked(checkpoint_id, agent_id, None)
         await finish(self._store.remove_checkpoint(checkpoint_id, agent_id, self._now()))
 
@@ -474,8 +475,8 @@ class SqlCheckpointer(ABC):
             "digest": _digest(key),
             "key": encode_text(key),
             "body": encode_body(body),
-            "created_at": round(created_at * 1000),
-            "expires_at": None if expires_at is None else round(expires_at * 1000),
+            "created_at": to_milliseconds(created_at),
+            "expires_at": to_milliseconds(expires_at),
             "given_by": by if isinstance(by := body.get("given_by"), str) else None,
         }
         await finish(self._store.save_grant(grant))
@@ -483,15 +484,15 @@ class SqlCheckpointer(ABC):
     async def find_grants(
         self, session: str, keys: Sequence[str], now: float
     ) -> list[tuple[str, JsonObject]]:
-        """Those of these keys that are granted and have not expired, in the order given, with their bodies."""
+        """The unexpired grants with these keys, in the order of the keys, with their bodies."""
         checked_id("session", session)
         by_digest = {_digest(key): key for key in keys}
-        found = await self._store.find_grants(session, list(by_digest), round(now * 1000))
+        found = await self._store.find_grants(session, list(by_digest), to_milliseconds(now))
         return [(key, decode_body(found[it])) for it, key in by_digest.items() if it in found]
 
     async def list_grants(self, session: str, now: float) -> list[tuple[str, JsonObject]]:
         """All of a session's grants that have not expired, oldest first."""
-        rows = await self._store.grants(checked_id("session", session), round(now * 1000))
+        rows = await self._store.grants(checked_id("session", session), to_milliseconds(now))
         return [(decode_text(key) or "", decode_body(body)) for key, body in rows]
 
     async def delete_grant(self, session: str, key: str) -> bool:
@@ -501,13 +502,13 @@ class SqlCheckpointer(ABC):
 
 
 async def family(store: Store, thread_id: str) -> dict[str, int | None]:
-    """The thread and all under it, callers first, each with its fence; None for one that there is not.
+    """A thread and its subagents' threads, callers first, each with its fence (None if there is no such thread).
 
-    A fork is a thread of its own.
+    Forks of a thread do not belong to it.
     """
     found: dict[str, int | None] = {}
     coming = [thread_id]
-    for member in coming:  # it grows as they are found
+    for member in coming:  # the list grows while it is walked
         found[member], said = await store.said(member)
         ids = [child_thread_id(member, call_id) for call_id in _called(said)]
         for start in range(0, len(ids), AT_ONCE):
@@ -516,7 +517,7 @@ async def family(store: Store, thread_id: str) -> dict[str, int | None]:
 
 
 def _called(bodies: Sequence[str]) -> Iterator[str]:
-    """The ids of the tool calls in what was said; what cannot be read has none, and can be deleted all the same."""
+    """The ids of the tool calls in messages. Unreadable messages are skipped, so that their thread can be deleted."""
     for body in bodies:
         if '"tool_call"' in body:
             with suppress(InvalidMessage):
@@ -557,7 +558,7 @@ def _place(cursor: str) -> tuple[int, str]:
 
 
 def _digest(key: str) -> str:
-    """What a key is found by: keys are longer than an index takes, and may hold any character."""
+    """The digest by which a key is found: keys may be too long for an index, and have any character."""
     try:
         return hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""Decoded beginnings of long transcripts: a transcript only grows, so each message is decoded once.
+"""A cache of decoded messages: the beginnings of long transcripts.
 
-A row that somebody changes in the table by hand is seen by those who have not read it before.
-
-All who load a thread get the same messages. Those are frozen, but not the JSON in them, such as a call's arguments:
-that is looked at each time, and what somebody has changed is decoded again for whoever comes next.
+A transcript is append-only, so each message is decoded once per process. A row that is changed in the table by
+hand is not noticed by processes that have cached it. All loads of a thread share the same messages. Messages
+are frozen, but the JSON in them (such as a call's arguments) is not: a fingerprint of it is compared at each
+load, and if somebody changed it, the transcript is decoded again.
 """
 
 from __future__ import annotations
@@ -19,34 +19,37 @@ from askfirst.messages import Message, Value
 from askfirst.store.rows import Loaded
 
 KEPT_BYTES = 32 * 2**20
-"""About how much memory may be spent on this."""
+"""About how much memory the cache may take."""
 SHORT = 50
-"""A transcript below this length is decoded as quickly as it is found."""
-_PER_MESSAGE = 1500  # what a decoded message takes beside its text
+"""Shorter transcripts are not cached: decoding them is as quick as the lookup."""
+_PER_MESSAGE = 1500  # bytes of a decoded message besides its text
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The beginning of a transcript: all before what the model said last, where no call can be open."""
+    """The cached beginning of a transcript.
+
+    The messages before the last assistant message, where all calls are resolved.
+    """
 
     created_at: int
     fence: int
     messages: list[Message]
     loose: list[dict[str, Any]]
-    """What is in them that can be changed."""
+    """The mutable JSON objects in the messages."""
     seal: bytes
-    """What that was like when it was decoded."""
+    """The fingerprint of ``loose`` when it was decoded."""
     last: str
-    """The last of the messages, as it is stored."""
+    """The stored JSON of the last message."""
     size: int
 
     @property
     def since(self) -> int:
-        """From which place on to read: one is read again, to see that this is the same thread."""
+        """The first message to read from the store. The last cached one is read again, to compare it."""
         return len(self.messages) - 1
 
     def is_of(self, loaded: Loaded) -> bool:
-        """Whether the thread is the one that was known, and not one that has its name by now."""
+        """Whether this is the thread that was cached, and not a new one with the same id."""
         return (
             birth_of(loaded.fence) == birth_of(self.fence)
             and loaded.fence >= self.fence
@@ -56,7 +59,7 @@ class Known:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the messages are as they were decoded: nobody to whom they were handed has changed any."""
+        """Whether the JSON in the messages is unchanged since they were decoded."""
         try:
             return _fingerprint(self.loose) == self.seal
         except ValueError:  # there is something in it now that is no JSON
@@ -64,14 +67,14 @@ class Known:
 
 
 class Transcripts:
-    """The long ones that were read last, as many as fit."""
+    """The cache of recently read long transcripts, limited by `KEPT_BYTES` (least recently used go first)."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
         self._size = 0
 
     def of(self, thread_id: str) -> Known | None:
-        """What is known of a thread's transcript."""
+        """The cached beginning of a thread's transcript."""
         known = self._known.get(thread_id)
         if known is None:
             return None
@@ -82,18 +85,18 @@ class Transcripts:
         return known
 
     def forget(self, thread_id: str) -> None:
-        """Know nothing of a thread."""
+        """Remove a thread from the cache."""
         known = self._known.pop(thread_id, None)
         if known is not None:
             self._size -= known.size
 
     def clear(self) -> None:
-        """Know nothing any more."""
+        """Empty the cache."""
         self._known.clear()
         self._size = 0
 
     def note(self, thread_id: str, messages: Sequence[Message], loaded: Loaded, known: Known | None) -> None:
-        """Remember a transcript that was just read, from where it was ``known`` to."""
+        """Cache a transcript that was just read; ``known`` is the part that was cached before."""
         length = _closed(messages)
         start = 0 if known is None else len(known.messages)
         if length < SHORT or length <= start:
@@ -137,7 +140,7 @@ def _fingerprint(loose: list[dict[str, Any]]) -> bytes:
 
 
 def _closed(messages: Sequence[Message]) -> int:
-    """How many messages come before what the model said last."""
+    """The number of messages before the last assistant message."""
     for place in range(len(messages) - 1, -1, -1):
         if messages[place].role == "assistant":
             return place

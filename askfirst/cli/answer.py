@@ -13,7 +13,8 @@ from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.answer_options import Said, case_answer, request_answer
 from askfirst.cli.find import Asked, NotOpen, Opened, find_open, short
-from askfirst.cli.output import now_milliseconds, on_database, say
+from askfirst.cli.output import on_database, say
+from askfirst.clock import SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -28,7 +29,7 @@ from askfirst.ids import fresh_write_id
 from askfirst.messages import JsonObject
 from askfirst.service import transitions
 from askfirst.service.cases import Cases
-from askfirst.service.person import Respondent
+from askfirst.service.person import MOST_CHARACTERS, Respondent
 from askfirst.service.verification import Verifier
 from askfirst.store import cases as case_store
 from askfirst.store.requests import landed, settle
@@ -70,7 +71,7 @@ async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpo
 
 
 def _settled(item: Asked, status: str, by: str | None) -> Settled:
-    row, now = item.row, now_milliseconds()
+    row, now = item.row, milliseconds(SystemClock())
     # This round and no other: what was asked again since has been seen by nobody.
     settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
     return settled._replace(by=by or os_account(), via=VIA)
@@ -125,9 +126,6 @@ def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
         ) from error
 
 
-_MOST_CHARACTERS = 255
-
-
 def _named(_context: click.Context, _option: click.Parameter, sets: tuple[str, ...]) -> list[tuple[str, str]]:
     """``NAME=VALUE`` apart."""
     pairs: list[tuple[str, str]] = []
@@ -153,8 +151,8 @@ def _read(_context: click.Context, _option: click.Parameter, file: IO[bytes] | N
 
 
 def _person(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    if name is not None and not (0 < len(name) <= _MOST_CHARACTERS and name.isprintable()):
-        raise click.BadParameter(f"a name has 1 to {_MOST_CHARACTERS} printable characters")
+    if name is not None and not (0 < len(name) <= MOST_CHARACTERS and name.isprintable()):
+        raise click.BadParameter(f"a name has 1 to {MOST_CHARACTERS} printable characters")
     return name
 
 

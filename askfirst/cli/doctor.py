@@ -29,10 +29,10 @@ from askfirst.cli.output import (
     checked_url,
     database_url,
     given_url,
-    now_milliseconds,
     say,
     span,
 )
+from askfirst.clock import SystemClock, milliseconds, seconds
 from askfirst.delivery.registry import VARIABLES, delivery_named
 from askfirst.encryption_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
 from askfirst.errors import AskfirstError, InvalidSecret, ServiceError, StoreError
@@ -253,7 +253,9 @@ def _clock(ahead: int) -> Finding:
     if abs(ahead) < CLOCK_MILLISECONDS:
         return Finding("reachable", "clock", "ok", "this machine's and the database's agree")
     side = "ahead of" if ahead > 0 else "behind"
-    detail = f"the database's is {span(abs(ahead))} {side} this machine's: deadlines and leases go wrong"
+    detail = (
+        f"the database's is {span(seconds(abs(ahead)))} {side} this machine's: deadlines and leases go wrong"
+    )
     return Finding("reachable", "clock", "wrong", detail)
 
 
@@ -313,8 +315,8 @@ def notice_findings(failed: Sequence[FailedNotice], now: int) -> list[Finding]:
             "notices",
             "wrong",
             f"on_case failed for {each.case_id} with {each.error}, {each.tries} "
-            f"time{'' if each.tries == 1 else 's'} in {span(now - each.since)}: it is tried again while the case "
-            "is open",
+            f"time{'' if each.tries == 1 else 's'} in {span(seconds(now - each.since))}: "
+            "it is tried again while the case is open",
         )
         for each in failed
     ]
@@ -328,7 +330,7 @@ def overdue_findings(late: Overdue, now: int) -> list[Finding]:
         if not each.count:
             findings.append(Finding("overdue", name, "ok", "none"))
             continue
-        oldest = "" if each.since is None else f" (the oldest for {span(now - each.since)})"
+        oldest = "" if each.since is None else f" (the oldest for {span(seconds(now - each.since))})"
         count = f"{each.count} {what}{'' if each.count == 1 else 's'}"
         findings.append(Finding("overdue", name, state, f"{count}{oldest} {meaning}"))
     return findings
@@ -369,7 +371,7 @@ async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
 
 
 async def _overdue() -> list[Finding]:
-    now = now_milliseconds()
+    now = milliseconds(SystemClock())
     late = partial(overdue, now - GRACE_MILLISECONDS, now - SLOW_GRACE_MILLISECONDS)
     try:
         async with checkpointer_from_url(database_url()) as checkpointer:

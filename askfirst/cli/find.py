@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.clock import seconds
 from askfirst.ids import NONCE_DIGITS
 from askfirst.requests import HitlRequest
 from askfirst.service.adoption import adopted, case_id_of
@@ -76,14 +77,14 @@ class Asked:
         return " / ".join(self.request.payload.sentences)
 
     @property
-    def created_at(self) -> int:
-        """Since when, in milliseconds since 1970."""
-        return self.row.created_at
+    def created_at(self) -> float:
+        """Since when, in seconds since 1970."""
+        return seconds(self.row.created_at)
 
     @property
-    def expires_at(self) -> int | None:
+    def expires_at(self) -> float | None:
         """Until when; None for a request without a time-out."""
-        return self.row.expires_at
+        return seconds(self.row.expires_at)
 
     @property
     def case(self) -> Case:
@@ -133,12 +134,12 @@ class Opened:
         return self.case.prompt
 
     @property
-    def created_at(self) -> int:
-        """Since when, in milliseconds since 1970."""
+    def created_at(self) -> float:
+        """Since when, in seconds since 1970."""
         return self.case.created_at
 
     @property
-    def expires_at(self) -> int | None:
+    def expires_at(self) -> float | None:
         """Until when."""
         return self.case.expires_at
 
@@ -233,13 +234,13 @@ class Ambiguous(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An item that has ended, and how; times are milliseconds since 1970."""
+    """An item that has ended, and how; times are seconds since 1970."""
 
     id: str
     kind: str
     prompt: str
     status: str
-    ended_at: int | None
+    ended_at: float | None
     by: str | None
     via: str | None
     reason: str | None
@@ -433,7 +434,7 @@ def _ended_request(asked: Asked) -> Ended:
         asked.kind,
         asked.prompt,
         row.status,
-        row.settled_at,
+        seconds(row.settled_at),
         row.answered_by,
         row.via,
         decode_text(row.reason),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import click
 from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.find import Asked, Ended, find, short
-from askfirst.cli.output import on_database
+from askfirst.cli.output import moment, on_database
 from askfirst.errors import CaseNotFound, InvalidSecret, StoreError
 from askfirst.service.cases import Cases
 from askfirst.service.keys import Keys
@@ -93,7 +92,7 @@ def create(name: str) -> None:
 
 @keys.command("list")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print lines of JSON, with times in epoch milliseconds."
+    "--json", "as_json", is_flag=True, help="Print lines of JSON, with times in seconds since 1970."
 )
 def list_keys(as_json: bool) -> None:
     """List all keys, oldest first, revoked ones too."""
@@ -143,9 +142,5 @@ def _derived(key_id: str) -> str:
 
 
 def _line(key: ApiKey) -> str:
-    state = "active" if key.revoked_at is None else f"revoked {_iso(key.revoked_at)}"
-    return f"{key.key_id}  created {_iso(key.created_at)}  {state}  {visible(key.name)}"
-
-
-def _iso(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    state = "active" if key.revoked_at is None else f"revoked {moment(key.revoked_at)}"
+    return f"{key.key_id}  created {moment(key.created_at)}  {state}  {visible(key.name)}"

@@ -11,6 +11,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.find import Asked, NotOpen, find_open, short
 from askfirst.cli.output import on_database
 from askfirst.errors import CaseNotFound, ServiceError
+from askfirst.limits import LINK_DAYS
 from askfirst.service.case import review_url
 from askfirst.service.cases import Cases
 from askfirst.service.egress import check_base_url
@@ -52,7 +53,7 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 @click.option(
     "--days",
     type=click.FloatRange(0, 36_500, min_open=True),
-    default=7.0,
+    default=LINK_DAYS,
     show_default=True,
     help="How long the link is good for.",
 )

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 # Values and times as a terminal shows them: values exact and whole, with nothing hidden in them.
 
 
-_UNITS = (("d", 172_800_000, 86_400_000), ("h", 7_200_000, 3_600_000), ("m", 120_000, 60_000))
+_UNITS = (("d", 172_800, 86_400), ("h", 7_200, 3_600), ("m", 120, 60))
 _ODD_SPACE = re.compile(r"[^\S \u3000]")
 
 
@@ -53,22 +52,17 @@ def _exact(line: str) -> str:
     )
 
 
-def now_milliseconds() -> int:
-    """Milliseconds since 1970."""
-    return round(time.time() * 1000)
+def moment(at: float) -> str:
+    """A time, given in seconds since 1970: in UTC, to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def moment(milliseconds: int) -> str:
-    """A time, in UTC, to the second."""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def span(milliseconds: int) -> str:
+def span(seconds: float) -> str:
     """A length of time in one unit, rounded down: ``42s``, ``3m``, ``5h``, ``9d``."""
     for name, least, length in _UNITS:
-        if milliseconds >= least:
-            return f"{milliseconds // length}{name}"
-    return f"{max(milliseconds, 0) // 1000}s"
+        if seconds >= least:
+            return f"{int(seconds // length)}{name}"
+    return f"{int(max(seconds, 0))}s"
 
 
 def console_for(stream: Literal["out", "err"]) -> Console:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,6 @@ from askfirst.cli.output import (
     console_for,
     exact_json,
     moment,
-    now_milliseconds,
     on_database,
     say,
     span,
@@ -48,12 +48,12 @@ class Line:
     id: str
     digits: str
     kind: str
-    created_at: int
-    expires_at: int | None
+    created_at: float
+    expires_at: float | None
     asker: str
     what: str
 
-    def cells(self, short: str, now: int) -> tuple[str, ...]:
+    def cells(self, short: str, now: float) -> tuple[str, ...]:
         """Its cells in the table; the last one may be cut."""
         left = "-"
         if self.expires_at is not None:
@@ -81,7 +81,7 @@ async def _print_json(checkpointer: SqlCheckpointer) -> None:
 async def _print_table(console: Console, checkpointer: SqlCheckpointer) -> None:
     lines = [line_of(item) async for item in pending_items(checkpointer)]
     width = console.width if console.is_terminal else None
-    for text in table(lines, now_milliseconds(), width):
+    for text in table(lines, time.time(), width):
         say(text)
 
 
@@ -95,7 +95,7 @@ async def _follow(as_json: bool, checkpointer: SqlCheckpointer) -> None:
             if item.id not in known:
                 line = line_of(item)
                 known[item.id] = short(item)
-                _tell(item.as_json(), "  ".join(line.cells(known[item.id], now_milliseconds())), as_json)
+                _tell(item.as_json(), "  ".join(line.cells(known[item.id], time.time())), as_json)
         for gone in known.keys() - seen:
             _tell({"id": gone, "is_open": False}, f"{known.pop(gone)}  is settled", as_json)
         await asyncio.sleep(WATCH_SECONDS)
@@ -124,7 +124,7 @@ def _on_screen(lines: Sequence[Line], console: Console) -> list[str]:
     """As many lines as there is room for, and how many there are."""
     room = max(console.height - 3, 1)
     count = f"{len(lines)} open" + (f", the oldest {room} shown" if len(lines) > room else "")
-    return [f"{count}; Ctrl-C ends this", "", *table(lines[:room], now_milliseconds(), console.width)]
+    return [f"{count}; Ctrl-C ends this", "", *table(lines[:room], time.time(), console.width)]
 
 
 def line_of(item: Item) -> Line:
@@ -146,7 +146,7 @@ def line_of(item: Item) -> Line:
     )
 
 
-def table(lines: Sequence[Line], now: int, width: int | None) -> list[str]:
+def table(lines: Sequence[Line], now: float, width: int | None) -> list[str]:
     """The lines below each other, as wide as a terminal, or as they are where there is none."""
     if not lines:
         return ["Nothing waits for a person."]
@@ -213,7 +213,7 @@ def _blocks(found: Item | Ended) -> Iterator[Labelled]:
     if isinstance(found, Ended):
         yield from _ended(found)
         return
-    now = now_milliseconds()
+    now = time.time()
     yield "from", _from(found)
     yield "asked", f"{moment(found.created_at)}, {span(now - found.created_at)} ago"
     yield "until", _until(found.expires_at, now)
@@ -244,7 +244,7 @@ def _from(item: Item) -> str:
     return f"{agent}, thread {row.thread_id}, question {row.question_id}{again}"
 
 
-def _until(expires_at: int | None, now: int) -> str:
+def _until(expires_at: float | None, now: float) -> str:
     if expires_at is None:
         return "it is answered: it has no time-out"
     left = f"{span(expires_at - now)} left" if expires_at > now else "its time is up"
@@ -324,7 +324,7 @@ def pending(as_json: bool, watch: bool) -> None:
 
     \b
     Each line of JSON has id, is_open, source (agent or service), kind, from,
-    prompt, created_at, expires_at (epoch milliseconds, or null), status, and of
+    prompt, created_at, expires_at (seconds since 1970, or null), status, and of
     an agent's request also tool, digest, thread_id, question_id, round.
     With --watch there is a line {"id": ..., "is_open": false} when one is gone.
     """

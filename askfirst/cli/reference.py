@@ -35,7 +35,7 @@ askfirst doctor                                   # checks the installation and 
 | 7 | `askfirst wait`: the service cancelled the case |
 | 130 | Ctrl-C |
 
-The output of `--json` is stable: later versions may add names, and remove none. Times are milliseconds since 1970.
+The output of `--json` is stable: later versions may add names, and remove none. Times are seconds since 1970.
 
 The rest of this page is the output of `--help`; `python -m askfirst.cli.reference` writes it. \
 [Operations](../operate/operations.md) shows the commands at work.

@@ -18,7 +18,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
 from askfirst.cli.output import database_url, on_database
 from askfirst.errors import ServiceError
-from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS
+from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS
 from askfirst.service.worker_threads import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _within_open_files(connections: int) -> int:
 @click.option(
     "--link-days",
     type=click.FloatRange(0, 36_500, min_open=True),
-    default=7.0,
+    default=LINK_DAYS,
     show_default=True,
     help="How long a link is good for.",
 )

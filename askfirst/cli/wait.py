@@ -15,7 +15,7 @@ import click
 
 from askfirst.cli.output import say
 from askfirst.delivery.base import Delivery, Notice
-from askfirst.delivery.registry import delivery_named
+from askfirst.delivery.registry import NAMES, delivery_named
 from askfirst.delivery.several import Several
 from askfirst.errors import MissingExtra
 from askfirst.visible_text import visible
@@ -124,9 +124,6 @@ def _body(response: httpx2.Response) -> Any:
         return response.text
 
 
-DELIVERIES = ("auto", "terminal", "qr", "desktop", "telegram", "email", "apprise")
-
-
 def _content(value: str) -> bytes:
     """What an option says: itself, or with ``@`` what is in a file."""
     if not value.startswith("@"):
@@ -199,7 +196,7 @@ def _url(_context: click.Context, _argument: click.Parameter, value: str) -> str
     "--deliver",
     "deliveries",
     multiple=True,
-    type=click.Choice(DELIVERIES),
+    type=click.Choice(NAMES),
     default=("auto",),
     show_default=True,
     help="How the link reaches the person. Again for several ways at once.",

@@ -15,7 +15,9 @@ from pydantic_core import from_json
 
 from askfirst.clock import Clock, SystemClock
 from askfirst.errors import InvalidSecret, InvalidSignature
+from askfirst.loopback import LOOPBACK_HOSTS
 from askfirst.protocol import SIGNATURE_HEADER, verify_callback, verify_hitl_signature, verify_webhook
+from askfirst.protocol.events import FINAL_EVENTS
 
 __all__ = ["CallbackReceiver", "verify_hitl_signature"]
 
@@ -25,8 +27,6 @@ FIELD = "hitl_callback_url"
 MOST_BYTES = 4_000_000
 """More than a service of ours takes as an answer."""
 REMEMBERED = 10_000
-_EVENTS = ("review.completed", "review.expired", "review.cancelled")
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _WEBHOOK_HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 Message = MutableMapping[str, Any]
@@ -66,7 +66,7 @@ class CallbackReceiver:
         if not self._secrets or not all(self._secrets.values()):
             raise InvalidSecret("an empty secret protects nothing")
         where = urlsplit(url)
-        if where.scheme != "https" and (where.scheme != "http" or where.hostname not in _LOOPBACK):
+        if where.scheme != "https" and (where.scheme != "http" or where.hostname not in LOOPBACK_HOSTS):
             raise ValueError("a callback URL begins with https://, or with http:// on this machine alone")
         self.url = url
         self._path = where.path.rstrip("/")
@@ -223,7 +223,7 @@ def _case_id(body: bytes) -> str:
         raise _Answer(400, "This is no JSON.") from None
     facts = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     case_id = facts.get("case_id")
-    if facts.get("event") not in _EVENTS or not isinstance(case_id, str) or not 0 < len(case_id) <= 1000:
+    if facts.get("event") not in FINAL_EVENTS or not isinstance(case_id, str) or not 0 < len(case_id) <= 1000:
         raise _Answer(400, "A callback has an event that ends a case, and a case_id.")
     return case_id
 

@@ -8,12 +8,12 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx2
 
 from askfirst.errors import DiscoveryFailed, InvalidProtocolObject
+from askfirst.loopback import LOOPBACK_HOSTS
 from askfirst.protocol import Discovery, read_discovery
 
 PATH = "/.well-known/hitl.json"
 MOST_BYTES = 1_000_000
 SECONDS = 30.0
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _HOPS = 5
 
 
@@ -24,7 +24,7 @@ async def discover(http: httpx2.AsyncClient, base_url: str) -> Discovery:
     document, no JSON, another version of the protocol, another host, no answer.
     """
     where = urlsplit(base_url)
-    if where.scheme != "https" and (where.scheme != "http" or where.hostname not in _LOOPBACK):
+    if where.scheme != "https" and (where.scheme != "http" or where.hostname not in LOOPBACK_HOSTS):
         raise DiscoveryFailed(
             _host(base_url), "its address begins with https://, or with http:// on this machine"
         )

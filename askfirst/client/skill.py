@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from askfirst.errors import InvalidDuration, InvalidSkill, MissingExtra
+from askfirst.loopback import LOOPBACK_HOSTS
 from askfirst.messages import JsonObject
 from askfirst.permissions.line_numbers import Located, Unreadable, read_yaml
 from askfirst.protocol import ACTIONS, parse_duration
@@ -236,7 +237,7 @@ def _is_url(value: Any) -> bool:
         return False
     try:
         where = urlsplit(value)
-        local = where.hostname in ("localhost", "127.0.0.1", "::1")
+        local = where.hostname in LOOPBACK_HOSTS
         return bool(where.hostname) and (where.scheme == "https" or (where.scheme == "http" and local))
     except ValueError:
         return False

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from askfirst.account import os_account
 from askfirst.channels import HitlChannel
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.clock import Clock, SystemClock
@@ -186,7 +185,7 @@ async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) 
             permanent=True,
         )
     idle = asyncio.Event()
-    person = asyncio.create_task(_sit_at(channel, keyboard_here(), by or _account(), idle))
+    person = asyncio.create_task(_sit_at(channel, keyboard_here(), by or os_account(), idle))
     person.add_done_callback(lambda done: None if done.cancelled() else _stop(channel))
     try:
         yield
@@ -209,7 +208,7 @@ async def desk_in_terminal(
     Ctrl-C at a prompt ends it, and what is not answered stays open; while nothing is open, Ctrl-C is the
     program's own. Otherwise as `answering_in_terminal`.
     """
-    keyboard, by, clock = keyboard_here(), by or _account(), clock or SystemClock()
+    keyboard, by, clock = keyboard_here(), by or os_account(), clock or SystemClock()
     idle = False
     while True:
         waiting = await checkpointer.pending(limit=1)
@@ -266,13 +265,3 @@ async def _put(keyboard: Keyboard, open_request: OpenRequest) -> None:
                 said = await open_request.closed()
             dialogue.end("closed", said)
             return
-
-
-def _account() -> str:
-    """Who the operating system says we are, where it says so; variables of the environment may say anything."""
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (ImportError, KeyError):
-        return getpass.getuser()

@@ -59,7 +59,7 @@ def ask_user_tool(channel: HitlChannel) -> Tool:
 
 
 def _question(question: Question) -> Question:
-    """Without options rather than with an empty list of them, which nobody could choose from."""
+    """A question; an empty list of options, from which nobody could choose, becomes no options."""
     options: list[Option] | None = question.options or None
     return question.model_copy(update={"options": options})
 

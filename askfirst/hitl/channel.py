@@ -45,11 +45,11 @@ from askfirst.requests import (
 )
 
 _TOLD = 1000
-"""How many answers a channel remembers to have told of: more than are recalled when a run is resumed."""
+"""How many requests a channel remembers as announced: more than a resumed run finds answered."""
 
 
 class Channel(ABC):
-    """The verbs and the wait, for channels that differ in where their requests are kept.
+    """The verbs of a channel, and the wait for an answer; subclasses differ in where they keep requests.
 
     A subclass says how a request is recorded (`_record`), settled (`_settle`, `_cancel`, `_expire`) and
     forgotten once its outcome was delivered (`_forget`).
@@ -140,9 +140,9 @@ class Channel(ABC):
         return slot.request if slot is not None and slot.told and not slot.settled.done() else None
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
-        """The request that waits for an answer, whether or not anyone waits for it just now.
+        """The open request, whether or not a run in this process waits for it.
 
-        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        Where several agents share the channel, a request of ``thread_id`` comes first.
         """
         return self.pending
 
@@ -167,11 +167,10 @@ class Channel(ABC):
     ) -> None:
         """Answer a request, with the answer's model or with plain JSON.
 
-        ``digest`` is that of what was shown (`HitlRequest.digest`): if something else is asked by now under the same
-        id, the answer is stale. Without it, it counts only for what was asked first under the id.
-
-        Raises `HitlStaleAnswer` if it is not the one that waits, `HitlInvalidAnswer` if the answer does not
-        fit; the request is then still pending.
+        ``digest`` is that of the request as it was shown (`HitlRequest.digest`): if the id stands for another
+        question by now, the answer is stale. An answer without ``digest`` counts only for the first question
+        asked under the id. Raises `HitlStaleAnswer` if the request is not pending, and `HitlInvalidAnswer` if
+        the answer does not fit; the request then stays pending.
         """
         with settling(self._slot):
             self._deliver(await self._settle(question_id, answer, by, via, digest))
@@ -194,19 +193,19 @@ class Channel(ABC):
         return None
 
     def bind(self, host: ChannelHost) -> None:
-        """Belong to an agent: its listeners hear of requests."""
+        """Bind the channel to an agent, whose listeners are notified of requests."""
         self._host = host
         self._hosts.add(host)
 
     def interrupt(
         self, signal: HitlControlException, *, after: Callable[[], Awaitable[object]] | None = None
     ) -> HitlRequest | None:
-        """Raise a signal where this process waits, ``after`` that; the request itself stays open."""
+        """Raise a signal in the waiting run, after awaiting ``after``; the request itself stays open."""
         slot = self._slot
         return slot.request if slot is not None and slot.interrupt(signal, after) else None
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
-        """The answer as its model, checked against the request and, for other arguments, against the tool."""
+        """The answer as its model, checked against the request; edited arguments are checked against the tool."""
         call, check = request.payload.call, None
         slot = self._slot
         asker = slot.asker if slot is not None and slot.request is request else None
@@ -216,12 +215,12 @@ class Channel(ABC):
         return fit_answer(request, answer, check)
 
     def _args_schema(self, tool_name: Any) -> JsonObject | None:
-        """What the arguments of a tool are like, if the agent that asks has it."""
+        """The JSON Schema of a tool's arguments, if the asking agent has that tool."""
         owner = self._owner(tool_name, _asker()) if isinstance(tool_name, str) else None
         return None if owner is None else owner.args_schema(tool_name)
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
-        """A question about a call, bound to what is not shown of its arguments too."""
+        """The payload with the seal that binds an approval to the hidden arguments of its call, too."""
         call = payload.call
         owner = None if call is None else self._owner(call.tool_name, _asker())
         if call is None or owner is None:
@@ -229,23 +228,23 @@ class Channel(ABC):
         return payload.sealed(owner.seal(call, self._kept_seal(owner.thread_id, question_id)))
 
     def _kept_seal(self, thread_id: str, question_id: str) -> str | None:
-        """The seal of a question that this channel itself keeps."""
+        """The seal of an earlier round of a question, if this channel keeps its requests itself."""
         return None
 
     def _owner(self, tool_name: str, asker: ChannelHost | None) -> ChannelHost | None:
-        """The agent whose tool this is: the one that asks, whosever channel this is, or the one it belongs to."""
+        """The agent that has this tool: the one that asks, or else the one that the channel is bound to."""
         hosts = (asker, self._host)
         return next((host for host in hosts if host is not None and host.args_check(tool_name)), None)
 
     # Where the requests are kept.
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
-        """What was asked under an id before: by the ``host``, as far as its calls are open, or through us."""
+        """The earlier request with this id, from the ``host``'s open calls or from this channel."""
         return await host.known(question_id) if isinstance(host, Host) else None
 
     @abstractmethod
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
-        """Record what the ``host``, if any, asks; or find it as it was recorded before, settled perhaps."""
+        """Record a request of the ``host`` (if any), or return the one recorded before, which may be settled."""
 
     @abstractmethod
     async def _settle(
@@ -260,31 +259,31 @@ class Channel(ABC):
         """Time a request out if its deadline has passed; return it as it stands."""
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
-        """Wait until somebody else settles the request; for ever, where nobody else can."""
+        """Wait until another process settles the request. For ever, where no other process can."""
         return await asyncio.get_running_loop().create_future()
 
     @abstractmethod
     def _forget(self, stored: StoredRequest) -> None:
-        """The outcome was delivered to whoever asked."""
+        """Forget a request whose outcome was delivered to its asker."""
 
     _is_shared = False
-    """Whether somebody else, such as another process, may settle a request."""
+    """Whether another process may settle a request."""
 
     # The wait.
 
     async def _put(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
-        """Ask, when it is the turn of the agent that wants to; see `_ask`."""
+        """Take the asking agent's turn on the channel, then ask; see `_ask`."""
         seconds = self._default_timeout if timeout is DEFAULT else checked_seconds(timeout)
         if signal is not None:
             check_signal(signal)
         return await in_turn(self, lambda: self._ask(payload, seconds, signal))
 
     async def _ask(self, payload: HitlPayload, timeout: float | None, signal: asyncio.Event | None) -> Any:
-        """Open a request, wait for its settlement and return the answer, or raise what came instead."""
+        """Open a request, wait until it is settled, and return the answer or raise the outcome's exception."""
         self._check_free()
         host = host_of(self, self._host, self._hosts)
         asked = await self._new(payload, timeout, host)
-        self._check_free()  # for another may have begun to ask while this one got its name
+        self._check_free()  # another task may have begun to ask while the id was looked up
         slot = self._slot = Slot(asked, current.get().session)
         told = (asked.thread_id, asked.question_id)
         with hitl_span(asked) as span:
@@ -324,7 +323,7 @@ class Channel(ABC):
     async def _new(
         self, payload: HitlPayload, timeout: float | None, host: ChannelHost | None
     ) -> HitlRequest:
-        """What is asked, under an id that a resumed run finds again, where there is a run."""
+        """The new request. Within a run, its id is one that the resumed run computes again."""
         question_id = first_id(payload)
         payload = self._sealed(question_id, payload)
         if current_asking() is not None and payload.gated_call is None:
@@ -338,7 +337,10 @@ class Channel(ABC):
         )
 
     async def _on_record(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
-        """What is asked, as it is recorded; if it was before and is overdue, it is timed out and nobody is told."""
+        """Record the request.
+
+        One that was recorded before and is past its deadline is timed out, without an announcement.
+        """
         stored = await self._record(slot.request, host)
         if stored.status != "pending":
             return stored
@@ -351,7 +353,7 @@ class Channel(ABC):
     async def _wait(
         self, slot: Slot, signal: asyncio.Event | None, telling: Awaitable[None]
     ) -> StoredRequest:
-        """Until an answer, a cancel, the deadline, the signal or an interruption, whichever is first."""
+        """Wait for an answer, a cancel, the deadline, the signal or an interruption, whichever comes first."""
         helpers: list[asyncio.Task[None]] = []
         giving_up: asyncio.Task[None] | None = None
         if slot.request.expires_at is not None:
@@ -365,7 +367,7 @@ class Channel(ABC):
                 await self._listeners.hear(slot, telling)
             stored = await slot.settled
             if giving_up is not None and slot.signalled and stored.status == "cancelled":
-                await asyncio.wait([giving_up])  # only it knows whose cancel this is
+                await asyncio.wait([giving_up])  # it knows whether the signal was the cause
             return slot.aborted or stored
         finally:
             for helper in helpers:
@@ -388,7 +390,7 @@ class Channel(ABC):
         with slot.failing():
             await signal.wait()
             slot.signalled = True
-            with suppress(HitlStaleAnswer):  # it is settled, and whoever settled it wakes the slot
+            with suppress(HitlStaleAnswer):  # the request is settled already, and its settler wakes the slot
                 stored = await self._cancel(slot.request.question_id, "its signal was set")
                 slot.aborted = replace(stored, status="aborted")
                 slot.settle(slot.aborted)

@@ -23,7 +23,7 @@ _LONGEST = 1e12
 
 
 def checked_seconds(timeout: Any) -> float | None:
-    """A time-out that a deadline can be made of."""
+    """The time-out, if it is a valid number of seconds or None. Raises `HitlInvalidRequest`."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
@@ -37,13 +37,13 @@ def checked_seconds(timeout: Any) -> float | None:
 
 
 def check_signal(signal: Any) -> None:
-    """Refuse what cannot be awaited as an `asyncio.Event` can; a thread's event would stop the loop."""
+    """Refuse a signal that is no `asyncio.Event`: waiting for a `threading.Event` would block the loop."""
     if isinstance(signal, type) or not inspect.iscoroutinefunction(getattr(signal, "wait", None)):
         raise HitlInvalidRequest(f"signal is an asyncio.Event, not {type(signal).__qualname__}")
 
 
 def checked_payload(kind: type[P], **fields: Any) -> P:
-    """What is to be asked, if a person can be shown it, whatever keeps it until then."""
+    """The payload, if every store can keep it and every surface can show it. Raises `HitlInvalidRequest`."""
     try:
         payload = kind(**fields)
     except ValidationError as error:
@@ -70,9 +70,9 @@ def _check_writable(name: str, value: Any) -> None:
 
 
 def checked_details(details: Mapping[str, Any] | None) -> JsonObject | None:
-    """What is shown along with a request, as JSON: dates, sets, models and the like as pydantic writes them.
+    """The ``details`` of a request as JSON: dates, sets, models and the like as pydantic writes them.
 
-    Any other object is refused. What Python says of it is nothing to show, and differs after a restart.
+    Any other object is refused: its ``repr`` is nothing to show to people, and differs after a restart.
     """
     if details is None:
         return None
@@ -80,14 +80,14 @@ def checked_details(details: Mapping[str, Any] | None) -> JsonObject | None:
         raise HitlInvalidRequest(f"details are names with values, not {type(details).__name__}")
     try:
         encoded = to_json(dict(details), inf_nan_mode="constants")
-        check_depth(encoded, within=24)  # they become a part of what is checked again
+        check_depth(encoded, within=24)  # they become part of the payload, which is checked as a whole
         return from_json(encoded)
     except Exception as error:
         raise HitlInvalidRequest(f"details {_UNWRITABLE}") from error
 
 
 def checked_digest(tool_name: str, args: Mapping[str, Any]) -> str:
-    """The digest of a call that is to be asked about."""
+    """The digest of the call that a person is asked to approve."""
     if not isinstance(args, Mapping):
         raise HitlInvalidRequest(f"args are names with values, not {type(args).__name__}")
     try:
@@ -97,7 +97,7 @@ def checked_digest(tool_name: str, args: Mapping[str, Any]) -> str:
 
 
 def checked_questions(questions: Sequence[Question]) -> AskRequest:
-    """Questions whose answers can be told apart."""
+    """The questions, if there are any and their keys differ. Raises `HitlInvalidRequest`."""
     if not isinstance(questions, Sequence) or isinstance(questions, str):
         raise HitlInvalidRequest(f"questions are a list of them, not {type(questions).__name__}")
     request = checked_payload(AskRequest, questions=list(questions))
@@ -111,7 +111,7 @@ def checked_questions(questions: Sequence[Question]) -> AskRequest:
 
 
 def checked_choices(choices: Sequence[str]) -> list[str]:
-    """Choices that a person can tell apart."""
+    """The choices, if they are different texts. Raises `HitlInvalidRequest`."""
     if isinstance(choices, str):
         raise HitlInvalidRequest(f"choices are a list of texts; {choices!r} is a single one")
     if not isinstance(choices, Sequence) or not all(isinstance(it, str) for it in choices):

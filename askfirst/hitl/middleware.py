@@ -120,13 +120,16 @@ class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
 
 
 def _check_callable(name: str, given: Any) -> None:
-    """Refuse here what would otherwise block every call."""
+    """Raise early for what is not callable: later it would block every call."""
     if not callable(given):
         raise HitlError(f"{name} is a function of the call, not {given!r}")
 
 
 def _names(given: Any) -> frozenset[str] | None:
-    """The names of tools to ask about. They are read here: what can be read but once would let the next call pass."""
+    """The tool names as a set.
+
+    Copied at once: an iterator would be empty for the second call, which then passed unasked.
+    """
     if given is None:
         return None
     if isinstance(given, str) or not isinstance(given, Iterable):
@@ -141,5 +144,5 @@ def _names(given: Any) -> frozenset[str] | None:
 
 
 async def _awaited(value: _T | Awaitable[_T]) -> _T:
-    """What a function gave that may be async."""
+    """The result of a function that may be async."""
     return cast(_T, await value if inspect.isawaitable(value) else value)

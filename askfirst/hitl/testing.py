@@ -109,7 +109,7 @@ class NoopChannel(_InstantChannel):
         return request.payload.agreement
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
-        """As it is: saying nothing is an answer here."""
+        """The answer unchecked: for this channel, no answer to a question is valid."""
         return answer if request.payload.questions_asked else super().fit(request, answer)
 
 
@@ -120,7 +120,7 @@ def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]
 
 
 def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
-    """How a request ended whose asker gets this instead of an answer; None if it did not end."""
+    """The request, settled as an exception for its asker implies; None if it stays open."""
     kind = reply if isinstance(reply, type) else type(reply)
     if issubclass(kind, HitlTimedOut):
         return replace(stored, status="timed_out")
@@ -174,7 +174,7 @@ def _is_number(value: Any) -> bool:
 
 
 async def _settle_down() -> None:
-    """Let every task that can run, run."""
+    """Yield to the loop until all tasks that can run have run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
@@ -234,7 +234,7 @@ class RaceOutcome:
 
     @property
     def won(self) -> bool:
-        """Whether it did what it came for."""
+        """Whether the process's function returned."""
         return self.error is None and self.signal is None
 
 
@@ -396,7 +396,7 @@ async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]])
 
 
 class _AbortingAt(Session):
-    """What `Agent.abort_pending` does, as long as one request waits, and not at the next one."""
+    """`Agent.abort_pending`, but only while one given request is open, not for a later one."""
 
     __slots__ = ("_question_id", "_settling")
 
@@ -407,12 +407,13 @@ class _AbortingAt(Session):
         self._question_id = question_id
 
     async def check_owner(self) -> None:
-        """Anybody's: it stands for whichever agent aborts, and has no tools of its own."""
+        """Accept every owner: this agent stands for any agent that aborts, and has no tools."""
 
     async def load(self, *, fresh: bool = False) -> None:
-        """Know the thread; raises what `Checkpointer.cancel` would if the request is not open.
+        """Load the thread; raises what `Checkpointer.cancel` would raise if the request is not open.
 
-        Each attempt to abort begins here. Who settles the request after this voids the attempt.
+        Each attempt to abort begins here. If the request is settled after this, the attempt's step fails at the
+        fence.
         """
         await super().load(fresh=fresh)
         try:

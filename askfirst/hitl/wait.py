@@ -30,9 +30,9 @@ _SIGNALS: dict[type[BaseException], str] = {
 
 
 class hitl_span:  # noqa: N801  (used like a function)
-    """Trace a wait: ``hitl.approve`` and its siblings, with the outcome and how long it took.
+    """The span of a wait for a person (``hitl.approve`` and its siblings), with its outcome and duration.
 
-    Nothing is traced or measured unless it is told to ``begin``.
+    Nothing is traced or measured before ``begin`` is called.
     """
 
     __slots__ = ("_began", "_begun", "_call", "_kind", "_outcome", "_span", "_took", "from_resume")
@@ -52,7 +52,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         self.from_resume = False
 
     def begin(self) -> None:
-        """Trace from now on; once is enough."""
+        """Start the span and the timer; a second call does nothing."""
         if self._begun:
             return
         self._begun = True
@@ -62,12 +62,12 @@ class hitl_span:  # noqa: N801  (used like a function)
         tracing.request_opened(self._kind)
 
     def settled(self, stored: StoredRequest) -> None:
-        """Note how long the person took, who may have answered while nobody waited."""
+        """Record how long the person took, who may have answered while no run waited."""
         if stored.settled_at is not None:
             self._took = max(0.0, stored.settled_at - stored.request.created_at)
 
     def outcome(self, answer: Any) -> Any:
-        """Note what was answered, and hand it on."""
+        """Record the outcome in the span, and return it."""
         self._outcome = _ANSWERED[answer.decision] if isinstance(answer, ApproveAnswer) else "answered"
         self._span.set_content("hitl.answer", lambda: without_edits(answer))
         return answer
@@ -94,13 +94,13 @@ class hitl_span:  # noqa: N801  (used like a function)
 
 
 def _left() -> str:
-    """Why nobody waits any more where no signal says so: the run was aborted, or its task cancelled."""
+    """The outcome of a wait that was cancelled: ``aborted`` if the run was aborted, else ``detached``."""
     session = current.get().session
-    run = None if session is None else session.top.run  # because a tree of agents is aborted at its top
+    run = None if session is None else session.top.run  # a tree of agents is aborted at its root
     return "aborted" if run is not None and run.aborted else "detached"
 
 
-# Listeners that hear of a request while it is waited for.
+# Listeners, which are notified of a request while a run waits for it.
 
 
 class Subscription:
@@ -117,16 +117,20 @@ class Subscription:
 
 
 class Listeners:
-    """Those that a channel tells, who may take their time: one that asks at a terminal does.
+    """Notifies the listeners of a channel. A listener may take long, for instance to ask at a terminal.
 
-    What ends a request meanwhile does not wait for them, unless it is one of them.
+    When the request is settled meanwhile, the asker goes on without waiting for the listeners, unless a
+    listener settled it.
     """
 
     def __init__(self) -> None:
         self._at_it: set[asyncio.Task[None]] = set()
 
     async def hear(self, slot: Slot, telling: Awaitable[None]) -> None:
-        """Wait until they have heard, or the request has ended. Raises a signal that one of them raises."""
+        """Wait until all listeners are done, or the request has ended.
+
+        Raises a control signal that a listener raises.
+        """
         task = asyncio.ensure_future(slot.tell(telling))
         try:
             await asyncio.wait({task, slot.settled}, return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +147,7 @@ class Listeners:
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """One is done with a request that ended before; what it raised is of no consequence."""
+        """A listener is done after its request has ended; its exception is dropped."""
         self._at_it.discard(task)
         if not task.cancelled():
             task.exception()
@@ -162,7 +166,7 @@ class Slot:
         self.settled: asyncio.Future[StoredRequest] = asyncio.get_running_loop().create_future()
         self.told = False
         self.by_listener = False
-        """Whether one that was told of the request has settled it, or ended the wait, while it was being told."""
+        """Whether a listener settled the request, or interrupted the wait, while it was being notified."""
         self._after: Callable[[], Awaitable[object]] | None = None
 
     def settle(self, stored: StoredRequest) -> None:
@@ -170,7 +174,7 @@ class Slot:
             self.settled.set_result(stored)
 
     def interrupt(self, signal: HitlControlException, after: Callable[[], Awaitable[object]] | None) -> bool:
-        """Take no more answers, and raise a signal in the asker ``after`` that; False if it is too late."""
+        """End the wait: raise a signal in the asker, once ``after`` was awaited. False if it is too late."""
         if self.settled.done():
             return False
         self._after = after
@@ -179,25 +183,25 @@ class Slot:
         return True
 
     def leave_with_tree(self) -> None:
-        """Wait for nobody if the tree that asks was left while the request was being recorded; it stays open."""
+        """Leave the wait, and the request open, if the agent tree was left while the request was recorded."""
         passage = None if self.asker is None else self.asker.top.passage
         leaving = None if passage is None else passage.leaving
         if leaving is not None:
             self.interrupt(leaving.signal, leaving.hear)
 
     async def left(self) -> None:
-        """Wait until the asker may hear that it was interrupted."""
+        """Await the ``after`` of an interruption, if there was one, before its signal is raised."""
         if self._after is not None:
             await self._after()
 
     async def tell(self, telling: Awaitable[None]) -> None:
-        """Wait for async listeners, and know what they do about the request."""
+        """Await the async listeners, in a context by which `settling` recognises them."""
         at = current.get()
         current.set(Context(at.session, at.turns, at.turn_at, at.asking, self))
         await telling
 
     def close(self) -> None:
-        """Nobody waits any more; an interruption that came too late is of no consequence."""
+        """End the slot; the exception of an interruption that came too late is dropped."""
         if not self.settled.cancel() and not self.settled.cancelled():
             self.settled.exception()
 
@@ -207,7 +211,7 @@ class Slot:
 
 @contextmanager
 def settling(slot: Slot | None) -> Generator[None]:
-    """Note whether it is a listener that settles a request, if it can be settled like this."""
+    """Mark the slot as settled by a listener, if a listener calls this; unmark it if settling fails."""
     listens = slot is not None and current.get().hearing is slot
     if slot is None or not listens or slot.by_listener:
         yield
@@ -221,7 +225,7 @@ def settling(slot: Slot | None) -> Generator[None]:
 
 
 class _Failing:
-    """Hands what goes wrong in a helper to whoever waits for the slot."""
+    """Passes an error of a helper task to the task that waits for the slot."""
 
     def __init__(self, slot: Slot) -> None:
         self._slot = slot

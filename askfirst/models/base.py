@@ -20,9 +20,9 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """How a model is to answer. What is None is left to the provider.
+    """Settings of a model call; None leaves one to the provider.
 
-    ``extra`` is handed to the model as it is, for settings that only some providers know.
+    ``extra`` is passed on to the model unchanged, for settings that only some providers know.
     """
 
     temperature: float | None = None

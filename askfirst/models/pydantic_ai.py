@@ -120,7 +120,7 @@ class PydanticAIModel:
                 message = from_pydantic_ai(response.get())
         except ModelError:
             raise
-        except Exception as error:  # the SDKs raise what they like, and all of it means: no answer
+        except Exception as error:  # the SDKs raise errors of many types, and each means: no answer
             raise model_error(error, self._model) from error
         yield message
 
@@ -149,12 +149,12 @@ def _unusable(model: str | PydanticModel, why: str) -> str:
 
 
 def _wait(error: Exception) -> bool | float:
-    """Stamina's question: is this asked again, and is there a wait the provider chose?"""
+    """For stamina: whether to retry after this error, and after which wait, if the provider named one."""
     if not isinstance(error, ModelError) or not error.retryable:
         return False
     if not error.retry_after:
         return True
     if error.retry_after > RETRY_AFTER_MAX:
         return False
-    # A little more than asked for, so that agents which were refused together do not come back together.
+    # Jitter: agents that were refused together are not to retry together.
     return error.retry_after * (1 + random.random() / 10)  # noqa: S311

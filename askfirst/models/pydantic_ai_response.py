@@ -31,7 +31,7 @@ from askfirst.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a part came from: what its ``provider`` field holds, and what its provider wants back."""
+    """The origin of a part: its ``provider`` field, with the values that the provider wants to see again."""
 
     name: str | None = None
     id: str | None = None
@@ -41,7 +41,7 @@ class Origin:
 
     @staticmethod
     def of(part: OutputPart) -> Origin:
-        """The origin that `to_json` wrote into a part. What another model wrote there is let be."""
+        """The origin that `to_json` wrote into a part; an empty one for what another model wrote there."""
         provider = getattr(part, "provider", None)
         if not isinstance(provider, dict):
             return Origin()

@@ -1,4 +1,4 @@
-"""A policy's memory: decisions for a while, and what a person allowed for good."""
+"""A cache around a policy: decisions for a while, and a person's grants for the session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from askfirst.permissions.evaluate import Failed, attempt
 from askfirst.permissions.grants import Grant, GrantScope, GrantStore, SessionGrants, grant_key
 
 MOST_DECISIONS = 10_000
-"""How many decisions a cache keeps in memory; the oldest make room."""
+"""How many decisions a cache keeps in memory; the oldest are dropped first."""
 
 _Key = tuple[str, tuple[str, ...]]
 
@@ -20,10 +20,10 @@ _Key = tuple[str, tuple[str, ...]]
 class SessionPermissionCache:
     """A policy around another one, ``inner``, for one session.
 
-    It keeps ``inner``'s plain allow and deny for ``ttl_seconds``, under ``principal:toolset:tool:hash(args)``,
-    in this process. A decision that asks is never kept. What a person allowed for good with `remember` turns
-    an ask into an allow; a deny of ``inner`` stays one. Grants are in ``store``, and are looked up there at
-    every evaluation, so that one given or taken back by another worker counts from the next call.
+    It caches ``inner``'s plain allow and deny decisions for ``ttl_seconds`` in this process, under
+    ``principal:toolset:tool:hash(args)``. A decision to ask is never cached. A grant (see `remember`) turns an
+    ask into an allow; a deny of ``inner`` stays a deny. Grants are kept in ``store`` and looked up at every
+    evaluation, so that a grant given or revoked by another worker counts from the next call.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SessionPermissionCache:
         return decision
 
     async def evaluate_many(self, actions: Sequence[PendingAction]) -> list[Decision]:
-        """Decide about the calls of a message, with one look into the store at most."""
+        """Decide about the calls of a message, with at most one lookup in the store."""
         now = self._clock.now()
         keys = [_key_of(action) for action in actions]
         kept = {place: self._kept(key, now) for place, key in enumerate(keys)}
@@ -56,7 +56,7 @@ class SessionPermissionCache:
         answers = await attempt(self.inner, [actions[place] for place in missing], None)
         fresh: dict[int, Decision] = {}
         for place, answer in zip(missing, answers, strict=True):
-            if isinstance(answer, Failed):  # it may go well the next time
+            if isinstance(answer, Failed):  # a failure is not cached: the policy may answer the next time
                 fresh[place] = Decision.deny(answer.reason)
             else:
                 fresh[place] = self._keep(keys[place], answer, now)
@@ -73,23 +73,23 @@ class SessionPermissionCache:
         by: str | None = None,
         inherit: bool = False,
     ) -> Awaitable[Grant]:
-        """Allow this call from now on; with ``scope="tool"``, its tool with any arguments.
+        """Grant this call; with ``scope="tool"``, its tool with any arguments.
 
-        It lasts for the rest of the session, until it is forgotten; with ``ttl_seconds``, for that long at most. It
-        counts for every agent of the session, unless the action has an ``agent_path``: then for the agent there
-        alone, and with ``inherit`` for its subagents. ``by`` says who allowed it. It counts at once; await what is
-        returned to know that it is stored. Raises `InvalidPolicy` for a decision that is no plain allow.
+        A grant lasts for the rest of the session or until `forget`; with ``ttl_seconds``, at most that long. It
+        counts for every agent of the session. If the action has an ``agent_path``, it counts for that agent
+        only, and with ``inherit`` for its subagents. ``by`` says who gave it. It counts at once; await the
+        result to know that it is stored. Raises `InvalidPolicy` for a decision that is no plain allow.
         """
         return self._grants.give(
             action, Decision.of(decision), scope=scope, ttl_seconds=ttl_seconds, by=by, inherit=inherit
         )
 
     async def entries(self) -> list[Grant]:
-        """The session's grants that have not ended, with who gave them and when they end."""
+        """The session's unexpired grants, with who gave them and when they expire."""
         return await self._grants.entries()
 
     async def forget(self, key: str) -> bool:
-        """Take a grant back, by its ``key``, and say whether there was one."""
+        """Revoke a grant by its ``key``; returns whether there was one."""
         return await self._grants.forget(key)
 
     def _kept(self, key: _Key | None, now: float) -> Decision | None:
@@ -110,7 +110,7 @@ class SessionPermissionCache:
 
 
 def _key_of(action: PendingAction) -> _Key | None:
-    """What a decision is kept under; None for arguments that have no hash, whose decisions are not kept."""
+    """The cache key of a decision; None for arguments that have no hash, whose decisions are not cached."""
     try:
         return grant_key(action, "call", ()), action.agent_path
     except InvalidMessage:

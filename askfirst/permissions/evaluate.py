@@ -13,7 +13,7 @@ from typing import Any, cast
 from askfirst.errors import InvalidPolicy
 from askfirst.permissions.decision import BatchPolicy, Decision, PendingAction, PermissionPolicy
 
-# Calling a policy or a guardrail so that whatever goes wrong is told, and never taken for a yes.
+# Calling a policy or a guardrail so that a failure is reported, and never counts as an allow (fail closed).
 
 
 logger = logging.getLogger("askfirst.permissions")
@@ -37,7 +37,7 @@ async def call_each(
     is_async = inspect.iscoroutinefunction(function)
     tasks = [asyncio.create_task(_call(what, function, each, is_async)) for each in given]
     try:
-        # Not asyncio.timeout: whoever swallows its cancellation would be waited for.
+        # Not asyncio.timeout: it would wait for a policy that swallows the cancellation.
         await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)
         for task in tasks:
             if task.done():
@@ -62,7 +62,7 @@ async def _call(what: str, function: Callable[[Any], Any], given: Any, is_async:
 def _in_thread(function: Callable[[Any], Any], given: Any) -> Any:
     try:
         return function(given)
-    except StopIteration as error:  # no future can carry one: whoever awaits it would wait for ever
+    except StopIteration as error:  # a future cannot carry StopIteration: its waiter would hang
         raise RuntimeError("StopIteration") from error
 
 
@@ -94,7 +94,7 @@ async def decide(
 async def attempt(
     policy: PermissionPolicy | None, actions: Sequence[PendingAction], timeout: float | None
 ) -> list[Decision | Failed]:
-    """Like `decide`, but telling a policy that failed from one that denies."""
+    """As `decide`, but a failed policy gives `Failed` instead of a deny."""
     if policy is None:
         return [Decision.allow() for _ in actions]
     if not actions:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from pydantic import TypeAdapter
 
-from askfirst.clock import Clock
+from askfirst.clock import Clock, seconds, to_milliseconds
 from askfirst.digests import canonical_json
 from askfirst.errors import InvalidMessage, InvalidPolicy, StoreError
 from askfirst.messages import JsonObject
@@ -51,31 +51,31 @@ class Grant:
 
     @property
     def digest(self) -> str:
-        """What the ledger of effects names it by, of calls that ran because of it: SHA-256 of session and key."""
+        """SHA-256 of session and key; the ledger of effects has it for calls that ran by this grant."""
         return hashlib.sha256(f"{self.session}\0{self.key}".encode()).hexdigest()
 
     def to_json(self) -> JsonObject:
-        """Its body as a store keeps it: everything but session and key."""
+        """The grant's body as a store keeps it: everything but session and key."""
         body: dict[str, Any] = asdict(self)
         del body["session"], body["key"], body["decision"]["grant"]
-        times = {name: None if body[name] is None else round(body[name] * 1000) for name in _TIMES}
+        times = {name: to_milliseconds(body[name]) for name in _TIMES}
         return {**body, **times, "agent_path": list(self.agent_path)}
 
     @classmethod
     def from_json(cls, session: str, key: str, body: Mapping[str, Any]) -> Grant:
-        """The grant that `to_json` wrote; raises ``ValueError`` if it is none."""
-        times = {name: kept / 1000 if isinstance(kept := body.get(name), int) else kept for name in _TIMES}
+        """The grant that `to_json` wrote; raises ``ValueError`` for anything else."""
+        times = {name: seconds(kept) if isinstance(kept := body.get(name), int) else kept for name in _TIMES}
         return _grants().validate_python({**body, **times, "session": session, "key": key})
 
     def covers(self, action: PendingAction, now: float) -> bool:
-        """Whether it allows this call at this time (seconds since 1970)."""
+        """Whether the grant allows this call at this time (seconds since 1970)."""
         if self.expires_at is not None and self.expires_at <= now:
             return False
         path, below = self.agent_path, action.agent_path
         if path and path != (below[: len(path)] if self.inherited else below):
             return False
         keys = [grant_key(action, self.scope, path)]
-        if len(path) == 1:  # as it was written before an agent without a caller was named in the key
+        if len(path) == 1:  # an older form of the key, without the path of a root agent
             keys.append(grant_key(action, self.scope, ()))
         return self.decision.verdict == "allow" and self.key in keys
 
@@ -109,9 +109,9 @@ def _escaped(name: str) -> str:
 
 
 class GrantStore(Protocol):
-    """Where grants are kept, by session and key. Checkpointers are one, `MemoryGrants` is another.
+    """A store of grants, by session and key. Checkpointers are one, `MemoryGrants` is another.
 
-    ``body`` is what `Grant.to_json` gives; times are epoch milliseconds.
+    ``body`` is what `Grant.to_json` gives. Arguments that are times are seconds since 1970.
     """
 
     async def save_grant(
@@ -131,7 +131,7 @@ class GrantStore(Protocol):
         ...
 
     async def delete_grant(self, session: str, key: str) -> bool:
-        """Remove a grant, and say whether it was there. It counts no more from then on."""
+        """Delete a grant; returns whether it was there. It stops counting at once."""
         ...
 
 
@@ -168,11 +168,11 @@ class MemoryGrants:
         return self._sessions.get(session, {}).pop(key, None) is not None
 
 
-# The grants of one session: giving them, finding those that cover a call, taking them back.
+# The grants of one session: giving, finding those that cover a call, revoking.
 
 
 class SessionGrants:
-    """Grants in a store, or in memory without one. Nothing of a store is kept here."""
+    """A session's grants, in a store or (without one) in memory. Grants of a store are not cached here."""
 
     def __init__(self, session: str, store: GrantStore | None, clock: Clock) -> None:
         self._session = session
@@ -213,7 +213,7 @@ class SessionGrants:
         return _Given(grant, self._start_writing(grant))
 
     async def apply(self, actions: Sequence[PendingAction], decisions: Sequence[Decision]) -> list[Decision]:
-        """The decisions, those that ask replaced where a grant covers the call."""
+        """The decisions; an ask becomes an allow where a grant covers its call."""
         now = self._now()
         asking = {
             place: _keys(actions[place]) for place, each in enumerate(decisions) if each.verdict == "ask"
@@ -229,17 +229,17 @@ class SessionGrants:
         return result
 
     async def entries(self) -> list[Grant]:
-        """Those that have not ended."""
+        """The unexpired grants."""
         await self._written()
         return self._read(await self._store.list_grants(self._session, self._now()))
 
     async def forget(self, key: str) -> bool:
-        """Take one back, and say whether there was one."""
+        """Revoke a grant; returns whether there was one."""
         await self._written()
         return await self._store.delete_grant(self._session, key)
 
     async def _find(self, keys: Sequence[str], now: float) -> dict[str, Grant]:
-        """The grants of these keys. A store that fails has none: a grant could only have loosened."""
+        """The grants with these keys. None if the store fails, which is safe: a grant can only loosen."""
         try:
             await self._written()
             found = await self._store.find_grants(self._session, keys, now)
@@ -282,7 +282,7 @@ class SessionGrants:
             logger.error("a grant could not be stored (%s); it does not count", type(error).__name__)
 
     async def _written(self) -> None:
-        """Wait for grants that are on their way to the store, so that they count at once."""
+        """Wait until grants being written are stored, so that they count at once."""
         if self._writing:
             await asyncio.wait(self._writing)
 
@@ -291,7 +291,7 @@ class SessionGrants:
 
 
 class _Given(Awaitable[Grant]):
-    """A grant, perhaps on its way to the store; awaiting it raises if it did not get there."""
+    """A grant that may still be being written to the store; awaiting it raises if the write failed."""
 
     __slots__ = ("_grant", "_writing")
 

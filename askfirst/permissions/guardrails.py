@@ -52,10 +52,10 @@ async def tighten(
     guardrails: Sequence[Guardrail],
     timeout: float | None = DEFAULT_TIMEOUT,
 ) -> list[Decision]:
-    """Each decision, or what a guardrail says about its call if that is stricter.
+    """The decisions, each replaced by a guardrail's decision about its call if that is stricter.
 
-    None and an allow change nothing. Calls that are denied already are not looked at. A guardrail that
-    raises, takes longer than ``timeout`` seconds or answers nonsense denies.
+    None and an allow change nothing. Calls that are denied already are not checked. A guardrail that raises,
+    takes longer than ``timeout`` seconds or gives no decision denies (fail closed).
     """
     result = list(decisions)
     for guardrail in guardrails:
@@ -102,7 +102,7 @@ def _objection(what: str, answer: Any) -> Objection:
 
 
 def stricter(first: Decision, second: Objection) -> Decision:
-    """The one of the two that allows less; the first, if they allow the same."""
+    """The stricter of two decisions; the first, if they are equally strict."""
     if second is None or _STRICTNESS[second.verdict] <= _STRICTNESS[first.verdict]:
         return first
     return second

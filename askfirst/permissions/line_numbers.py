@@ -28,7 +28,7 @@ def _no_faults() -> list[Fault]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong with the text of a file, whatever it is about: the line, and a sentence."""
+    """A fault in the syntax of a file: the line, and a sentence."""
 
     line: int
     sentence: str
@@ -87,7 +87,7 @@ class _JsonReader:
         self._decode = json.JSONDecoder(parse_constant=self._no_constant).raw_decode
 
     def value(self, at: int, path: Path) -> int:
-        """Read the value at a place in the text, and say where it ends; the outermost is kept."""
+        """Read the value at a position of the text; returns where it ends. The outermost value is kept."""
         value, end = self._read(at, path)
         self.located.value = value
         return end

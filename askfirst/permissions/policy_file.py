@@ -96,10 +96,10 @@ def _covers(pattern: str, other: str) -> bool:
 
 
 def _is_first(earlier: Rule, later: Rule) -> bool:
-    """Whether, of two rules with the same names and with constraints, the earlier decides wherever the later would.
+    """Whether the earlier of two rules with equal names decides wherever the later one would.
 
-    What fits all constraints of the later fits those of the earlier, which are among them. Where constraints cannot
-    be told, a rule that allows decides nothing, one that denies does, and one that asks only may.
+    The earlier rule's constraints must be a subset of the later one's. Where constraints are undecidable, an
+    allow does not match, a deny does, and an ask may be overruled.
     """
     if later.effect.endswith("_unless_matches"):  # it decides where its constraints do not hold, too
         return False

@@ -101,9 +101,9 @@ def effect_problems(effect: Any, has_constraints: bool) -> list[str]:
 
 
 def verdict_of(effect: Effect, holds: bool | None) -> Verdict | None:
-    """What a rule says once its constraints are told (None: they cannot be), or None if it does not match.
+    """A rule's decision, given whether its constraints hold (None: undecidable); None if the rule does not match.
 
-    What cannot be told never makes a rule allow, and never keeps it from denying or asking.
+    Undecidable constraints never make a rule allow, and never keep it from denying or asking (fail closed).
     """
     match effect:
         case "allow":

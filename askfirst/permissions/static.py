@@ -74,10 +74,10 @@ class StaticPermissionPolicy:
         return Explanation(decision, by.rule, decision.reason or "", passed)
 
     def _decide(self, about: Iterable[Placed], action: PendingAction) -> tuple[Decision, Placed | None]:
-        """What the first of the rules that matches says, and which it is.
+        """The decision of the first matching rule, and that rule.
 
-        A rule that asks because its constraints cannot be told has not matched for sure. So a later one, or
-        the default, that denies is heard before it.
+        A rule that asks because its constraints are undecidable has not matched for sure. So a later rule, or
+        the default, that denies takes precedence over it.
         """
         asking: tuple[Decision, Placed] | None = None
         decided: tuple[Decision, Placed | None] = (self.default, None)

@@ -1,7 +1,7 @@
 """What a service sends by itself: events of a stream, and callbacks (webhooks)."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -19,6 +19,8 @@ EVENT_OF: Mapping[State, EventName] = {
 """The event that tells of each state but the first."""
 
 CallbackEvent = Literal["review.completed", "review.expired", "review.cancelled"]
+FINAL_EVENTS: tuple[CallbackEvent, ...] = get_args(CallbackEvent)
+"""The events that tell of a case's end."""
 
 
 class EventData(CaseFacts, OpenWire):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic_core import from_json
 
+from askfirst.clock import seconds
 from askfirst.errors import InvalidReview
 from askfirst.messages import JsonObject
 from askfirst.protocol import iso_duration
@@ -237,18 +238,18 @@ People do not see this expiry: see `Case.never_expires`.
 def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
     """The case that a request becomes; ``rounds`` are the cases of its thread's calls before it."""
     request = decode_request(row)
-    most = row.created_at + NO_LIMIT_SECONDS * 1000
-    expires_at = most if row.expires_at is None else min(row.expires_at, most)
-    seconds = min(request.timeout_seconds or NO_LIMIT_SECONDS, NO_LIMIT_SECONDS)
+    created_at, expires_at = seconds(row.created_at), seconds(row.expires_at)
+    most = created_at + NO_LIMIT_SECONDS
+    timeout = min(request.timeout_seconds or NO_LIMIT_SECONDS, NO_LIMIT_SECONDS)
     return Case(
         case_id=case_id_of(row.thread_id, row.question_id, row.round),
         type=request.payload.case_type,
         status="pending",
         version=1,
         prompt=case_prompt(request),
-        created_at=row.created_at,
-        expires_at=expires_at,
-        timeout=iso_duration(max(1, math.ceil(seconds))),  # the protocol counts whole seconds
+        created_at=created_at,
+        expires_at=most if expires_at is None else min(expires_at, most),
+        timeout=iso_duration(max(1, math.ceil(timeout))),  # the protocol counts whole seconds
         context=case_context(request),
         request=request,
         thread_id=row.thread_id,

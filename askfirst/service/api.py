@@ -23,6 +23,7 @@ from askfirst.protocol import (
     SubmitRequest,
     VerificationEvidence,
 )
+from askfirst.protocol.events import FINAL_EVENTS
 from askfirst.protocol.submit import ErrorBody
 from askfirst.protocol.wire import Opt
 from askfirst.service.answers import item_faults
@@ -30,7 +31,7 @@ from askfirst.service.bodies import needed_json, read_json
 from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
-from askfirst.service.context import ApiKey, Service, ShownKey, own_case, service_of
+from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, service_of
 from askfirst.service.egress import check_callback_url
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
@@ -79,7 +80,6 @@ def accepted(body: Mapping[str, Any]) -> JSONResponse:
 
 
 HEARTBEAT_SECONDS = 15.0
-_FINAL = ("review.completed", "review.expired", "review.cancelled")
 
 
 async def event_stream(
@@ -104,7 +104,7 @@ async def event_stream(
             for seq, event, data in told:
                 after = seq
                 yield f"id: {seq}\nevent: {event}\ndata: {data}\n\n".encode()
-                if event in _FINAL:
+                if event in FINAL_EVENTS:
                     return
             try:
                 async with asyncio.timeout(heartbeat):
@@ -137,7 +137,6 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-The = Annotated[Service, Depends(service_of)]
 _submit_token = HTTPBearer(auto_error=False, scheme_name="SubmitToken", description="A case's submit token")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock
 from askfirst.errors import InvalidReview, ServiceError, StoreError
+from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
 from askfirst.service import needs_service
 
@@ -22,6 +23,7 @@ with needs_service():
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import Response
     from starlette.exceptions import HTTPException
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from askfirst.service import api, review_routes, well_known
     from askfirst.service.audit import HeadPusher, check_push_url
@@ -34,7 +36,7 @@ with needs_service():
     from askfirst.service.egress import Guard, Prefills, check_base_url
     from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
     from askfirst.service.keys import Keys
-    from askfirst.service.links import LINK_DAYS, LinkWay, Terms, seconds_of
+    from askfirst.service.links import LinkWay, Terms, seconds_of
     from askfirst.service.observability import Metrics, RequestCount, RequestLog
     from askfirst.service.openapi import describe
     from askfirst.service.pages import load_pages
@@ -43,10 +45,6 @@ with needs_service():
     from askfirst.service.rate import CaseRate
     from askfirst.service.verification import VerificationProvider, Verifier
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 _NAME, _VALUE = b"x-content-type-options", b"nosniff"
 
@@ -54,10 +52,10 @@ _NAME, _VALUE = b"x-content-type-options", b"nosniff"
 class NoSniff:
     """ASGI middleware that adds ``X-Content-Type-Options: nosniff`` to every response."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))

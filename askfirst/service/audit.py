@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from askfirst.clock import Clock, SystemClock
 from askfirst.digests import canonical_json
 from askfirst.errors import ServiceError
+from askfirst.loopback import LOOPBACK_HOSTS
 from askfirst.protocol import SigningKey
 from askfirst.protocol.signatures import sign_text, verify_text
 from askfirst.store import audit_chain
@@ -36,15 +37,14 @@ SECONDS = 15.0
 """The time-out of a push."""
 EVERY_SECONDS = 60.0
 """How often a service pushes a head that has moved."""
-_HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def head_body(head: Head, now: int, key: SigningKey | None = None) -> dict[str, Any]:
+def head_body(head: Head, now: float, key: SigningKey | None = None) -> dict[str, Any]:
     """A head as JSON: how many rows there are, the last one's hash, and when that was.
 
     With a key, ``signature`` is a compact JWS over the canonical JSON of the rest.
     """
-    at = datetime.fromtimestamp(now / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {"rows": head.seq, "head": head.hash, "at": at}
     return body if key is None else {**body, "signature": sign_text(canonical_json(body), key)}
 
@@ -59,7 +59,7 @@ def verify_head(body: Mapping[str, Any], jwks: Mapping[str, Any]) -> Head:
 def check_push_url(url: str) -> None:
     """Raise `ServiceError` for an address that heads are not pushed to: https, or http on this machine."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _HERE):
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS):
         raise ServiceError("heads are pushed to an https:// address, or to http:// on this machine")
 
 
@@ -86,7 +86,7 @@ class HeadPusher:
         head = await self._engine.read(audit_chain.head) or START
         if head == self._pushed:
             return None
-        body = json.dumps(head_body(head, round(self._clock.now() * 1000), self._key)).encode()
+        body = json.dumps(head_body(head, self._clock.now(), self._key)).encode()
         if self._tls is None:
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)  # it reads files
         try:

@@ -6,7 +6,6 @@ caller first, and then reads.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote_to_bytes
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askfirst import limits
 from askfirst.errors import InvalidReview
@@ -56,21 +56,17 @@ def _unquoted(text: bytes) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class BodyLimit:
     """ASGI middleware that answers 413 to a body of more than ``most`` bytes, announced or not."""
 
-    def __init__(self, app: App, *, most: int = limits.BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp, *, most: int = limits.BODY_BYTES) -> None:
         self._app = app
         self._most = most
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock, SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import OverBudget, ServiceError
 from askfirst.ids import new_id
@@ -159,7 +159,7 @@ class Spending:
         return [] if address is None else [self._use(budget, address, HOUR)]
 
     def _now(self) -> int:
-        return round(self._clock.now() * 1000)
+        return milliseconds(self._clock)
 
 
 def address_of(connection: HTTPConnection) -> str | None:
@@ -222,7 +222,7 @@ class OpenStreams:
         return False
 
     def _now(self) -> int:
-        return round(self._clock.now() * 1000)
+        return milliseconds(self._clock)
 
 
 class CountedStream(StreamingResponse):

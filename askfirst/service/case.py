@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
+from askfirst.clock import seconds, to_milliseconds
 from askfirst.messages import JsonObject
 from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, actions_of, is_final
 from askfirst.requests import HitlPayload, HitlRequest
@@ -20,7 +21,7 @@ from askfirst.store.rows import RequestRow, decode_request
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case as it stands; times are milliseconds since 1970 (UTC).
+    """One case as it stands; times are seconds since 1970 (UTC).
 
     ``request`` is what an Askfirst agent asks; where it is None, another service opened the case with the API
     key ``key_id``. What a page shows of a request comes from ``request``, not from ``prompt``.
@@ -32,8 +33,8 @@ class Case:
     version: int
     """Grows with every change; it is the poll answer's ETag."""
     prompt: str
-    created_at: int
-    expires_at: int
+    created_at: float
+    expires_at: float
     timeout: str = "PT24H"
     default_action: str = "skip"
     message: str | None = None
@@ -47,10 +48,10 @@ class Case:
     verify_email: tuple[str, ...] | None = None
     """The e-mail addresses to which a code is sent; the person enters the code of one of them."""
     previous_case_id: str | None = None
-    reminder_at: tuple[int, ...] = ()
-    opened_at: int | None = None
-    ended_at: int | None = None
-    reminder_sent_at: int | None = None
+    reminder_at: tuple[float, ...] = ()
+    opened_at: float | None = None
+    ended_at: float | None = None
+    reminder_sent_at: float | None = None
     result: JsonObject | None = None
     """``{"action": ..., "data": {...}}``, once it is completed."""
     responded_by: JsonObject | None = None
@@ -105,7 +106,7 @@ class Case:
         return actions_of(self.type) if given is None else given
 
 
-# A case as a row.
+# A case as a row. Its times are seconds in the value, and milliseconds in the row and in the row's JSON.
 
 
 _BODY = (
@@ -131,7 +132,7 @@ _FACTS = (
     "next_case_id",
     "drafted_by",
 )
-_TUPLES = ("inline_actions", "verify_email", "reminder_at")
+_TUPLES = ("inline_actions", "verify_email")
 
 
 def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
@@ -140,18 +141,19 @@ def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
     for name in _TUPLES:
         if said.get(name) is not None:
             said[name] = tuple(said[name])
+    said["reminder_at"] = tuple(seconds(at) for at in said.get("reminder_at", ()))
     return Case(
         case_id=row.case_id,
         type=row.type,
         status=cast(State, row.status),
         version=row.version,
-        created_at=row.created_at,
-        expires_at=row.expires_at,
+        created_at=seconds(row.created_at),
+        expires_at=seconds(row.expires_at),
         key_id=row.key_id,
         thread_id=row.thread_id,
-        opened_at=row.opened_at,
-        ended_at=row.ended_at,
-        reminder_sent_at=row.reminder_sent_at,
+        opened_at=seconds(row.opened_at),
+        ended_at=seconds(row.ended_at),
+        reminder_sent_at=seconds(row.reminder_sent_at),
         draft=None if row.draft is None else from_json(row.draft),
         request=None if request is None else decode_request(request),
         size=_size(row, request),
@@ -181,12 +183,12 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         body=body,
         facts=facts,
         draft=draft,
-        created_at=case.created_at,
-        opened_at=case.opened_at,
-        ended_at=case.ended_at,
-        expires_at=case.expires_at,
-        remind_at=next_reminder(case),
-        reminder_sent_at=case.reminder_sent_at,
+        created_at=to_milliseconds(case.created_at),
+        opened_at=to_milliseconds(case.opened_at),
+        ended_at=to_milliseconds(case.ended_at),
+        expires_at=to_milliseconds(case.expires_at),
+        remind_at=to_milliseconds(next_reminder(case)),
+        reminder_sent_at=to_milliseconds(case.reminder_sent_at),
         idempotency=columns.get("idempotency"),
         fingerprint=columns.get("fingerprint"),
         awaits_effect=0,
@@ -203,10 +205,10 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
         is_open=int(not case.is_final),
         facts=_json(case, _FACTS),
         draft=None if case.draft is None else to_json(case.draft).decode(),
-        opened_at=case.opened_at,
-        ended_at=case.ended_at,
-        remind_at=next_reminder(case),
-        reminder_sent_at=case.reminder_sent_at,
+        opened_at=to_milliseconds(case.opened_at),
+        ended_at=to_milliseconds(case.ended_at),
+        remind_at=to_milliseconds(next_reminder(case)),
+        reminder_sent_at=to_milliseconds(case.reminder_sent_at),
         awaits_effect=int(_lets_a_call_run(case)),
     )
 
@@ -218,8 +220,8 @@ def _lets_a_call_run(case: Case) -> bool:
     return result["action"] == "approve" or "edits" in (result.get("data") or {})
 
 
-def next_reminder(case: Case) -> int | None:
-    """When the next reminder is due (epoch ms); None if there is none, or somebody is at work on the case."""
+def next_reminder(case: Case) -> float | None:
+    """When the next reminder is due; None if there is none, or somebody is at work on the case."""
     if case.status not in ("pending", "opened"):
         return None
     sent = case.reminder_sent_at
@@ -227,7 +229,9 @@ def next_reminder(case: Case) -> int | None:
 
 
 def _json(case: Case, names: tuple[str, ...]) -> str:
-    values = {name: getattr(case, name) for name in names}
+    values: dict[str, Any] = {name: getattr(case, name) for name in names}
+    if "reminder_at" in values:
+        values["reminder_at"] = [to_milliseconds(at) for at in case.reminder_at]
     return to_json({name: value for name, value in values.items() if value is not None}).decode()
 
 
@@ -237,9 +241,9 @@ def _json(case: Case, names: tuple[str, ...]) -> str:
 _ENDED = {"completed": "completed_at", "expired": "expired_at", "cancelled": "cancelled_at"}
 
 
-def iso(at: int) -> str:
-    """Milliseconds since 1970 as the protocol writes times."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def iso(at: float) -> str:
+    """Seconds since 1970 as the protocol writes times."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def review_url(base_url: str, case_id: str, token: str | None) -> str:
@@ -310,12 +314,12 @@ def event_data(case: Case, more: Mapping[str, Any] | None = None) -> str:
     return to_json({**poll_answer(case), **(more or {})}).decode()
 
 
-def reminder_facts(case: Case, at: int) -> dict[str, Any]:
+def reminder_facts(case: Case, at: float) -> dict[str, Any]:
     """The further fields of a reminder: its time, and what the person is reminded of."""
     return {"reminder_at": iso(at), "message": case.message or case.prompt}
 
 
-def callback_body(case: Case, event: str, at: int) -> str:
+def callback_body(case: Case, event: str, at: float) -> str:
     """What is posted to the agent's callback address when a case has ended."""
     said = {"event": event, "timestamp": iso(at), **poll_answer(case)}
     return to_json(said).decode()

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock, SystemClock, milliseconds, seconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -201,8 +201,8 @@ class Cases:
         self._left: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
-        """Milliseconds since 1970."""
-        return round(self._clock.now() * 1000)
+        """The time as rows have it: milliseconds since 1970 (UTC)."""
+        return milliseconds(self._clock)
 
     # Opening.
 
@@ -217,8 +217,8 @@ class Cases:
             status="pending",
             version=1,
             prompt=review.prompt,
-            created_at=now,
-            expires_at=now + round(review.seconds * 1000),
+            created_at=seconds(now),
+            expires_at=seconds(now) + review.seconds,
             timeout=iso_duration(review.seconds),
             default_action=review.default_action,
             message=review.message,
@@ -418,7 +418,7 @@ class Cases:
                 Result.model_validate(result),
                 case_id=case.case_id,
                 key=key,
-                signed_at=datetime.fromtimestamp(now / 1000, UTC),
+                signed_at=datetime.fromtimestamp(seconds(now), UTC),
                 signer=self._signer,
                 who=respondent_digest(who.responded_by, who.context),
                 shown=asked,
@@ -434,7 +434,7 @@ class Cases:
 
         ``inline`` is for a button in a messenger; raises `InlineRefused` where the page is needed.
         """
-        if case.status == "expired" or (not case.is_final and case.expires_at <= self.now()):
+        if case.status == "expired" or (not case.is_final and case.expires_at <= seconds(self.now())):
             raise CaseExpired(case.case_id)
         if case.is_final:
             raise CaseClosed(case.case_id, case.status)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from fastapi import Depends
 from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.security.base import SecurityBase
 from starlette.requests import Request
@@ -153,3 +155,7 @@ class Service:
 async def service_of(request: Request) -> Service:
     """The service that answers a request."""
     return request.app.state.service
+
+
+The = Annotated[Service, Depends(service_of)]
+"""The type of a route's ``service`` parameter: FastAPI hands in the service that answers."""

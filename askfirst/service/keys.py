@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from askfirst.account import os_account
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock, SystemClock, milliseconds, seconds
 from askfirst.concurrency import finish
 from askfirst.errors import StoreError
 from askfirst.protocol import hash_token
@@ -33,12 +33,12 @@ class IssuedKey(NamedTuple):
 
 
 class ApiKey(NamedTuple):
-    """A key as the service knows it; times are milliseconds since 1970."""
+    """A key as the service knows it; times are seconds since 1970 (UTC)."""
 
     key_id: str
     name: str
-    created_at: int
-    revoked_at: int | None
+    created_at: float
+    revoked_at: float | None
 
 
 class Keys:
@@ -97,7 +97,7 @@ class Keys:
         return None if row is None or row.revoked_at is not None else _api_key(row)
 
     def _now(self) -> int:
-        return round(self._clock.now() * 1000)
+        return milliseconds(self._clock)
 
 
 def hashed_key(text: str) -> str | None:
@@ -113,4 +113,5 @@ def _encoded(name: str) -> str:
 
 
 def _api_key(row: KeyRow) -> ApiKey:
-    return ApiKey(row.key_id, decode_text(row.name) or "", row.created_at, row.revoked_at)
+    name = decode_text(row.name) or ""
+    return ApiKey(row.key_id, name, seconds(row.created_at), seconds(row.revoked_at))

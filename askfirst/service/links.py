@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
+from askfirst.clock import to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import CaseNotFound, InvalidDuration, LinkExpired, ServiceError
+from askfirst.limits import LINK_DAYS
 from askfirst.protocol import TokenScope, hash_token, issue_token, parse_duration, token_matches
 from askfirst.protocol.case import token_prefix
 from askfirst.service.case import Case, case_of
@@ -25,8 +27,6 @@ from askfirst.store.engine import Engine
 
 LinkWay = Literal["caller", "service"]
 """Who brings the link to the person: the caller who opened the case, or the service itself."""
-LINK_DAYS = 7.0
-"""How long a link lives unless the operator says otherwise: the protocol's longest."""
 _DAY = 86_400_000
 
 
@@ -98,7 +98,7 @@ class CaseLinks:
 
     def fresh(self, case: Case) -> list[TokenRow]:
         """New tokens for the caller, as rows."""
-        ends = self.terms.link_end(case.created_at)
+        ends = self.terms.link_end(to_milliseconds(case.created_at))
         salts = [(scope, secrets.token_hex(16)) for scope in self.terms.scopes]
         return [
             TokenRow(case.case_id, self._hashed(case.case_id, scope, salt), scope, salt, ends)
@@ -159,7 +159,7 @@ class CaseLinks:
         case = case_of(*shown)
         ends = [row.expires_at for row, same in zip(stored, matches, strict=True) if same]
         if not any(
-            self._now() < (self.terms.link_end(case.created_at) if end is None else end) for end in ends
+            self._now() < (self.terms.link_end(shown[0].created_at) if end is None else end) for end in ends
         ):
             raise LinkExpired(case_id)
         return case

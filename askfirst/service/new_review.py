@@ -153,11 +153,11 @@ class ReviewRequest(BaseModel):
         return parse_duration(self.timeout)
 
     @property
-    def reminders(self) -> tuple[int, ...]:
-        """When to remind, in milliseconds since 1970, in order."""
+    def reminders(self) -> tuple[float, ...]:
+        """When to remind, in seconds since 1970, in order."""
         given = self.reminder_at
         times = [] if given is None else given if isinstance(given, list) else [given]
-        return tuple(sorted(round(each.timestamp() * 1000) for each in times))
+        return tuple(sorted(each.timestamp() for each in times))
 
     @property
     def addresses(self) -> tuple[str, ...] | None:

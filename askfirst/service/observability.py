@@ -21,20 +21,16 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askfirst.service.case import Case
 
 # Logs: a line of JSON for each HTTP request, without tokens, keys or answers.
 
-
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 logger = logging.getLogger("askfirst.service.requests")
 
@@ -52,7 +48,7 @@ class RequestLog:
     which authentication leaves in ``scope["state"]["key_id"]`` (Starlette's ``request.state``).
     """
 
-    def __init__(self, app: App, *, timer: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, app: ASGIApp, *, timer: Callable[[], float] = time.perf_counter) -> None:
         self._app = app
         self._timer = timer
 
@@ -185,14 +181,14 @@ class Metrics:
         """Count a case that ended in this process."""
         if self._answers is not None and case.ended_at is not None:
             kind = "custom" if case.type.startswith("x-") else case.type
-            seconds = max(0, case.ended_at - case.created_at) / 1000
+            seconds = max(0.0, case.ended_at - case.created_at)
             self._answers.record(seconds, {"hitl.type": kind, "hitl.outcome": case.status})
 
 
 class RequestCount:
     """ASGI middleware that counts requests by the pattern of their route."""
 
-    def __init__(self, app: App, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock, SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.store import case_access
 from askfirst.store.case_access import Limit
@@ -105,7 +105,7 @@ class CaseRate:
         return case
 
     def _now(self) -> int:
-        return round(self._clock.now() * 1000)
+        return milliseconds(self._clock)
 
 
 def _told(case: _Case, now: int) -> list[int]:

@@ -7,14 +7,15 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, cast
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from askfirst import limits
+from askfirst.clock import seconds
 from askfirst.errors import (
     CaseClosed,
     CaseExpired,
@@ -33,7 +34,7 @@ from askfirst.service.answers import check_step
 from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
-from askfirst.service.context import Service, service_of
+from askfirst.service.context import Service, The
 from askfirst.service.email_codes import read_code
 from askfirst.service.pages import (
     PAGE_HEADERS,
@@ -133,14 +134,14 @@ def seen_by(case: Case, browser: Browser) -> Case:
 
 
 def keep(
-    response: Response, browser: Browser, case: Case, *, base_url: str, base_path: str, now: int
+    response: Response, browser: Browser, case: Case, *, base_url: str, base_path: str, now: float
 ) -> None:
     """Set the cookie of a new browser, for this case alone and as long as it is open; scripts cannot read it."""
     if browser.is_new and case.form is not None:
         response.set_cookie(
             COOKIE,
             browser.secret,
-            max_age=max((case.expires_at - now) // 1000, 1),
+            max_age=max(int(case.expires_at - now), 1),
             path=f"{base_path}/review/{quote(case.case_id, safe='')}",
             secure=base_url.startswith("https:"),
             httponly=True,
@@ -149,7 +150,6 @@ def keep(
 
 
 router = APIRouter()
-The = Annotated[Service, Depends(service_of)]
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _FORMS = ("application/x-www-form-urlencoded", "")
 _JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
@@ -285,7 +285,7 @@ async def _decide_form(service: Service, case: Case, token: str, request: Reques
                 case,
                 base_url=service.settings.base_url,
                 base_path=service.settings.base_path,
-                now=service.cases.now(),
+                now=seconds(service.cases.now()),
             )
         return response
     except (CaseClosed, CaseExpired) as error:
@@ -330,7 +330,7 @@ async def _send_code(
     """Send an e-mail code, and show the page with everything that was filled in."""
     if case.is_final:
         raise CaseClosed(case.case_id, case.status)
-    if service.cases.now() >= case.expires_at:
+    if seconds(service.cases.now()) >= case.expires_at:
         raise CaseExpired(case.case_id)
     if case.form is not None:  # values that the page does not show again are kept
         progress = progress_of(case, submission.data, submission.step)
@@ -452,7 +452,7 @@ async def _page(
 
     Unless a person has ``visited`` it, it is rendered for a program, and no prefills are fetched.
     """
-    now, is_open = service.cases.now(), not case.is_final
+    now, is_open = seconds(service.cases.now()), not case.is_final
     values = case.draft if submission is None else submission.data
     step = step or (1 if submission is None else submission.step)
     weight = _weight(case, values)

@@ -1,4 +1,7 @@
-"""Changes of a case as pure functions of its row, run within the transaction that has locked it."""
+"""Changes of a case as pure functions of its row, run within the transaction that has locked it.
+
+``now`` is in milliseconds, as in the row.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
+from askfirst.clock import seconds
 from askfirst.errors import CaseClosed, CaseExpired, HitlStaleAnswer
 from askfirst.ids import new_id
 from askfirst.messages import JsonObject
@@ -32,7 +36,7 @@ def opened(now: int) -> Decide:
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if row.status != "pending" or row.expires_at <= now:
             return None
-        case = replace(case_of(row, request), status="opened", opened_at=now)
+        case = replace(case_of(row, request), status="opened", opened_at=seconds(now))
         return _told(row, case, "review.opened", now, "opened", REVIEWER)
 
     return decide
@@ -48,7 +52,7 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: s
         is_news = any(getattr(case, name) != value for name, value in changes.items())
         if not is_news and case.drafted_by == browser:
             return None
-        begun = replace(case, opened_at=case.opened_at or now, drafted_by=browser, **changes)
+        begun = replace(case, opened_at=case.opened_at or seconds(now), drafted_by=browser, **changes)
         change = _told(row, begun, "review.in_progress", now, None, REVIEWER)
         if not is_news:  # repeated by a browser that may not have got the first response
             return change._replace(event=None)
@@ -66,7 +70,7 @@ def answered(now: int, result: JsonObject, who: Respondent, write_id: int) -> De
         done = replace(
             case,
             status="completed",
-            ended_at=now,
+            ended_at=seconds(now),
             result=result,
             responded_by=who.responded_by,
             claimed_by=who.claimed_by,
@@ -92,7 +96,7 @@ def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None 
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
-        done = replace(case, status="cancelled", ended_at=now, reason=reason, draft=None)
+        done = replace(case, status="cancelled", ended_at=seconds(now), reason=reason, draft=None)
         change = _ended(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
         settles = _settled(row, request, "cancelled", now, write_id)
         if settles is None:
@@ -108,7 +112,7 @@ def expired(now: int, write_id: int) -> Decide:
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.expires_at > now:
             return None
-        case = replace(case_of(row, request), status="expired", ended_at=now, draft=None)
+        case = replace(case_of(row, request), status="expired", ended_at=seconds(now), draft=None)
         change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
         if request is None:
             return change
@@ -123,8 +127,8 @@ def reminded(now: int) -> Decide:
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.remind_at is None or row.remind_at > now or row.expires_at <= now:
             return None
-        case = replace(case_of(row, request), reminder_sent_at=now)
-        told = reminder_facts(case, row.remind_at)
+        case = replace(case_of(row, request), reminder_sent_at=seconds(now))
+        told = reminder_facts(case, seconds(row.remind_at))
         return _told(row, case, "review.reminder", now, "reminded", CLOCK, told)
 
     return decide
@@ -146,7 +150,7 @@ def followed(now: int, actor: str = AGENT) -> Decide:
 
 def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
     """How a case ends whose request was settled: answered, timed out or cancelled."""
-    at = now if request is None or request.settled_at is None else request.settled_at
+    at = seconds(now if request is None or request.settled_at is None else request.settled_at)
     if request is not None and request.status == "answered":
         result = result_of(decode_request(request), from_json(request.answer or "null"))
         # A claim: the service has not verified who settled it.
@@ -202,7 +206,7 @@ def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Map
             case_id=case.case_id,
             key_id=case.key_id,
             url=case.callback_url,
-            body=callback_body(case, EVENT_OF[state], now),
+            body=callback_body(case, EVENT_OF[state], seconds(now)),
             attempts=0,
             due_at=now,
             outcome=None,

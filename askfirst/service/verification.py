@@ -14,7 +14,7 @@ from typing import Protocol, cast, runtime_checkable
 from pydantic_core import to_json
 
 from askfirst import limits
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock, SystemClock, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import InlineRefused
 from askfirst.protocol import (
@@ -218,7 +218,7 @@ class Verifier:
         if binding.expires_at is not None and now > binding.expires_at.timestamp():
             return None
         if binding.single_use:
-            spend = partial(case_store.spend, _digest(evidence), round(now * 1000))
+            spend = partial(case_store.spend, _digest(evidence), to_milliseconds(now))
             if not await finish(self._engine.write(spend)):
                 return None
         return VerifiedEvidence.model_validate(
@@ -230,7 +230,7 @@ class Verifier:
                 "bound_to_action": for_action,
                 "fresh": True,
                 "single_use_enforced": binding.single_use,
-                "verified_at": iso(round(now * 1000)),
+                "verified_at": iso(now),
             }
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
@@ -22,7 +22,7 @@ from askfirst.protocol import (
     ServiceInfo,
     jwks_document,
 )
-from askfirst.service.context import ApiKey, Service, service_of
+from askfirst.service.context import ApiKey, The
 from askfirst.service.problems import problem
 from askfirst.store import cases as case_store
 
@@ -30,7 +30,6 @@ FRESH_SECONDS = 3_600
 """How long clients may cache the discovery document."""
 
 router = APIRouter()
-The = Annotated[Service, Depends(service_of)]
 
 
 @router.get("/.well-known/hitl.json", response_model=Discovery, summary="What this service can do")

@@ -20,7 +20,7 @@ from askfirst.account import os_account
 from askfirst.digests import canonical_json
 from askfirst.errors import StoreError
 from askfirst.store import case_tables
-from askfirst.store.rows import encode_text
+from askfirst.store.rows import Row, encode_text
 from askfirst.store.statement import Statement, Transaction, param
 
 if TYPE_CHECKING:
@@ -112,9 +112,6 @@ def _row(entry: Entry, nanoseconds: int) -> Act:
 # The rows about requests and cases, with hashes of what was asked, shown and answered.
 #
 # The hashes are taken over the JSON as it was encoded, before anything is encrypted.
-
-
-Row = Mapping[str, Any]
 
 
 def sha256_of(*parts: Any) -> str:

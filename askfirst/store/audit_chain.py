@@ -28,7 +28,7 @@ from askfirst.store.statement import Statement, Transaction, param
 
 
 GENESIS = "0" * 64
-"""What the first row has for the hash before it."""
+"""The ``previous`` hash of the first row."""
 LINKED_AT_ONCE = 500
 """How many acts one transaction links at most."""
 ABOUT_AT_ONCE = 50
@@ -38,7 +38,7 @@ _A, _W, _H = case_tables.audit.c, case_tables.acts.c, case_tables.audit_head.c
 _ONE = literal_column("1", Integer)
 _ONLY = _H.head_id == _ONE
 OWN = ("act_id", "at", "actor", "act", "subject", "detail")
-"""What the hash of a row's content is taken over."""
+"""The fields that a row's content hash covers."""
 
 
 class AuditRow(NamedTuple):
@@ -184,7 +184,7 @@ def tail(after: str, limit: int) -> Transaction[list[Act]]:
 
 
 def page(after: int, limit: int) -> Transaction[AuditPage]:
-    """Rows behind one, in order."""
+    """Rows after a given one, in order."""
     before = yield from head()
     rows = yield PAGE, {"after": after, "limit": limit}
     return AuditPage(before, [AuditRow(*row) for row in rows], (yield from head()))
@@ -221,13 +221,13 @@ def of_subjects(subjects: Sequence[str]) -> Transaction[list[Recorded]]:
 
 
 def began() -> Transaction[int | None]:
-    """When the first act was written that has a hash of its own; what is older has no row. None: none was."""
+    """When the first act with a content hash was written (older acts have no row); None if there is none."""
     rows = [*(yield FIRST_ACT_AT, {}), *(yield FIRST_AT, {})]
     return min((at for (at,) in rows), default=None)
 
 
 def as_if_linked(act: Act, after: Head = START) -> AuditRow:
-    """An act as the row that it becomes behind a head."""
+    """An unlinked act as the row that it will be after this head."""
     seq = after.seq + 1
     return AuditRow(
         seq=seq, previous=after.hash, hash=link_hash(seq, after.hash, act.content), **act._asdict()
@@ -253,7 +253,7 @@ logger = logging.getLogger("askfirst.store")
 EVERY = 64
 """After so many acts of this process the unlinked ones, of all processes, are linked."""
 SECONDS = 1.0
-"""And after this time, if there are fewer."""
+"""Fewer acts than that are linked after so many seconds."""
 
 
 class Linker:

@@ -1,7 +1,7 @@
 """Transactions on checkpoints: save, claim, resolve, list.
 
-Each write reads the row, decides, and writes only if the row's write id is still the one it read. If not, it
-looks again: somebody else was faster, so nobody can keep all the others from getting on.
+Each write reads the row, decides, and updates it only if its ``write_id`` is unchanged (compare-and-set).
+Otherwise another writer was faster, and it reads again (lock-free: some writer always makes progress).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def save(new: CheckpointRow) -> Transaction[CheckpointRow]:
     while True:
         row = yield from get(new.checkpoint_id)
         if row is None:
-            yield INSERT, new._asdict()  # a race for the id ends in a unique violation, and is run again
+            yield INSERT, new._asdict()  # of two racing inserts one gets a unique violation, and is run again
             return new
         if (row.agent_id, row.thread_id) != (new.agent_id, new.thread_id):
             raise StoreError(
@@ -58,7 +58,7 @@ def save(new: CheckpointRow) -> Transaction[CheckpointRow]:
 
 
 def claim(by: Holding) -> Transaction[CheckpointRow]:
-    """Take a checkpoint that is pending, or whose holder let its claim lapse."""
+    """Claim a checkpoint that is pending, or whose claim has lapsed."""
 
     def taken(row: CheckpointRow) -> CheckpointRow:
         lapsed = row.state == "resolving" and _lapsed(row, by.now)
@@ -72,24 +72,24 @@ def claim(by: Holding) -> Transaction[CheckpointRow]:
 
 
 def resolve(by: Holding) -> Transaction[CheckpointRow]:
-    """Be done with a checkpoint, for good."""
+    """Mark a checkpoint as resolved, for good."""
     return _move(by, lambda row: _held(row, by)._replace(state="resolved", claimed_until=None))
 
 
 def release(by: Holding) -> Transaction[CheckpointRow]:
-    """Give a checkpoint back, for others to claim."""
+    """Release the claim on a checkpoint: it is pending again."""
     return _move(
         by, lambda row: _held(row, by)._replace(state="pending", claimed_by=None, claimed_until=None)
     )
 
 
 def renew(by: Holding) -> Transaction[CheckpointRow]:
-    """Hold a checkpoint for longer."""
+    """Renew the claim on a checkpoint."""
     return _move(by, lambda row: _held(row, by)._replace(claimed_until=max(row.claimed_until or 0, by.until)))
 
 
 def landed(checkpoint_id: str, write_id: int) -> Transaction[CheckpointRow | None]:
-    """A checkpoint that was perhaps written, nobody knows, by this very write; None if it was not."""
+    """The check after an indeterminate commit: the checkpoint if this write changed it, else None."""
     rows = yield LOCKED, {"checkpoint_id": checkpoint_id}
     return CheckpointRow(*rows[0]) if rows and rows[0][-1] == write_id else None
 
@@ -101,7 +101,7 @@ def get(checkpoint_id: str) -> Transaction[CheckpointRow | None]:
 
 
 def remove(checkpoint_id: str, agent_id: str, now: int) -> Transaction[None]:
-    """Delete a checkpoint, unless someone is at work on it."""
+    """Delete a checkpoint. Raises `CheckpointNotPendingError` while it is claimed."""
     while True:
         row = yield from get(checkpoint_id)
         if row is None or row.agent_id != agent_id:
@@ -113,7 +113,7 @@ def remove(checkpoint_id: str, agent_id: str, now: int) -> Transaction[None]:
 
 
 def _move(by: Holding, change: Callable[[CheckpointRow], CheckpointRow]) -> Transaction[CheckpointRow]:
-    """The compare-and-set: one wins, and everyone after it is told; ``change`` raises if it may not be."""
+    """The compare-and-set on a checkpoint's row; ``change`` raises if the row may not be changed so."""
     while True:
         row = yield from get(by.checkpoint_id)
         if row is None or row.agent_id != by.agent_id or by.thread_id not in (None, row.thread_id):
@@ -145,7 +145,7 @@ _BIG = _C.created_at.type
 _PLACE = (_C.created_at, _C.checkpoint_id)
 _LIMIT = param("limit", _BIG)
 _AFTER = and_(
-    _C.created_at >= param("created_at"),  # the index's way in; what follows is the exact place
+    _C.created_at >= param("created_at"),  # for the index; the row comparison below is the exact place
     tuple_(*_PLACE) > tuple_(param("created_at", _BIG), param("checkpoint_id", tables.ID)),
 )
 
@@ -164,7 +164,8 @@ def _in_any_state(of: Any) -> Select[*tuple[Any, ...]]:
 
 
 _OF_AGENT = _C.agent_id == param("agent_id")
-# Of a thread's few, those of the agent. Said in this way, no database walks through all of the agent's instead.
+# By thread first, as a thread has few checkpoints. Written so, no database scans all checkpoints of the agent
+# instead.
 _OF_THREAD = and_(
     _C.thread_id == param("thread_id"), _C.agent_id.between(param("agent_id"), param("agent_id"))
 )

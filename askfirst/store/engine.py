@@ -27,7 +27,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Home:
-    """The event loop and the process that a store was opened in: its connections and threads serve no other."""
+    """The event loop and process in which a store was opened; its connections and threads serve no other."""
 
     __slots__ = ("_forks", "_loop")
 
@@ -36,7 +36,7 @@ class Home:
         self._forks = _forks
 
     def check(self) -> None:
-        """Raise `StoreError` anywhere else."""
+        """Raise `StoreError` on another loop or in another process."""
         if self._forks != _forks:
             raise StoreError("this store was opened before the process was forked: open one in each process")
         try:
@@ -50,10 +50,11 @@ class Home:
 
 
 class Engine(Protocol):
-    """Runs transactions. What it returns is a future: the transaction goes on if nobody waits any more.
+    """Runs transactions. It returns futures: a transaction goes on when its waiter is cancelled.
 
-    A transaction may be run more than once (a deadlock, a lost connection), so it is handed in as a function;
-    only one of these passages is ever committed. Failures of the database are raised as `StoreError`.
+    A transaction may be run more than once (after a deadlock or a lost connection), so it is passed as a
+    function that makes the generator; only one run is ever committed. Failures of the database are raised as
+    `StoreError`.
     """
 
     hub: Hub
@@ -74,18 +75,21 @@ class Engine(Protocol):
         behind: bool = False,
         at_once: bool = False,
     ) -> asyncio.Future[T]:
-        """Run a transaction and commit it; the future is done once that is on disk.
+        """Run a transaction and commit it; the future is done once the commit is on disk.
 
-        One that nobody waits for (``behind``) begins with the loop's next turn at the latest, so that what comes
-        before may share its commit. One that reads first, if at all, and whose every statement that writes checks
-        what it needs and nearly always touches one row, may have those tried as one (``at_once``).
+        ``behind``: nobody waits for this transaction just now. It begins with the loop's next turn at the
+        latest, so that another one may share its commit (group commit).
 
-        Where the connection breaks during the COMMIT, nobody knows the outcome. Then ``landed`` is run on a
-        new connection, in the transaction of the second attempt, before that attempt: what it returns, if
-        not None, is the result. It has to take the lock that the first attempt held.
+        ``at_once``: its writes may be tried as a single statement. That is for a transaction that reads only
+        before it writes, and whose writes each check what they need and nearly always change exactly one row.
+
+        If the connection breaks during COMMIT, the outcome is unknown (an indeterminate commit). Then
+        ``landed`` is run on a new connection, in the transaction of the second attempt and before it. If it
+        returns something other than None, that is the result. It must take the lock that the first attempt
+        held.
         """
         ...
 
     def read(self, transaction: Callable[[], Transaction[T]]) -> asyncio.Future[T]:
-        """Run statements that only read; each sees a moment of its own."""
+        """Run statements that only read, without a transaction: each statement sees its own snapshot."""
         ...

@@ -1,6 +1,6 @@
-"""Transactions on permissions that were granted, by session and key.
+"""Transactions on grants (permissions that a person gave), by session and key.
 
-A key may be of any length, so a row is found by its digest.
+A key may have any length, so a row is found by its SHA-256 digest.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DELETE = Statement(delete(tables.permissions).where(_THIS))
 
 
 def save_grant(grant: Row) -> Transaction[None]:
-    """Store a grant, in place of one of the same key; the session's that have expired by then are removed."""
+    """Store a grant, replacing one with the same key, and delete the session's expired grants."""
     yield FORGET_EXPIRED, grant
     yield SAVE, grant
     actor = os_account()
@@ -71,7 +71,7 @@ def all_grants(session: str, now: int) -> Transaction[list[tuple[str, str]]]:
 def remove_grants(
     session: str, key: str, digest: str, now: int
 ) -> tuple[Callable[[], Transaction[bool]], Callable[[], Transaction[bool | None]]]:
-    """The transaction that removes a grant, and whether there was one; and how to find out if it landed."""
+    """The transaction that deletes a grant, and the check after an indeterminate commit of it."""
     params = {"session": session, "digest": digest}
     there = False
 

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, by asyncmy; waiters look for answers, less often the longer nothing comes."""
+"""MySQL and MariaDB, by asyncmy. Waiters poll for answers, with back-off."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MySQLSession:
         await self._connection.query("START TRANSACTION")
 
     async def run(self, statement: Statement, params: Params) -> Any:
-        """Rows, or how many were touched."""
+        """The rows that were read, or the number of rows that were changed."""
         sql, arguments, reads = statement.form(_DIALECT)
         cursor = self._connection.cursor()
         try:
@@ -98,7 +98,7 @@ class MySQLSession:
         return await cursor.fetchall() if reads else cursor.rowcount
 
     async def commit(self, wakes: Sequence[Key]) -> None:
-        """Commit; other processes find out by looking."""
+        """Commit. Other processes notice by polling."""
         await self._connection.query("COMMIT")
 
     async def rollback(self) -> None:
@@ -106,17 +106,17 @@ class MySQLSession:
         await self._connection.query("ROLLBACK")
 
     async def lock(self) -> None:
-        """Wait until no other session has this lock, which the whole server shares, and longer for tables."""
+        """Take the migration's named lock (``GET_LOCK``, one for the server), with longer time-outs for tables."""
         await self._connection.query(f"SET {_patience(50)}")
         await self._connection.query(f"SELECT GET_LOCK({_MIGRATING}, 50)")
 
     async def unlock(self) -> None:
-        """Let the next one in."""
+        """Release the migration lock."""
         await self._connection.query(f"SELECT RELEASE_LOCK({_MIGRATING})")
         await self._connection.query(f"SET {_patience(LOCK_SECONDS)}")
 
     async def run_all(self, statements: Sequence[str]) -> None:
-        """One by one, each for good: what an attempt that died has made already is left as it is."""
+        """Run the statements one by one (MySQL commits each); skip what an interrupted attempt has made already."""
         for sql in statements:
             try:
                 await self._connection.query(sql)
@@ -125,16 +125,16 @@ class MySQLSession:
                     raise
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection in order."""
         await self._connection.ensure_closed()
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close the connection at once, without telling the server."""
         self._connection.close()
 
 
 def _patience(seconds: int) -> str:
-    """Wait so long for a row, or for a table, and no longer."""
+    """Set the time-outs of row locks and table locks."""
     return f"SESSION innodb_lock_wait_timeout = {seconds}, SESSION lock_wait_timeout = {seconds}"
 
 
@@ -220,7 +220,7 @@ class MySQLServer:
         )
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
-        """While somebody waits, look: soon after something happened, then less and less often."""
+        """Poll while somebody waits: often after a wake-up or a new waiter, then with back-off."""
         shortest, longest = POLL_SECONDS
         pause = shortest
 

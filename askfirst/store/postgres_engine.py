@@ -26,17 +26,19 @@ from askfirst.store.wakeups import Hub, Key, look_after
 
 CHANNEL = "askfirst_settled"
 UNFORESEEN = "22012"
-"""What is raised, and undoes everything, if a part touched no row, or several: division by zero."""
+"""The error that rolls everything back if a part changed no row, or several: a division by zero."""
 
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
 @lru_cache(256)
 def joined(parts: tuple[str, ...], wakes: int) -> str:
-    """Statements that each touch one row, as one that fails unless they do, and notifies of so many wake-ups.
+    """One statement of several that each change one row (a CTE).
 
-    Its parameters are those of the parts, one after another, and then the notifications'. The parts see the
-    tables as they were before, and none sees what another did.
+    It fails unless each of them does, and sends the NOTIFYs.
+
+    Its parameters are those of the parts, one after another, then those of the notifications. All parts see the
+    tables as they were before the statement; none sees another's changes.
     """
     named: list[str] = []
     count = 0
@@ -61,7 +63,7 @@ LISTENER_CHECK_SECONDS = 3.0
 LISTENER_SECONDS = 5.0
 """How long the server may take to answer the listener."""
 LOOK_SECONDS = 1.0
-"""How often waiters' requests are looked at where there is no connection to listen on."""
+"""How often requests that are waited for are polled while there is no connection for LISTEN."""
 _DIALECT = asyncpg_dialect()
 _LOST = ("08", "57P01", "57P02")
 _BUSY = ("57P03", "53300")
@@ -69,7 +71,7 @@ _BUSY = ("57P03", "53300")
 _BROKEN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _MIGRATING = 7286889413
 _OUTDATED = ("0A000", "26000")
-"""The tables have changed under a prepared statement, or the server has forgotten it."""
+"""The error of a prepared statement whose tables have changed, or that the server has discarded."""
 _AT_ONCE = 12
 _LOCKED = "55P03"
 _AGAIN = ("40001", "40P01", "23505", _LOCKED, *_OUTDATED)
@@ -95,7 +97,7 @@ class _Connection(Protocol):
 
 
 class PostgresSession:
-    """One connection. A transaction that takes too long, server and line included, loses it."""
+    """One connection. It is dropped if a transaction takes too long, for whatever reason."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
@@ -109,7 +111,7 @@ class PostgresSession:
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
     async def run(self, statement: Statement, params: Params) -> Any:
-        """Rows, or how many were touched."""
+        """The rows that were read, or the number of rows that were changed."""
         sql, arguments, reads = statement.form(_DIALECT)
         prepared = await self._statement(sql)
         try:
@@ -151,7 +153,7 @@ class PostgresSession:
             self._prepared.clear()
 
     async def commit(self, wakes: Sequence[Key]) -> None:
-        """Commit, the notifications in the same breath."""
+        """Commit, and send the notifications (NOTIFY) in the same round trip."""
         notify = "".join(f"NOTIFY {CHANNEL}, '{_payload(key)}'; " for key in wakes)
         await self._connection.execute(f"{notify}COMMIT")
         self._done()
@@ -168,32 +170,32 @@ class PostgresSession:
             self._deadline = None
 
     async def set_patience(self, seconds: int) -> None:
-        """Wait so long for a lock, and no longer; 0 is for ever. As a setting of its own: poolers refuse others."""
+        """Set ``lock_timeout`` (0: no limit) by a statement, because poolers refuse it as a connection option."""
         await self._execute(f"SET lock_timeout = '{seconds}s'")
 
     async def lock(self) -> None:
-        """Wait until no other session has this lock, and for whatever the migration needs."""
+        """Take the migration's advisory lock, without a lock time-out."""
         await self.set_patience(0)
         await self._execute(f"SELECT pg_advisory_lock({_MIGRATING})")
 
     async def unlock(self) -> None:
-        """Let the next one in."""
+        """Release the migration lock."""
         await self._execute(f"SELECT pg_advisory_unlock({_MIGRATING})")
         await self.set_patience(LOCK_SECONDS)
 
     async def run_all(self, statements: Sequence[str]) -> None:
-        """All of them or none."""
+        """Run the statements in one transaction."""
         await self._execute("; ".join(("BEGIN", *statements, "COMMIT")))
 
     async def _execute(self, sql: str) -> None:
         await self._connection.execute(sql, timeout=STATEMENT_SECONDS)
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection in order."""
         await self._connection.close(timeout=5)
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close the connection at once, without telling the server."""
         self._done()
         self._connection.terminate()
 
@@ -279,7 +281,7 @@ class PostgresServer:
         )
 
     async def watch(self, engine: ServerEngine, hub: Hub) -> None:
-        """Listen on a connection of its own; while there is none to be had, look instead."""
+        """LISTEN on a connection of its own; while none can be had, poll instead."""
         away = asyncio.Event()
         away.set()
         looking = asyncio.ensure_future(_look(engine, hub, away))
@@ -312,7 +314,7 @@ class PostgresServer:
 
 
 async def _look(engine: ServerEngine, hub: Hub, away: asyncio.Event) -> None:
-    """While nobody listens, look at the table for those who wait."""
+    """While there is no listener, poll the table for the requests that are waited for."""
 
     async def still_open(keys: list[Key]) -> dict[Key, int]:
         return await engine.read(lambda: requests.still_open(keys))
@@ -345,5 +347,5 @@ async def _listen(connection: _Connection, hub: Hub, away: asyncio.Event) -> Non
             async with asyncio.timeout(LISTENER_CHECK_SECONDS):
                 await lost.wait()
                 return
-        # A line that is dead without a sign would stay so.
+        # Without a query now and then, a silently dead connection would not be noticed.
         await connection.execute("SELECT 1", timeout=LISTENER_SECONDS)

@@ -1,9 +1,9 @@
-"""Requests: opened, settled once, and found again by whoever looks for them."""
+"""Transactions on requests: open, settle once (compare-and-set), expire, find."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Any
 
@@ -34,10 +34,9 @@ from askfirst.errors import (
 from askfirst.requests import UNWRITABLE, fit_answer, plain_answer
 from askfirst.store import audit, tables
 from askfirst.store.audit import Entry
-from askfirst.store.rows import Expired, RequestRow, Settled, decode_request
+from askfirst.store.rows import Expired, RequestRow, Row, Settled, decode_request
 from askfirst.store.statement import WAKE, Statement, Transaction, param
 
-Row = Mapping[str, Any]
 _Q = tables.requests.c
 # Partial indexes are used only where the status stands in the statement itself.
 _PENDING = literal_column("'pending'", String)
@@ -45,12 +44,13 @@ _0, _1 = literal_column("0", Integer), literal_column("1", Integer)
 _THREAD = _Q.thread_id == param("thread_id")
 _THIS = and_(_THREAD, _Q.question_id == param("question_id"))
 _IS_OPEN = _Q.status == _PENDING
-# And they are not to be used where the key is given: then the status is a parameter.
+# Where the key is given, the primary key is the better index: there the status is a parameter, so that no
+# partial one is used.
 _OPEN_BY_KEY = _Q.status == literal("pending")
 WATCHED = 50
-"""How many requests one statement looks after."""
+"""How many requests one statement of `still_open` checks."""
 LISTED = 5000
-"""How many, where it takes them as a list."""
+"""How many requests one statement of `listed_still_open` checks."""
 
 
 COLUMNS = tuple(_Q[name] for name in RequestRow._fields)
@@ -93,7 +93,7 @@ OPEN_PAGE = Statement(
     select(*COLUMNS)
     .where(
         _IS_OPEN,
-        _Q.created_at >= param("created_at"),  # the index's way in; what follows is the exact place
+        _Q.created_at >= param("created_at"),  # for the index; the row comparison below is the exact place
         tuple_(_Q.created_at, _Q.thread_id, _Q.question_id)
         > tuple_(param("created_at", _BIG), param("thread_id", tables.ID), param("question_id", tables.ID)),
     )
@@ -114,7 +114,8 @@ STILL_OPEN = Statement(
         ),
     )
 )
-# SQLite's, which takes 10 ms for the one above. Its CROSS JOIN is kept in that order: for each key, a lookup.
+# For SQLite, which takes 10 ms for the statement above. CROSS JOIN keeps the order of the tables: one lookup
+# for each key.
 LISTED_STILL_OPEN = Statement(
     text(
         "SELECT r.thread_id, r.question_id, r.round FROM json_each(:keys) AS k CROSS JOIN askfirst_requests AS r "
@@ -126,7 +127,7 @@ LISTED_STILL_OPEN = Statement(
 
 
 def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
-    """Open requests; one that is pending still under the same id gives way to its new round."""
+    """Open requests. A pending request with the same id is superseded by the new round."""
     entries: list[Entry] = []
     for request in opened:
         row = {**key, **request}
@@ -141,7 +142,7 @@ def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transa
 
 
 def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[None]:
-    """Settle requests as part of a step, answers as they are; raises if one of them was settled before."""
+    """Settle requests as part of a step, without checking answers. Raises `HitlStaleAnswer` if one is settled."""
     entries: list[Entry] = []
     for request in ended:
         row = {
@@ -156,11 +157,11 @@ def end(ended: Sequence[Row], key: Row, now: int, write_id: int) -> Transaction[
 
 
 def settle(by: Settled) -> Transaction[RequestRow]:
-    """Answer, or end, the latest round of a request; what is past its deadline is timed out instead.
+    """Settle the latest round of a request; one that is past its deadline is timed out instead.
 
-    Whoever settles names the digest, or the round, of what a person saw: if something else is asked by now, that is
-    stale. An answer that names neither counts for the first round alone. The caller looks at the status of what it
-    gets.
+    ``by`` names the digest or the round that the person saw. If the latest round is another one, it raises
+    `HitlStaleAnswer`. An answer that names neither counts for the first round only. The caller must check the
+    status of the returned row: it is ``timed_out`` if the deadline had passed.
     """
     params = _params(by)
     row = yield from _meant(params)
@@ -175,7 +176,7 @@ def settle(by: Settled) -> Transaction[RequestRow]:
 
 
 def landed(by: Settled) -> Transaction[RequestRow | None]:
-    """A request that was perhaps settled, nobody knows, by this very settlement; None if it was not."""
+    """The check after an indeterminate commit of `settle`: the row if this write settled it, else None."""
     rows = yield LOCKED, by.params()
     found = RequestRow(*rows[0]) if rows else None
     return found if found is not None and found.write_id == by.write_id else None
@@ -192,7 +193,7 @@ def expire(by: Settled) -> Transaction[RequestRow]:
 
 
 def expire_due(now: int, limit: int, write_id: int) -> Transaction[Expired]:
-    """Time out what is past its deadline."""
+    """Time out requests that are past their deadline."""
     rows = yield DUE, {"now": now, "limit": limit}
     expired: list[RequestRow] = []
     entries: list[Entry] = []
@@ -222,13 +223,13 @@ def open_page(limit: int, after: tuple[int, str, str]) -> Transaction[list[Reque
 
 def oldest_open(thread_id: str) -> Transaction[RequestRow | None]:
     """A thread's oldest pending request."""
-    # Sorted here: an ORDER BY would invite a database to walk through the open requests of all threads.
+    # Sorted in Python: with ORDER BY a database may choose the index over the open requests of all threads.
     rows = yield OPEN_HERE, {"thread_id": thread_id}
     return min(starmap(RequestRow, rows), key=lambda row: (row.created_at, row.question_id), default=None)
 
 
 def check_alone(thread_id: str, question_id: str, now: int) -> Transaction[None]:
-    """Raise `HitlConcurrencyError` if a thread has another request than this one that can still be answered."""
+    """Raise `HitlConcurrencyError` if another request of the thread can still be answered."""
     for row in starmap(RequestRow, (yield OPEN_HERE, {"thread_id": thread_id})):
         if row.question_id != question_id and not _overdue(row, now):
             raise HitlConcurrencyError(row.question_id)
@@ -247,7 +248,7 @@ def end_open(thread_id: str, now: int, write_id: int) -> Transaction[None]:
 
 
 def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[dict[tuple[str, str], int]]:
-    """Which of up to `WATCHED` requests are pending still, and in which round."""
+    """Those of up to `WATCHED` requests that are still pending, each with its round."""
     padded = [*keys, *[keys[-1]] * (WATCHED - len(keys))]
     params = {f"t{n}": key[0] for n, key in enumerate(padded)} | {
         f"q{n}": key[1] for n, key in enumerate(padded)
@@ -257,7 +258,7 @@ def still_open(keys: Sequence[tuple[str, str]]) -> Transaction[dict[tuple[str, s
 
 
 def listed_still_open(keys: Sequence[tuple[str, str]]) -> Transaction[dict[tuple[str, str], int]]:
-    """The same of up to `LISTED` requests, on SQLite."""
+    """As `still_open`, for up to `LISTED` requests, on SQLite."""
     rows = yield LISTED_STILL_OPEN, {"keys": json.dumps(keys)}
     return {(thread_id, question_id): round_ for thread_id, question_id, round_ in rows}
 
@@ -306,7 +307,7 @@ def _meant(params: Row) -> Transaction[RequestRow]:
 
 
 def _check_seen(by: Settled, row: RequestRow) -> None:
-    """Raise `HitlStaleAnswer` if a request is not what a person saw; or is a later round, and nobody says what."""
+    """Raise `HitlStaleAnswer` if the person saw another digest or round, or names none for a later round."""
     if by.round not in (None, row.round):
         raise HitlStaleAnswer(by.question_id, "superseded")
     if by.digest is not None:
@@ -321,7 +322,7 @@ def _overdue(row: RequestRow, now: int) -> bool:
 
 
 def _settle_row(row: RequestRow, params: Row, actor: str | None) -> Transaction[RequestRow]:
-    """The compare-and-set: one wins, and everyone after it is told."""
+    """The compare-and-set on the status: one writer wins, all later ones get `HitlStaleAnswer`."""
     won = yield SETTLE, {**params, "round": row.round}
     if not won:
         raise _too_late(params, (yield LATEST, params))
@@ -342,7 +343,7 @@ def _too_late(params: Row, rows: Sequence[tuple[Any, ...]]) -> Exception:
 
 
 def expired(tried: Expired) -> Transaction[Expired | None]:
-    """What `expire_due` has timed out of what it tried to, nobody knows whether it did; None if nothing."""
+    """The check after an indeterminate commit of `expire_due`: what this write timed out, or None if nothing."""
     found: list[RequestRow] = []
     for row in tried.rows:
         rows = yield LOCKED, {"thread_id": row.thread_id, "question_id": row.question_id}

@@ -1,4 +1,4 @@
-"""What goes into a transaction and comes out of it, as plain values that need no database library."""
+"""The arguments and results of transactions, as plain values that load no database library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from askfirst.ids import fresh_write_id as fresh_write_id
 from askfirst.requests import ApproveRequest, HitlRequest, seal_in, with_seal
 
 Row = Mapping[str, Any]
+ID_LENGTH = 255
+"""How many characters an id has at most."""
 AT_ONCE = 50
 """How many threads one statement takes: to renew their leases, or to find them."""
 
 
 class Writing(NamedTuple):
-    """A step as rows. The rows that share ids with the step leave them out."""
+    """A step as rows. Rows leave out the ids (thread, run) that they share with the step."""
 
     thread_id: str
     run_id: str
@@ -84,9 +86,9 @@ class Loaded:
 
 
 class Expired(NamedTuple):
-    """What was past its deadline: how many were found, and those of them that were timed out here.
+    """Requests past their deadline: how many were found, and which of them this transaction timed out.
 
-    The others were settled by somebody else meanwhile.
+    The others were settled by another process between the two statements.
     """
 
     found: int
@@ -94,7 +96,7 @@ class Expired(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How a request is to be settled; ``answer`` is fitted to what was asked, the rest is taken as it is."""
+    """How a request is to be settled; ``answer`` is checked against the request, the other fields are not."""
 
     thread_id: str
     question_id: str
@@ -129,7 +131,7 @@ class Settled(NamedTuple):
 
 
 def encode_text(text: str | None) -> str | None:
-    """A person's words as JSON: any text at all, on databases that know no NUL."""
+    """A person's text as JSON, so that databases which refuse NUL characters store it too."""
     return None if text is None else to_json(text).decode()
 
 
@@ -152,7 +154,7 @@ def encode_request(request: HitlRequest) -> str:
 
 
 def _encode_approval(request: HitlRequest, payload: ApproveRequest) -> str:
-    """What pydantic writes of it, in a third of the time: of most requests there is nothing but JSON to write."""
+    """The same JSON as pydantic's serializer gives, in a third of the time: most fields are plain JSON already."""
     if request.__pydantic_extra__ or payload.__pydantic_extra__:
         out = {**_IN_ROW, "payload": {"digest": True, "tool_call_id": True}}
         return request.model_dump_json(exclude=out, exclude_none=True)
@@ -188,7 +190,7 @@ def decode_request(row: RequestRow) -> HitlRequest:
 
 
 UNREADABLE = (ValueError, TypeError, LookupError)
-"""What reading a row raises that was not written by us, or not by this version."""
+"""The errors of reading a row that another program, or another version, has written."""
 
 
 def unreadable(row: RequestRow, error: Exception) -> StoreError:
@@ -220,17 +222,17 @@ class CheckpointRow(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """What a worker wants to do with a checkpoint, and in whose name."""
+    """A worker's write to a checkpoint, and the name under which the worker holds its claim."""
 
     checkpoint_id: str
     agent_id: str
     thread_id: str | None
-    """None: whichever it is on."""
+    """None for a checkpoint of any thread."""
     by: str
     now: int
     write_id: int
     until: int = 0
-    """How long the worker wants it, where that matters."""
+    """When the claim lapses, for a claim or a renewal (epoch milliseconds)."""
 
 
 class Page(NamedTuple):
@@ -239,7 +241,7 @@ class Page(NamedTuple):
     agent_id: str
     thread_id: str | None
     state: str | None
-    """None, here and above: whichever it is."""
+    """None, here and in ``thread_id``, for any."""
     limit: int
     after: tuple[int, str]
     """Created at and id of the last one of the page before."""

@@ -20,7 +20,7 @@ from askfirst.store.statement import WAKE, Foreseen, Params, Statement, Transact
 from askfirst.store.threads import Renewal
 from askfirst.store.wakeups import Hub, Key
 
-# The line to a server: one that is dead without a sign, behind a NAT or a firewall, is to be noticed soon.
+# TCP keep-alive: a connection that a NAT or a firewall dropped silently is to be noticed soon.
 
 
 _OPTIONS: dict[str, int] = {
@@ -33,9 +33,10 @@ _OPTIONS: dict[str, int] = {
 
 
 def watch_line(connection: object) -> None:
-    """Let the system probe an idle connection, and end one on which nothing arrives any more.
+    """Set TCP keep-alive on a connection, so that the system probes it when idle and ends it when it is dead.
 
-    Neither driver has a setting for that, so its transport is asked for; without one all goes on as it is.
+    Neither driver has a setting for that, so the options are set on the socket of its transport; without a
+    transport nothing is set.
     """
     transport: Any = getattr(connection, "_transport", None)
     line: Any = None if transport is None else transport.get_extra_info("socket")
@@ -53,14 +54,14 @@ def watch_line(connection: object) -> None:
 T = TypeVar("T")
 POOL_SIZE = 10
 RECONNECT_SECONDS = 30.0
-"""How long a server may be away, for instance to restart, before its users hear of it."""
+"""How long a server may be unreachable, for instance to restart, before `StoreError` is raised."""
 LOCK_SECONDS = 10
-"""How long a statement waits for what another session has locked; then its transaction is run again."""
+"""How long a statement waits for a lock; then its transaction is run again."""
 CONFLICT_SECONDS = 60.0
-"""How long others may be in a transaction's way, as long as on SQLite."""
+"""How long a transaction is retried for conflicts with others: as long as on SQLite."""
 STATEMENT_SECONDS = 60.0
 READ_SECONDS = 5.0
-"""How long the server may take for what can be run again: once, then it is tried on another connection."""
+"""The time-out of a read's first attempt; the next one, on another connection, has `STATEMENT_SECONDS`."""
 
 
 class Fault(Enum):
@@ -80,18 +81,19 @@ class Session(Protocol):
     async def begin(self) -> None: ...
 
     async def run(self, statement: Statement, params: Params) -> Any:
-        """Rows, or how many were touched."""
+        """The rows that were read, or the number of rows that were changed."""
         ...
 
     async def commit(self, wakes: Sequence[Key]) -> None:
-        """Commit, and let other processes know what was settled, if the server can tell them."""
+        """Commit, and notify other processes of settled requests, if the server has notifications."""
         ...
 
     @property
     def at_once(self) -> Callable[[Foreseen], Awaitable[bool]] | None:
-        """Runs and commits what a transaction writes as one statement, its wake-ups included.
+        """Run and commit a transaction's writes, wake-ups included, as one statement.
 
-        False, and nothing has happened, if it goes otherwise than foreseen. None if the server cannot do that.
+        False, and nothing is written, if a part does not change exactly one row. The attribute is None if the
+        server has no such statement.
         """
         ...
 
@@ -104,15 +106,15 @@ class Session(Protocol):
     async def unlock(self) -> None: ...
 
     async def run_all(self, statements: Sequence[str]) -> None:
-        """Run what makes or changes tables; half-done, it can be run again."""
+        """Run the statements of a migration; if interrupted, they can be run again."""
         ...
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection in order."""
         ...
 
     def drop(self) -> None:
-        """Close without a word."""
+        """Close the connection at once, without telling the server."""
         ...
 
 
@@ -148,7 +150,7 @@ class Patience:
         self._until: float | None = None
 
     async def after(self, error: BaseException, fault: Fault) -> None:
-        """Wait a little; raises `StoreError` when it is no use any more."""
+        """Back off before the next attempt; raises `StoreError` when the time for attempts is over."""
         now = asyncio.get_running_loop().time()
         if fault is Fault.AGAIN:
             self._conflicts += 1
@@ -160,7 +162,7 @@ class Patience:
             self._until = self._until or now + RECONNECT_SECONDS
             if now > self._until:
                 raise self._given_up(error)
-            # The first connection may simply have been idle for too long; another one helps at once.
+            # The first connection may only have been idle for too long; try another one at once, without back-off.
             await asyncio.sleep(min(0.05 * self._losses, 1.0))
             self._losses += 1
         else:
@@ -168,7 +170,7 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """How long what can be run again may take this time."""
+        """The time-out of this attempt."""
         return STATEMENT_SECONDS if self._losses else READ_SECONDS
 
     def _given_up(self, error: BaseException, tried: str = "") -> StoreError:
@@ -231,7 +233,10 @@ class ServerEngine:
         return asyncio.shield(self._start(self._read(transaction)))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a job that no cancellation reaches: a driver may take it for a lost connection, or swallow it."""
+        """Run a job as a task that is shielded from cancellation.
+
+        Drivers mistake a cancellation for a lost connection, or swallow it.
+        """
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
@@ -286,7 +291,10 @@ class ServerEngine:
                     return result
 
     def _slots_for(self, transaction: object) -> asyncio.Semaphore:
-        """Leases are not to lapse because everybody waits for locks: there is one more connection for them."""
+        """The semaphore of connections.
+
+        Lease renewals have one of their own, so that waits for locks do not delay them.
+        """
         return self._renewing if isinstance(transaction, Renewal) else self._slots
 
     async def _read(self, transaction: Callable[[], Transaction[T]]) -> T:
@@ -312,12 +320,12 @@ class ServerEngine:
         return self._idle.pop()
 
     def drop_idle(self) -> None:
-        """Keep none of the connections that nobody uses: one is lost, so most likely they are too."""
+        """Drop all idle connections: where one is lost, the others most likely are, too."""
         while self._idle:
             self._idle.pop().drop()
 
     async def _recover(self, session: Session, error: BaseException) -> Fault:
-        """Leave no connection with a transaction on it; raises the error again if it is not the database's."""
+        """Roll back or drop the connection after an error; raises the error again if it is not the database's."""
         ours = isinstance(error, AskfirstError)  # raised between two statements: the connection is whole
         fault = self._server.fault(error)
         if fault is Fault.LOST or (fault is Fault.FOREIGN and not ours):
@@ -336,7 +344,7 @@ class ServerEngine:
         return fault
 
     async def _first_session(self) -> Session:
-        """Connect, and wait only for a server that says that it will be ready soon."""
+        """Connect; wait only for a server that answers that it is starting up."""
         for _ in range(100):
             try:
                 return await self._server.connect()
@@ -378,7 +386,7 @@ class ServerEngine:
 
 
 async def _at_once(session: Session, transaction: Transaction[Any], seconds: float) -> Foreseen | None:
-    """Run a transaction as one statement, if that can be; None, and nothing is written, if it cannot."""
+    """Try a transaction as one statement; None, and nothing is written, if that is not possible."""
     if session.at_once is None:
         return None
     async with asyncio.timeout(seconds):
@@ -389,7 +397,7 @@ async def _at_once(session: Session, transaction: Transaction[Any], seconds: flo
 
 
 async def _foresee(session: Session, transaction: Transaction[Any]) -> Foreseen | None:
-    """What a transaction writes once it has read what it needs; None if it reads after it wrote."""
+    """Collect a transaction's writes without running them; None if the transaction reads after a write."""
     parts: list[tuple[Statement, Mapping[str, Any]]] = []
     wakes: list[Key] = []
 
@@ -409,13 +417,13 @@ async def _foresee(session: Session, transaction: Transaction[Any]) -> Foreseen 
 
 
 class _Unforeseeable(Exception):
-    """What a transaction does next depends on what it wrote."""
+    """The transaction reads after a write, so its writes cannot be collected in advance."""
 
 
 async def _pump(
     run: Callable[[Statement, Params], Awaitable[Any]], transaction: Transaction[T], wakes: list[Key]
 ) -> T:
-    """Drive a transaction to its end."""
+    """Drive a transaction's generator to its end; returns its value."""
     answer: Any = None
     try:
         while True:

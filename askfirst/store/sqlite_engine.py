@@ -32,14 +32,14 @@ from askfirst.store.wakeups import Hub, Key, look_after
 
 
 class SQLiteFile:
-    """A file by its path and its identity: SQLite goes on writing to one that nobody can find any more."""
+    """A database file by path and identity (inode): SQLite goes on writing to a file that was deleted."""
 
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # the working directory may change
         self._found = self._find()
 
     def check(self) -> None:
-        """Raise `StoreError` if the file is not there any more, or another is."""
+        """Raise `StoreError` if the file was deleted or replaced."""
         if self._found is None or self._find() != self._found:
             raise StoreError(
                 f"the SQLite database {self._path!r} was removed or replaced while it was open; what is written "
@@ -115,7 +115,7 @@ DATA_VERSION = Statement(text("PRAGMA data_version"), reads=True)
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A transaction on its way through a worker, and what came of it."""
+    """A transaction that a worker thread runs, and its outcome."""
 
     transaction: Callable[[], Transaction[Any]]
     future: asyncio.Future[Any]
@@ -156,7 +156,7 @@ _RunBatch = Callable[[sqlite3.Connection, list[_Job]], None]
 
 
 class _Worker:
-    """A thread with its own connection, to which jobs are handed and which hands back whole batches."""
+    """A worker thread with its own connection; it takes queued jobs and returns them in batches."""
 
     def __init__(self, name: str, hub: Hub | None = None) -> None:
         self._inbox: Letterbox[_Job | None] = letterbox()
@@ -192,7 +192,7 @@ class _Worker:
         return future
 
     async def stop(self) -> None:
-        """Have the thread do what is queued, close the connection and end, waited for or not."""
+        """Let the thread finish its queue, close the connection and end, even if the caller is cancelled."""
         self._inbox.put(None)
         await asyncio.shield(self._ended)
         self._hand_back()
@@ -263,7 +263,7 @@ def _read_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
 
 
 def _write_batch(connection: sqlite3.Connection, batch: list[_Job]) -> None:
-    """One commit for all; should it fail, or the transaction break under one of them, one for each."""
+    """Group commit: one COMMIT for all jobs. If that fails, each job gets a transaction of its own."""
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
@@ -294,9 +294,10 @@ def _write_one(connection: sqlite3.Connection, job: _Job) -> None:
 
 
 def _write_together(connection: sqlite3.Connection, batch: list[_Job]) -> bool:
-    """All in one transaction, as if there were but one; False, and nothing is written, if that fails.
+    """Run all jobs in one transaction; False, and nothing is written, if the transaction itself fails.
 
-    Most batches go through whole, so a savepoint for each job is kept for those that do not.
+    Most batches succeed, so the first attempt has no savepoints. The second has one for each job, so that a job
+    that fails undoes nothing else.
     """
     try:
         for job in batch:
@@ -318,7 +319,7 @@ def _write_together(connection: sqlite3.Connection, batch: list[_Job]) -> bool:
 
 
 def _write_apart(connection: sqlite3.Connection, job: _Job) -> bool:
-    """A job that harms no other should it fail; False if SQLite rolled everything back."""
+    """Run a job within a savepoint, so that its failure undoes nothing else; False if SQLite undid everything."""
     connection.execute("SAVEPOINT job")
     try:
         job.run(connection)
@@ -350,7 +351,7 @@ def _data_version() -> Transaction[int]:
 
 
 def _patiently(connection: sqlite3.Connection, sql: str) -> None:
-    """Run what may find the file locked without SQLite's own waiting for it."""
+    """Retry a statement that finds the file locked and for which SQLite's busy time-out does not wait."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -386,10 +387,10 @@ class SQLiteEngine:
             raise
 
     async def close(self) -> None:
-        """Finish what is queued and close the file; whoever is cancelled here leaves no thread behind either.
+        """Finish the queue and close the file; no thread is left behind, even if the caller is cancelled.
 
-        The writer is closed last: SQLite then writes what is in the log beside the file into it, and deletes the log.
-        A connection that only reads does not.
+        The writer is closed last: SQLite then checkpoints the write-ahead log into the file and deletes the
+        log. A read-only connection would not.
         """
         try:
             await self.hub.close()
@@ -418,7 +419,7 @@ class SQLiteEngine:
         return self._reader.submit(transaction)
 
     async def _probe(self, hub: Hub) -> None:
-        """While somebody waits, look whether any other connection has written anything."""
+        """While somebody waits, poll ``PRAGMA data_version`` for commits of other connections."""
         if self.path == MEMORY:
             return
         seen: int | None = None

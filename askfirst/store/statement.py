@@ -28,8 +28,11 @@ Params = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """Values by name; a list of such for a statement to be run once for each."""
 
 Transaction = Generator[tuple["Statement", Params], Any, T]
-"""What happens between begin and commit, without I/O: yields statements with their parameters, receives
-a list of rows for one that reads and the number of rows it touched for one that writes."""
+"""A transaction as a generator without I/O: what happens between BEGIN and COMMIT.
+
+It yields statements with their parameters. For a statement that reads it receives the list of rows, for one
+that writes the number of rows that were changed.
+"""
 
 _PREFIX = "p_"
 
@@ -142,7 +145,7 @@ def _arguments(
 
 
 def param(name: str, type_: TypeEngine[Any] | None = None) -> BindParameter[Any]:
-    """A parameter. SQLAlchemy keeps the columns' own names to itself, so it carries a prefix in there."""
+    """A named parameter. Its SQLAlchemy name has a prefix, because SQLAlchemy reserves the names of columns."""
     return bindparam(_PREFIX + name, type_=type_)
 
 
@@ -161,18 +164,20 @@ def upsert(table: Table, *, update: Sequence[str]) -> Statement:
 
 
 WAKE = Statement(text("-- wake"))
-"""Not SQL: ``yield WAKE, {"thread_id": ..., "question_id": ...}`` tells all who wait for that request,
-in every process, once the transaction is committed."""
+"""Not SQL: ``yield WAKE, {"thread_id": ..., "question_id": ...}`` notifies the waiters of a request.
+
+The engine sends the wake-up after the commit, to every process.
+"""
 
 
 def woken(params: Params) -> tuple[str, str]:
-    """Whom a `WAKE` is for."""
+    """The request (thread id, question id) whose waiters a `WAKE` is for."""
     values = cast("Mapping[str, str]", params)
     return values["thread_id"], values["question_id"]
 
 
 class Foreseen(NamedTuple):
-    """What a transaction writes if each of its statements touches one row, and what it then comes to."""
+    """A transaction's writes and its result, assuming that each statement that writes changes exactly one row."""
 
     parts: list[tuple[Statement, Mapping[str, Any]]]
     wakes: list[tuple[str, str]]

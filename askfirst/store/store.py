@@ -39,12 +39,12 @@ class Store:
 
     @property
     def engine(self) -> Engine:
-        """What runs the transactions."""
+        """The engine that runs the transactions."""
         return self._engine
 
     @property
     def hub(self) -> Hub:
-        """Who waits for which request."""
+        """The waiters of requests in this process."""
         self.check_home()
         return self._engine.hub
 
@@ -62,7 +62,7 @@ class Store:
         return self._engine.read(partial(threads.load, thread_id, since))
 
     def commit(self, step: Writing, *, behind: bool = False) -> Job[int]:
-        """Write a step; ``behind``, if nobody waits for it just now."""
+        """Write a step; ``behind`` if nobody waits for it just now (see `Engine.write`)."""
         if step.opened or step.settled:
             self._linker.acted()
         return self._engine.write(
@@ -70,7 +70,7 @@ class Store:
         )
 
     def renew(self, owner: str, thread_ids: Sequence[str], lease_until: int) -> Job[Renewed]:
-        """Renew leases; which of them are renewed, and which were lost."""
+        """Renew leases; returns which were renewed, and which are lost."""
         return self._engine.write(Renewal(owner, thread_ids, lease_until))
 
     def listing(self, limit: int, after: str | None) -> Job[list[tuple[Any, ...]]]:
@@ -85,15 +85,15 @@ class Store:
         )
 
     def said(self, thread_id: str) -> Job[tuple[int | None, list[str]]]:
-        """A thread's fence, and what the model said in it."""
+        """A thread's fence, and its assistant messages."""
         return self._engine.read(partial(threads.said, thread_id))
 
     def children(self, parent: str, thread_ids: Sequence[str]) -> Job[list[str]]:
-        """Which of these threads there are under a parent."""
+        """Those of these threads that exist and have this parent."""
         return self._engine.read(partial(threads.children, parent, thread_ids))
 
     def remove(self, fences: Mapping[str, int | None], now: int) -> Job[bool]:
-        """Delete threads, if they are as they were found."""
+        """Delete threads, if they are still at these fences (compare-and-set)."""
         self._linker.acted()
         return self._engine.write(partial(threads.remove, fences, now))
 
@@ -103,12 +103,12 @@ class Store:
         return self._engine.write(partial(requests.settle, by), partial(requests.landed, by), at_once=True)
 
     def expire(self, by: Settled) -> Job[RequestRow]:
-        """Time a request out, if it is time."""
+        """Time a request out, if it is past its deadline."""
         self._linker.acted()
         return self._engine.write(partial(requests.expire, by))
 
     def expire_due(self, now: int, limit: int, write_id: int) -> Job[Expired]:
-        """Time out whatever is due."""
+        """Time out requests that are past their deadline."""
         tried = Expired(0, [])
 
         def expire() -> Transaction[Expired]:
@@ -139,7 +139,7 @@ class Store:
     def save_request(
         self, thread_id: str, request: Row | None, now: int, write_id: int, alone: bool
     ) -> Job[None]:
-        """Open a request outside of any step, ``alone`` on its thread if so, or end all that are open."""
+        """Open a request outside of any step (see `threads.save_request`), or cancel all open ones of a thread."""
         self._linker.acted()
         if request is None:
             return self._engine.write(partial(requests.end_open, thread_id, now, write_id))
@@ -155,19 +155,19 @@ class Store:
         return self._engine.write(partial(checkpoints.save, new), landed)
 
     def claim_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
-        """Take a checkpoint."""
+        """Claim a checkpoint."""
         return self._move_checkpoint(checkpoints.claim, by)
 
     def resolve_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
-        """Be done with a checkpoint that is held."""
+        """Mark a claimed checkpoint as resolved."""
         return self._move_checkpoint(checkpoints.resolve, by)
 
     def release_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
-        """Give a checkpoint back that is held."""
+        """Release a claimed checkpoint."""
         return self._move_checkpoint(checkpoints.release, by)
 
     def renew_checkpoint(self, by: Holding) -> Job[CheckpointRow]:
-        """Hold a checkpoint for longer."""
+        """Renew the claim on a checkpoint."""
         return self._move_checkpoint(checkpoints.renew, by)
 
     def _move_checkpoint(

@@ -1,7 +1,8 @@
 """The tables, for every database. `migrations` builds them; a test holds the two equal.
 
-Times are milliseconds since 1970 (UTC). ``write_id`` is a random number that a transaction leaves behind, so
-that one whose connection broke during its COMMIT can tell afterwards whether it happened.
+Times are milliseconds since 1970 (UTC). ``write_id`` is a random number that each transaction writes into the
+row it changes. After an indeterminate commit (the connection broke during COMMIT) the writer looks for its
+number there: if it finds it, the transaction was committed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Tab
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.types import TypeEngine
 
+from askfirst.store.rows import ID_LENGTH
+
 VERSION_TABLE = "askfirst_alembic_version"
-ID_LENGTH = 255
 
 ID = String(ID_LENGTH).with_variant(String(ID_LENGTH, collation="C"), "postgresql")
 """An id: compared and sorted by its bytes, on every database."""
@@ -36,7 +38,7 @@ MYSQL: dict[str, Any] = {
     "mariadb_charset": "utf8mb4",
     "mariadb_collate": "utf8mb4_bin",
 }
-# Small rows live in their key's tree; a wide one there would spill over to pages of its own.
+# WITHOUT ROWID stores rows in the primary key's B-tree. That suits small rows; wide ones would need overflow pages.
 _SMALL: dict[str, Any] = {**MYSQL, "sqlite_with_rowid": False}
 
 threads = Table(
@@ -83,7 +85,8 @@ runs = Table(
 
 UNFINISHED = text("ended_at IS NULL")
 
-# The end comes first because MySQL has no partial indexes; elsewhere only what has not ended is in it.
+# ``ended_at`` is the first column because MySQL has no partial indexes. Elsewhere the index is partial: open
+# runs only.
 Index(
     "askfirst_runs_unfinished",
     runs.c.ended_at,
@@ -122,7 +125,8 @@ DUE = text("status = 'pending' AND expires_at IS NOT NULL")
 UNSHOWN = text("status = 'pending' AND shown = 0")
 OUTLIVED = text("shown = 1 AND settled_at IS NOT NULL")
 
-# The status comes first because MySQL has no partial indexes; elsewhere only what is pending is in them.
+# ``status`` is the first column because MySQL has no partial indexes. Elsewhere they are partial: pending
+# requests only.
 Index(
     "askfirst_requests_open",
     requests.c.status,
@@ -139,7 +143,7 @@ Index(
     sqlite_where=DUE,
     postgresql_where=DUE,
 )
-# What the service has still to do is all that these two hold, however many requests are open.
+# These two hold the service's work queue only, so they stay small however many requests are open.
 Index(
     "askfirst_requests_unshown",
     requests.c.shown,

@@ -1,6 +1,7 @@
-"""Signals between an event loop and a worker thread: a mailbox, and eventfd where the kernel has it.
+"""Signals between an event loop and a worker thread: a queue for the thread, and wake-ups in both directions.
 
-An ``eventfd`` takes about half the time of a queue's lock and the loop's socket pair; elsewhere those serve.
+Both use ``eventfd`` where the kernel has it: it takes about half the time of a queue's lock and the loop's
+socket pair, which are used elsewhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ HAS_EVENTFD = hasattr(os, "eventfd")
 
 
 class Letterbox(Protocol[T]):
-    """Things for one thread: any thread puts them in, and it takes out all there are."""
+    """The queue of a worker thread: any thread enqueues items, the worker takes all of them at once."""
 
     def put(self, item: T) -> None: ...
 
@@ -32,11 +33,11 @@ class Letterbox(Protocol[T]):
         ...
 
     def take(self) -> list[T]:
-        """All there are, in order; waits until there is one."""
+        """Dequeue all items, in order; blocks until there is one."""
         ...
 
     def close(self) -> None:
-        """For the thread that takes, when it takes no more."""
+        """Close the queue; called by the worker thread when it ends."""
         ...
 
 
@@ -56,7 +57,7 @@ class _CountedLetterbox(Generic[T]):
         self._items.append(item)
 
     def call(self) -> None:
-        if self._items and not self._called:  # else the thread is on its way, and takes all there is
+        if self._items and not self._called:  # otherwise the thread was woken already, and takes all items
             self._called = True
             os.eventfd_write(self._count, 1)
 
@@ -101,12 +102,12 @@ class _QueuedLetterbox(Generic[T]):
 
 
 def letterbox() -> Letterbox[Any]:
-    """The quickest there is on this system."""
+    """The fastest queue that this system has."""
     return _CountedLetterbox() if HAS_EVENTFD else _QueuedLetterbox()
 
 
 class Doorbell:
-    """Has a function called on the event loop, soon, whenever a thread rings. Made on the loop."""
+    """Wakes the event loop from a thread: each `ring` has a function called on the loop soon. Made on the loop."""
 
     def __init__(self, answer: Callable[[], object]) -> None:
         self._answer = answer
@@ -122,7 +123,7 @@ class Doorbell:
                 self._count = count
 
     def ring(self) -> None:
-        """From any thread, until the bell is taken down."""
+        """Have the function called on the loop; from any thread, until `take_down`."""
         if self._count is not None:
             os.eventfd_write(self._count, 1)
             return
@@ -130,7 +131,7 @@ class Doorbell:
             self._loop.call_soon_threadsafe(self._answer)
 
     def take_down(self) -> None:
-        """On the loop, when nobody rings any more."""
+        """Release the file descriptor; called on the loop when no thread rings any more."""
         if self._count is not None:
             self._loop.remove_reader(self._count)
             os.close(self._count)

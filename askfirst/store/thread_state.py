@@ -1,7 +1,8 @@
-"""A thread's state in one statement, so that all of it is of one moment without a transaction around it.
+"""A thread's state in one statement (a UNION), so that all of it is of one moment without a transaction.
 
-The parts differ in their columns; each fills the texts and numbers it has, from the left, and leaves the rest.
-PostgreSQL brings the messages along, as one array, and saves a way to the server and back.
+Thread, run, requests and effects have different columns. Each part of the union fills the text and number
+columns from the left, and leaves the rest NULL. On PostgreSQL the statement also returns the messages, as one
+array, which saves a round trip.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _T, _R, _Q, _E, _M = (
 )
 _TEXTS, _NUMBERS = 10, 5
 _ID = param("thread_id")
-# No parameter: SQLite would plan anew whenever one is bound that an index's condition looks at.
+# A literal, not a parameter: SQLite prepares a statement again when a parameter in a partial index's condition
+# is bound.
 _PENDING = literal_column("'pending'", tables.ID)
 _LATEST_RUN = select(_T.run_id).where(_T.thread_id == _ID).scalar_subquery()
 
@@ -89,7 +91,7 @@ def _state(dialect: str) -> Executable:
     )
 
 
-# A row of another part has something in the same places that is never encrypted, and is left as it is.
+# In these columns the other parts of the union have values that are never encrypted; those are returned unchanged.
 _SEALED = {
     **{1 + _REQUEST_TEXTS.index(name): f"requests.{name}" for name in ("payload", "answer", "reason")},
     1 + _TEXTS + _NUMBERS: "messages.body",

@@ -1,7 +1,7 @@
 """Transactions on threads: a step, loading, listing, forking, deleting; the effects ledger; lease renewal.
 
-Every write to a thread begins with one compare-and-set on its row, which also locks the row; whatever follows
-in the transaction stands on that.
+Every write to a thread begins with one compare-and-set on the thread's row (its fence and lease). That
+statement also locks the row, so no other writer can come between it and the rest of the transaction.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from askfirst.account import os_account
+from askfirst.clock import seconds
 from askfirst.errors import LeaseHeld, LeaseLost, StoreError, ThreadNotFound
 from askfirst.ids import child_thread_id, first_fence
 from askfirst.messages import ToolCall, decode
@@ -52,7 +53,7 @@ END_EFFECT = Statement(
 )
 
 _COPIED = ("tool_call_id", "tool_name", "digest", "attempt", "started_at")
-# On another thread a call has another key, so what is idempotent here is not there.
+# A call's idempotency key contains its thread, so on a fork even an idempotent effect would be a new one.
 _ELSEWHERE = case((_E.effect == literal("none"), _E.effect), else_=literal("once"))
 COPY_EFFECTS = Statement(
     insert(tables.effects).from_select(
@@ -65,7 +66,7 @@ COPY_EFFECTS = Statement(
 
 
 def in_doubt(call: ToolCall) -> dict[str, Any]:
-    """The row of a call that may have taken effect, though no body of it was begun on this thread."""
+    """The ledger row of a call that is in doubt although its body was not begun on this thread (see `fork`)."""
     return {
         "tool_call_id": call.id,
         "tool_name": call.name,
@@ -76,7 +77,7 @@ def in_doubt(call: ToolCall) -> dict[str, Any]:
 
 
 def start_effects(begun: Sequence[Mapping[str, Any]], key: Mapping[str, Any], now: int) -> Transaction[None]:
-    """Note that bodies are about to begin, for the first time or again."""
+    """Record in the effects ledger that tool bodies begin, for the first time or again."""
     fresh = {"thread_id": key["thread_id"], "started_at": now, "ended_at": None, "granted": None}
     rows = [{**fresh, **row} for row in begun]
     if rows:
@@ -84,27 +85,27 @@ def start_effects(begun: Sequence[Mapping[str, Any]], key: Mapping[str, Any], no
 
 
 def end_effects(tool_call_ids: Sequence[str], key: Mapping[str, Any], now: int) -> Transaction[None]:
-    """Note that bodies have come to their end."""
+    """Record in the effects ledger that tool bodies have ended."""
     rows = [{"thread_id": key["thread_id"], "tool_call_id": it, "now": now} for it in tool_call_ids]
     if rows:
         yield END_EFFECT, rows if len(rows) > 1 else rows[0]
 
 
-# Renewing leases. It waits for nobody: neither for a lock, nor for a connection that others need.
+# Renewing leases (the heartbeat). A renewal never waits: it skips locked rows, and has a connection of its own.
 
 
 _LEASED = tables.threads.c
 _HELD = and_(
     _LEASED.lease_owner == param("owner"), _LEASED.thread_id.in_([param(f"id{n}") for n in range(AT_ONCE)])
 )
-# Who has locked a thread's row may itself wait, for a minute, and all leases of its batch would lapse meanwhile.
+# SKIP LOCKED: whoever holds a row's lock may wait for a minute, and all leases of the batch would lapse meanwhile.
 FREE = Statement(select(_LEASED.thread_id).where(_HELD).with_for_update(skip_locked=True))
 RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
 HELD = Statement(select(_LEASED.thread_id).where(_HELD))
 
 
 class Renewed(NamedTuple):
-    """Which threads' leases are renewed, and which are lost. The rest is held, and locked just now."""
+    """Which leases were renewed, and which are lost. Any other is still held, but its row is locked at the moment."""
 
     done: frozenset[str]
     lost: frozenset[str]
@@ -114,7 +115,8 @@ class Renewed(NamedTuple):
 class Renewal:
     """The transaction that renews an owner's leases on up to `AT_ONCE` threads.
 
-    An engine whose connections are all taken knows it by its type, and keeps one for it.
+    Engines recognise it by its type and reserve a connection for it, so that leases do not lapse when all other
+    connections are in use.
     """
 
     owner: str
@@ -143,7 +145,7 @@ class Renewal:
 _T, _M = tables.threads.c, tables.messages.c
 _THIS = _T.thread_id == param("thread_id")
 ATTEMPTS = 3
-"""How often a thread is read that is deleted and made again meanwhile."""
+"""How often `load` tries again when the thread was deleted and made again while it was read."""
 
 _RENEWED: dict[Any, Any] = {
     _T.next_seq: _T.next_seq + param("count"),
@@ -162,7 +164,7 @@ ADVANCE = Statement(
 )
 ACQUIRE = Statement(update(tables.threads).where(_AT_FENCE, _FREE).values(_RENEWED))
 
-# It locks the row: whoever takes the parent over sees its child, or the child is not made.
+# It locks the parent's row: a worker that takes over the parent either sees the child, or the child is not made.
 STEADY = Statement(
     update(tables.threads)
     .where(
@@ -176,7 +178,7 @@ _ABSENT = ~exists(select(literal_column("1", Integer)).where(_THIS))
 
 
 def _create(values: dict[str, Any]) -> Statement:
-    """Insert a thread unless there is one; a race for it ends in a unique violation, and is run again."""
+    """Insert a thread unless it exists. Of two racing inserts one gets a unique violation, and is run again."""
     columns = {name: value.label(name) for name, value in values.items()}
     source = select(*columns.values()).where(_ABSENT)
     return Statement(insert(tables.threads).from_select(list(columns), source))
@@ -201,8 +203,8 @@ LOCKED = Statement(
     select(_T.fence, _T.lease_owner, _T.lease_until, _T.write_id, _T.next_seq).where(_THIS).with_for_update()
 )
 
-# Where the thread ended before this write, whether or not its claim is seen by now: all statements of a
-# transaction may be run as one, and then none sees what another does.
+# The thread's length before this write. The statements of a transaction may be run as one (see `Engine.write`);
+# then none sees the others' changes, so this works whether or not the claim's new ``next_seq`` is visible.
 _COUNTED = case((_T.write_id == param("write_id"), param("count", _T.next_seq.type)), else_=_0)
 _END = func.coalesce(select(_T.next_seq - _COUNTED).where(_THIS).scalar_subquery(), _0)
 APPEND = Statement(
@@ -259,7 +261,7 @@ CHILDREN = Statement(
 
 
 def commit(step: Writing) -> Transaction[int]:
-    """Write a step, whole or not at all, and return the fence after it."""
+    """Write a step atomically, and return the fence after it."""
     yield from _claim(step)
     key = {"thread_id": step.thread_id, "run_id": step.run_id}
     count = len(step.messages)
@@ -284,7 +286,7 @@ def commit(step: Writing) -> Transaction[int]:
 
 
 def _claim(step: Writing) -> Transaction[None]:
-    """The compare-and-set that every step stands on; raises if the thread is not this writer's to write."""
+    """The compare-and-set on fence and lease that begins every step. Raises `LeaseHeld` or `LeaseLost`."""
     params = {
         "thread_id": step.thread_id,
         "owner": step.owner,
@@ -319,23 +321,24 @@ def _refuse(step: Writing) -> Transaction[None]:
     if rows and step.acquire:
         owner, until = rows[0]
         if owner is not None and until > step.now:
-            raise LeaseHeld(step.thread_id, owner, until / 1000)
+            raise LeaseHeld(step.thread_id, owner, seconds(int(until)))
     raise LeaseLost(step.thread_id, step.fence)
 
 
 def landed(step: Writing) -> Transaction[int | None]:
-    """The fence after a step of which nobody knows whether it was committed; None if it was not.
+    """The check after an indeterminate commit of a step: the fence after the step, or None if it was not committed.
 
-    It waits for the row's lock: whoever may still be committing holds that.
+    It takes the thread's row lock, which the first attempt holds while it may still commit.
     """
     rows = yield LOCKED, {"thread_id": step.thread_id}
     return step.new_fence if rows and rows[0][3] == step.write_id else None
 
 
 def load(thread_id: str, since: int = 0) -> Transaction[Loaded | None]:
-    """All there is of a thread, as of one moment: a statement sees one, and messages are only ever appended.
+    """A thread's rows as of one moment, with the messages from ``since`` on.
 
-    Those before ``since`` are left out.
+    The state is read by one statement, which sees one moment; messages are append-only, so they may be read
+    afterwards.
     """
     from_there = {"thread_id": thread_id, "since": since}
     for _ in range(ATTEMPTS):
@@ -356,12 +359,13 @@ def listing(limit: int, after: str | None) -> Transaction[list[tuple[Any, ...]]]
 
 
 def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_id: int) -> Transaction[bool]:
-    """Copy a thread's beginning to a new thread, which nobody holds.
+    """Copy the first messages of a thread to a new thread, which is leased to nobody.
 
-    What has no result there and was begun here, whether or not it came to its end, is in doubt there: it may
-    have taken effect. A subagent was begun if it has a thread here; there it would begin anew, on another.
+    A call that has no result in the copy, but whose body was begun on the original thread (ended or not), is in
+    doubt on the new one: it may have taken effect. A subagent's call counts as begun if the subagent has a
+    thread, because on the new thread it would start again under another thread id.
     """
-    rows = yield LOCKED, {"thread_id": thread_id}  # or it could be deleted before its messages are copied
+    rows = yield LOCKED, {"thread_id": thread_id}  # or it could be deleted before the copy
     if not rows:
         raise ThreadNotFound(thread_id)
     length = rows[0][4]
@@ -382,7 +386,7 @@ def fork(thread_id: str, new_thread_id: str, upto: int | None, now: int, write_i
 
 
 def _unresolved(rows: Sequence[tuple[str]]) -> list[ToolCall]:
-    """The calls without a result in what the model said last and what follows it."""
+    """The unresolved calls of the last assistant message, given that message and those after it."""
     messages = [decode(body) for (body,) in rows]
     resolved = {message.tool_call_id for message in messages if message.role == "tool"}
     return [
@@ -395,7 +399,7 @@ def _unresolved(rows: Sequence[tuple[str]]) -> list[ToolCall]:
 
 
 def forked(new_thread_id: str, write_id: int) -> Transaction[bool | None]:
-    """Whether a fork, of which nobody knows, was committed."""
+    """The check after an indeterminate commit of `fork`: True if it was committed, else None."""
     rows = yield LOCKED, {"thread_id": new_thread_id}
     return True if rows and rows[0][3] == write_id else None
 
@@ -403,9 +407,9 @@ def forked(new_thread_id: str, write_id: int) -> Transaction[bool | None]:
 def save_request(
     thread_id: str, request: Row, now: int, write_id: int, *, alone: bool = False
 ) -> Transaction[None]:
-    """Open a request outside of any step; the same one, pending still, is left as it is.
+    """Open a request outside of any step. If the same request is pending already, nothing changes.
 
-    With ``alone`` it raises `HitlConcurrencyError` if the thread has another that can still be answered.
+    With ``alone`` it raises `HitlConcurrencyError` if another request of the thread can still be answered.
     """
     key = {"thread_id": thread_id, "run_id": None}
     known = yield from requests.latest(thread_id, request["question_id"])
@@ -420,7 +424,7 @@ def save_request(
 
 
 def said(thread_id: str) -> Transaction[tuple[int | None, list[str]]]:
-    """A thread's fence, None if there is no such thread, and what the model said in it."""
+    """A thread's fence (None if there is no such thread) and its assistant messages."""
     key = {"thread_id": thread_id}
     rows = yield FENCE, key
     if not rows:
@@ -430,20 +434,21 @@ def said(thread_id: str) -> Transaction[tuple[int | None, list[str]]]:
 
 
 def children(parent: str, thread_ids: Sequence[str]) -> Transaction[list[str]]:
-    """Which of up to `AT_ONCE` threads there are under a parent."""
+    """Those of up to `AT_ONCE` thread ids that exist and have this parent."""
     rows = yield CHILDREN, {"parent": parent, **_padded(thread_ids)}
     return [thread_id for (thread_id,) in rows]
 
 
 def remove(fences: Mapping[str, int | None], now: int) -> Transaction[bool]:
-    """Delete threads with all that belongs to them, unless someone is at work on one.
+    """Delete threads with all their rows. Raises `LeaseHeld` if one of them is leased.
 
-    False, and nothing is deleted, if one of them is no longer at the fence at which it was found.
+    ``fences`` are the fences at which the threads were found (compare-and-set): if one has moved since, nothing
+    is deleted and the result is False.
     """
     for thread_id, fence in fences.items():
         rows = yield LOCKED, {"thread_id": thread_id}
         if rows and rows[0][1] is not None and rows[0][2] > now:
-            raise LeaseHeld(thread_id, rows[0][1], rows[0][2] / 1000)
+            raise LeaseHeld(thread_id, rows[0][1], seconds(int(rows[0][2])))
         if (rows[0][0] if rows else None) != fence:
             return False
     entries: list[Entry] = []
@@ -462,12 +467,12 @@ def _remove(key: Row, now: int) -> Transaction[list[Entry]]:
         entries.append(audit.request_withdrawn(key["thread_id"], question_id, now))
     for statement in DELETE:
         yield statement, key
-    # Last: whoever made a case of a request meanwhile is done by now, or finds the request gone.
+    # Cases last: a process that makes a case of a request has either committed by now, or finds the request deleted.
     yield WITHDRAW, key
     return entries
 
 
 def _padded(thread_ids: Sequence[str]) -> dict[str, str]:
-    """Up to `AT_ONCE` ids as parameters, the last as often as it takes."""
+    """Ids as `AT_ONCE` parameters; the last id is repeated to fill them up."""
     padded = [*thread_ids, *[thread_ids[-1]] * (AT_ONCE - len(thread_ids))]
     return {f"id{n}": it for n, it in enumerate(padded)}

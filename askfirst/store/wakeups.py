@@ -1,4 +1,4 @@
-"""Waking those who wait for a request, wherever it is settled. A wake-up is a hint; the table is the truth."""
+"""Wakes the waiters of a request when any process settles it. A wake-up is a hint; the table is the truth."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Key = tuple[str, str]
 
 
 class Hub:
-    """Who waits for what, in this process.
+    """The waiters of this process, by request.
 
-    ``watch`` is a function that hears of what other processes settle and calls `wake`. It is started when
-    somebody waits, and again, should it have returned, for the next.
+    ``watch`` is a coroutine function that notices what other processes settle and calls `wake`. It is started
+    for the first waiter, and again for a later one if it has returned.
     """
 
     def __init__(self, watch: Callable[[Hub], Awaitable[None]]) -> None:
@@ -31,12 +31,12 @@ class Hub:
 
     @property
     def keys(self) -> list[Key]:
-        """What is waited for."""
+        """The requests that are waited for."""
         return list(self._waiters)
 
     @contextmanager
     def waiting(self, key: Key) -> Generator[asyncio.Event]:
-        """An event that is set when the request may have been settled. Look at the table after entering."""
+        """An event that is set when the request may have been settled. Read the table after entering, too."""
         event = asyncio.Event()
         self._waiters.setdefault(key, []).append(event)
         self.arrived.set()
@@ -52,15 +52,16 @@ class Hub:
                 self._rounds.pop(key, None)
 
     def wake(self, keys: Iterable[Key]) -> None:
-        """Wake those who wait for these."""
+        """Wake the waiters of these requests."""
         for key in keys:
             for event in self._waiters.get(key, ()):
                 event.set()
 
     def wake_changed(self, keys: Sequence[Key], rounds: Mapping[Key, int]) -> bool:
-        """Wake those whose requests are no longer pending in the round that was last seen; True if any are.
+        """Wake the waiters of requests that are no longer pending in the round that was last seen; True if any are.
 
-        Of what is seen for the first time nobody knows whether it is the round that is waited for.
+        A request that is seen for the first time wakes its waiters, too: its waiter may wait for an earlier
+        round.
         """
         changed = [key for key in keys if key not in rounds or self._rounds.get(key) != rounds[key]]
         self._rounds.update((key, rounds[key]) for key in changed if key in rounds and key in self._waiters)
@@ -80,7 +81,10 @@ class Hub:
         self.wake_all()
 
     async def _watched(self) -> None:
-        """Watch; whatever goes wrong there is found again, and raised, by those who look at the table."""
+        """Run ``watch``; after an error wake everyone, and start it again.
+
+        Waiters read the table, and find the error there.
+        """
         while True:
             try:
                 await self._watch(self)
@@ -94,7 +98,7 @@ class Hub:
 async def look_after(
     hub: Hub, still_open: Callable[[list[Key]], Awaitable[Mapping[Key, int]]], *, batch: int = 50
 ) -> bool:
-    """Wake those whose requests are no longer pending as they were; True if there were any."""
+    """Wake the waiters of requests that were settled or asked again; True if there were any."""
     woken = False
     keys = hub.keys
     for start in range(0, len(keys), batch):

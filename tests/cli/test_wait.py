@@ -21,9 +21,6 @@ import pytest
 from kit.cli_rig import Shell
 from kit.terminal_screens import screen
 
-from askfirst.cli.wait import DELIVERIES
-from askfirst.delivery.registry import NAMES
-
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/review/(review_\w+)\?token=([\w-]{43})")
 
 
@@ -300,7 +297,3 @@ def test_no_database_is_needed(tmp_path: Path) -> None:
         )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"status": "no_review", "http_status": 200, "body": {"done": True}}
-
-
-def test_every_delivery_has_its_name_here() -> None:
-    assert DELIVERIES == NAMES

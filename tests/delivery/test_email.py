@@ -262,7 +262,7 @@ async def test_a_slow_server_is_left_after_a_while(pause: float, monkeypatch: py
 
 
 async def test_nothing_is_sent_in_clear(office: PostOffice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smtp, "_HERE", ())
+    monkeypatch.setattr(smtp, "LOOPBACK_HOSTS", ())
     with pytest.raises(DeliveryError) as caught:
         await delivery_by(office).send(ASKED)
     assert caught.value.permanent

@@ -19,9 +19,9 @@ from askfirst.requests import (
 from askfirst.service.adoption import case_context, case_prompt
 from askfirst.service.case import Case
 
-ASKED = 1_771_754_400_000  # 22 February 2026, 10:00 UTC
-NOW = ASKED + 60_000
-DAY = 86_400_000
+ASKED = 1_771_754_400.0  # 22 February 2026, 10:00 UTC
+NOW = ASKED + 60
+DAY = 86_400
 TOKEN = "rev_" + "t" * 43
 
 EMAIL_ARGS: dict[str, Any] = {
@@ -57,9 +57,7 @@ def service_case(
 def agent_case(payload: HitlPayload, *, status: State = "opened", **facts: Any) -> Case:
     """A case that an agent's request became."""
     question_id = payload.tool_call_id if isinstance(payload, ApproveRequest) else "question_1"
-    request = HitlRequest(
-        question_id=question_id, payload=payload, created_at=ASKED / 1000, timeout_seconds=DAY / 1000
-    )
+    request = HitlRequest(question_id=question_id, payload=payload, created_at=ASKED, timeout_seconds=DAY)
     return Case(
         case_id="case_1",
         type=request.payload.case_type,

@@ -84,11 +84,11 @@ def test_a_window_never_lets_more_through_but_for_a_part_of_it(
 @pytest.fixture
 def before(tmp_path: Path) -> tuple[Path, list[Case]]:
     """A database of the revision before, with three open cases and a callback that is due."""
-    path, now = tmp_path / "cases.db", round(time.time() * 1000)
+    path, now = tmp_path / "cases.db", time.time()
     config = alembic_config()
     config.set_main_option("sqlalchemy.url", f"sqlite:///{path}")
     command.upgrade(config, "0007")
-    kept: Any = {"key_id": "key", "created_at": now, "expires_at": now + 86_400_000, "timeout": "PT24H"}
+    kept: Any = {"key_id": "key", "created_at": now, "expires_at": now + 86_400, "timeout": "PT24H"}
     cases = [Case(f"review_{n}", "approval", "pending", 1, prompt="Please decide.", **kept) for n in range(3)]
     with closing(sqlite3.connect(path)) as connection, connection:
         for case in cases:

@@ -92,7 +92,7 @@ def _environment() -> Environment:
 # Times as a page shows them.
 
 
-_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000))
+_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,17 @@ class Moment:
     text: str
 
 
-def moment(milliseconds: int) -> Moment:
-    """A time, given in milliseconds since 1970."""
-    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+def moment(at: float) -> Moment:
+    """A time, given in seconds since 1970."""
+    time = datetime.fromtimestamp(at, UTC)
     return Moment(time.strftime("%Y-%m-%dT%H:%M:%SZ"), f"{time.day} {time:%B %Y, %H:%M} UTC")
 
 
-def time_left(milliseconds: int) -> str:
+def time_left(seconds: float) -> str:
     """A length of time in its largest unit, rounded down."""
     for name, length in _UNITS:
-        if milliseconds >= length:
-            count = milliseconds // length
+        if seconds >= length:
+            count = int(seconds // length)
             return f"{count} {name}{'' if count == 1 else 's'}"
     return "less than a minute"
 
@@ -207,7 +207,7 @@ def render_case(
     prefills: Mapping[str, Any] | None = None,
     asked: Asked | None = None,
     proofs: Mapping[int, str] | None = None,
-    now: int,
+    now: float,
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
 
@@ -259,7 +259,7 @@ def render_unavailable(base_path: str = "", *, sent: bool = False) -> str:
     return fill("unavailable.html", base_path=base_path, sent=sent)
 
 
-def _facts(case: Case, base_path: str, now: int) -> dict[str, Any]:
+def _facts(case: Case, base_path: str, now: float) -> dict[str, Any]:
     return {
         "base_path": base_path,
         "case": case,
@@ -333,7 +333,7 @@ def fields_to_fill(
     faults: Mapping[str, str] | None = None,
     step: int = 1,
     notice: Notice | None = None,
-    now: int,
+    now: float,
 ) -> list[FormField]:
     """The fields of such a page that have a ``default_ref`` and no value yet."""
     form = case.form

@@ -26,7 +26,7 @@ from askfirst.store import cases as case_store
 pytestmark = pytest.mark.anyio
 
 
-def page_of(case: Case, now: int = NOW) -> Page:
+def page_of(case: Case, now: float = NOW) -> Page:
     return Page(render_case(case, token=TOKEN, base_path="", now=now))
 
 
