@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -31,6 +32,14 @@ hypothesis.settings.register_profile(
     "askfirst", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("askfirst")
+
+
+gc.disable()  # while tests are collected: ten thousand of them, and nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is known of the tests is looked at by no later collection
+    gc.enable()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
