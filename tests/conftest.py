@@ -16,6 +16,7 @@ from kit import (
     bytecode,  # noqa: F401
     crash_table,
     database_servers,
+    shared_tls,
     speeds,
 )
 from kit.attack_table import attacks_tried  # noqa: F401
@@ -43,6 +44,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    shared_tls.begin()
     database_servers.begin(session)
     browsers.begin(session)
 

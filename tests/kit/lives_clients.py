@@ -34,6 +34,7 @@ from askfirst.hitl.testing import crash_at
 from askfirst.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from askfirst.models import ScriptedModel
 from askfirst.protocol import is_final
+from kit import shared_tls
 from kit.lives_agents import append, sure_of_its_lease
 from kit.stores import connect
 
@@ -133,6 +134,7 @@ def _client(job: dict[str, Any], store: SqlCheckpointer, http: httpx2.AsyncClien
 
 async def warm_up(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> None:
     """Load all that a life needs, in the process that lives are forked from."""
+    shared_tls.begin()
     async with (
         connect(job["kind"], job["address"]) as store,
         httpx2.AsyncClient(headers=job["headers"]) as http,

@@ -1,0 +1,35 @@
+"""The certificates of this machine, read once for all HTTP clients of a process: that takes longer than most tests.
+
+`begin` is for conftest.py, and for the programs of the kit from which others are forked.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpcore2
+
+_real: Any = httpcore2.default_ssl_context
+
+
+def begin() -> None:
+    """From now on, whoever names no certificates of their own gets the same ones, until the files change."""
+    httpcore2.default_ssl_context = _shared
+    _shared()
+
+
+def _shared(*, _trust_env: bool = True) -> ssl.SSLContext:
+    # This looks at files, as the real one does: in the event loop it fails a test.
+    files = [Path(path) for path in ssl.get_default_verify_paths()[2::2]]
+    changed = tuple(path.stat().st_mtime_ns for path in files if path.exists())
+    named = tuple(os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"))
+    return _read(_trust_env, named, changed)
+
+
+@cache
+def _read(trust_env: bool, *_: object) -> ssl.SSLContext:
+    return _real(_trust_env=trust_env)
