@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -15,6 +16,7 @@ from kit import (
     bytecode,  # noqa: F401
     crash_table,
     database_servers,
+    shared_tls,
     speeds,
 )
 from kit.attack_table import attacks_tried  # noqa: F401
@@ -33,7 +35,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("askfirst")
 
 
+gc.disable()  # while tests are collected: ten thousand of them, and nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is known of the tests is looked at by no later collection
+    gc.enable()
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
+    shared_tls.begin()
     database_servers.begin(session)
     browsers.begin(session)
 

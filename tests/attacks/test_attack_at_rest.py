@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from kit.running_service import serving
 from kit.stores import SHARED, Database, empty, on_server
+from kit.warm_python import warm_python
 
 from askfirst import Agent, tool
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
@@ -263,7 +263,7 @@ def test_the_command_line_makes_changes_and_explains(tmp_path: Path) -> None:
     def run(*arguments: str, **environ: str) -> tuple[int, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ASKFIRST_")}
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "askfirst.cli", *arguments],
+            [*warm_python(), "-m", "askfirst.cli", *arguments],
             cwd=tmp_path,
             env={**kept, **environ},
             capture_output=True,

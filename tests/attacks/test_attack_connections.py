@@ -6,13 +6,13 @@ import asyncio
 import json
 import os
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kit.warm_python import warm_python
 
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.service.keys import Keys
@@ -21,9 +21,9 @@ pytestmark = pytest.mark.anyio
 PATIENCE = 90.0
 QUICK = """
 import sys
-from askfirst import limits
-limits.HEADER_SECONDS, limits.BODY_SECONDS = {head}, {body}
+from askfirst.cli.connection_limits import Doorkeeper
 from askfirst.cli.main import main
+Doorkeeper.__init__.__kwdefaults__.update(header_seconds={head}, body_seconds={body})
 sys.argv[1:] = {arguments!r}
 main()
 """
@@ -84,7 +84,7 @@ async def serve(folder: Path, *options: str, head: float = 60, body: float = 60)
     log = folder / "log"
     with log.open("wb") as file:
         program = QUICK.format(head=head, body=body, arguments=arguments)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=file, env=env)
+        process = await asyncio.create_subprocess_exec(*warm_python(), "-c", program, stderr=file, env=env)
         try:
             served = Serve(port, key, log)
             async with asyncio.timeout(PATIENCE):

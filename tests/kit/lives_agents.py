@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -91,13 +91,20 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[Checkpointer]:
-    """A store whose leases lapse soon.
-
-    A life that is slow does not make sure of its lease on the way: other lives would not make that commit.
-    """
-    with mock.patch.object(SqlCheckpointer, "lease_seconds", 30.0):
+    """A store whose leases lapse soon."""
+    with sure_of_its_lease():
         async with checkpointer_from_url(url, lease_seconds=LEASE_SECONDS) as store:
             yield store
+
+
+@contextmanager
+def sure_of_its_lease() -> Generator[None]:
+    """A life that is slow does not make sure of its short lease on the way: other lives would not make that commit.
+
+    So on a busy machine it dies where it dies on a quiet one.
+    """
+    with mock.patch.object(SqlCheckpointer, "lease_seconds", 30.0):
+        yield
 
 
 class Life:

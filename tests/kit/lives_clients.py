@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import httpx2
 from pydantic import BaseModel
 
 from askfirst import Agent
+from askfirst.checkpointer import base
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.client import durable
 from askfirst.client import http_tool as tools
@@ -31,7 +34,8 @@ from askfirst.hitl.testing import crash_at
 from askfirst.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from askfirst.models import ScriptedModel
 from askfirst.protocol import is_final
-from kit.lives_agents import append
+from kit import shared_tls
+from kit.lives_agents import append, sure_of_its_lease
 from kit.stores import connect
 
 durable.CLAIM_SECONDS = 2.0
@@ -130,6 +134,7 @@ def _client(job: dict[str, Any], store: SqlCheckpointer, http: httpx2.AsyncClien
 
 async def warm_up(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> None:
     """Load all that a life needs, in the process that lives are forked from."""
+    shared_tls.begin()
     async with (
         connect(job["kind"], job["address"]) as store,
         httpx2.AsyncClient(headers=job["headers"]) as http,
@@ -185,10 +190,29 @@ async def work(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
     _note_what_is_stored(Path(job["links"]))
     _arm(job["die"])
     _only_its_own(f"thread {job['key']}")
-    if str(job["die"]).startswith("commit "):
-        with crash_at(job["die"].removeprefix("commit ")):
+    with sure_of_its_lease():
+        if not str(job["die"]).startswith("commit "):
             return await _work(job)
-    return await _work(job)
+        with crash_at(job["die"].removeprefix("commit ")), _standing_still(job.get("stands_still", 0)):
+            return await _work(job)
+
+
+@contextmanager
+def _standing_still(seconds: float) -> Generator[None]:
+    """As on a busy machine: it stands still when an effect has begun, before the body is run."""
+    before = base.hook
+
+    def stand_still(point: str) -> None:
+        if point == "effect.started":
+            time.sleep(seconds)
+        if before is not None:
+            before(point)
+
+    base.hook = stand_still
+    try:
+        yield
+    finally:
+        base.hook = before
 
 
 def _only_its_own(thread_id: str) -> None:

@@ -3,6 +3,8 @@
 `openai_complaints` and `anthropic_complaints` say what the provider would refuse in a request's body.
 `OpenAIServer` and `AnthropicServer` refuse it, and otherwise give the scripted replies in turn, recording
 what they were sent. `openai_body` and `anthropic_body` tell what a request becomes on the wire, without one.
+
+The SDKs are imported by those who need them: every process of a test run would else load them to collect tests.
 """
 
 from __future__ import annotations
@@ -14,13 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import anthropic
 import httpx2
-import openai
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from askfirst.models.base import ModelRequest
 from askfirst.models.pydantic_ai import PydanticAIModel
@@ -495,18 +491,28 @@ class AnthropicServer(WireServer):
 
 def openai_model(server: WireServer, *, attempts: int = 5) -> PydanticAIModel:
     """A model that asks an `OpenAIServer`."""
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     provider = OpenAIProvider(base_url=f"{server.url}/v1", api_key=API_KEY)
     return PydanticAIModel(OpenAIChatModel(OPENAI_MODEL, provider=provider), attempts=attempts)
 
 
 def anthropic_model(server: WireServer, *, attempts: int = 5) -> PydanticAIModel:
     """A model that asks an `AnthropicServer`."""
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
     provider = AnthropicProvider(base_url=server.url, api_key=API_KEY)
     return PydanticAIModel(AnthropicModel(ANTHROPIC_MODEL, provider=provider), attempts=attempts)
 
 
 async def openai_body(request: ModelRequest) -> Json:
     """The body that OpenAI would get for a request. No connection is made."""
+    import openai
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     async with _Recorder(openai_reply(openai_text("ok"))) as (client, bodies):
         sdk = openai.AsyncOpenAI(api_key=API_KEY, http_client=client)
         model = OpenAIChatModel(OPENAI_MODEL, provider=OpenAIProvider(openai_client=sdk))
@@ -516,6 +522,10 @@ async def openai_body(request: ModelRequest) -> Json:
 
 async def anthropic_body(request: ModelRequest) -> Json:
     """The body that Anthropic would get for a request. No connection is made."""
+    import anthropic
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
     async with _Recorder(anthropic_reply(anthropic_text("ok"))) as (client, bodies):
         sdk = anthropic.AsyncAnthropic(api_key=API_KEY, http_client=client)
         model = AnthropicModel(ANTHROPIC_MODEL, provider=AnthropicProvider(anthropic_client=sdk))

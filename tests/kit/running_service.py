@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -66,6 +67,16 @@ class _Server(uvicorn.Server):
         return nullcontext()  # pytest's own stay
 
 
+class _Hasty:
+    """`asyncio` as uvicorn gets it: it would take a fifth of a second to notice that it is to end, and to end."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.005))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
 @asynccontextmanager
 async def listening(make: Callable[[str], Any]) -> AsyncGenerator[tuple[str, Any]]:
     """An application on a port of this machine; ``make`` gets its address."""
@@ -78,16 +89,17 @@ async def listening(make: Callable[[str], Any]) -> AsyncGenerator[tuple[str, Any
             app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1, access_log=False
         )
         server = _Server(config)
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            while not server.started:
-                if task.done():
-                    task.result()
-                await asyncio.sleep(0.005)
-            yield url, app
-        finally:
-            server.should_exit = True
-            await task
+        with mock.patch.object(uvicorn.server, "asyncio", _Hasty()):
+            task = asyncio.create_task(server.serve(sockets=[listener]))
+            try:
+                while not server.started:
+                    if task.done():
+                        task.result()
+                    await asyncio.sleep(0.005)
+                yield url, app
+            finally:
+                server.should_exit = True
+                await task
 
 
 @dataclass

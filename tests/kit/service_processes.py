@@ -6,6 +6,7 @@ As a program (``python service_processes.py``) it is that process: a line of JSO
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -23,8 +24,10 @@ from askfirst.service.callbacks import CallbackSender
 from askfirst.service.case import Case
 from askfirst.store import case_queues
 from askfirst.store import cases as case_store
+from askfirst.store.schema import migration
 from askfirst.store.server_engine import ServerEngine
 from askfirst.store.sqlite_engine import SQLiteEngine
+from kit import warm_zygote
 from kit.running_service import SECRET
 
 
@@ -162,7 +165,11 @@ def _noting(path: str) -> OnCase:
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are buried by the kernel
-    create_app("sqlite://", base_url="https://a.example").openapi()
+    warm_zygote.load()
+    for dialect in ("sqlite", "postgresql", "mysql"):
+        migration(dialect, None)
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -5,14 +5,15 @@
   is no proof.
 
 Nobody marks a test by hand. Its parameters tell on which store it runs; its folder, that it is a proof or about
-the project; and what it starts is found by looking through the functions that it and its fixtures call, in its own
-file and in the kit.
+the project; and what it starts is found by looking through the functions that it, its fixtures and its
+parameters call, in its own file and in the kit.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -63,7 +64,16 @@ def is_fast(item: pytest.Item) -> bool:
     fixtures = [
         made.func for name in item.fixturenames for made in item._fixtureinfo.name2fixturedefs.get(name, ())
     ]
-    return not any(starts_something(function) for function in [item.obj, *fixtures])
+    return not any(starts_something(function) for function in [item.obj, *fixtures, *_given(item)])
+
+
+def _given(item: pytest.Function) -> Iterator[Any]:
+    """The functions that its parameters are, or that are fields of theirs."""
+    given = getattr(item, "callspec", None)
+    for value in given.params.values() if given else ():
+        named = fields(value) if is_dataclass(value) and not isinstance(value, type) else ()
+        for each in (value, *(getattr(value, field.name) for field in named)):
+            yield from _functions(each)
 
 
 def place(item: pytest.Item) -> str:
@@ -109,8 +119,10 @@ def _names(code: CodeType) -> frozenset[str]:
 def _functions(found: Any) -> Iterator[Any]:
     """The functions of a name: itself, what it wraps, or a class's methods; of tests and of the kit alone."""
     if isinstance(found, type):
-        methods = vars(found).values() if _is_ours(found) else ()
-        yield from (inspect.unwrap(each) for each in methods if isinstance(each, FunctionType))
+        for kind in filter(_is_ours, found.__mro__):
+            yield from (
+                inspect.unwrap(each) for each in vars(kind).values() if isinstance(each, FunctionType)
+            )
     elif callable(found) and _is_ours(found):
         yield inspect.unwrap(found)
 

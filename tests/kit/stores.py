@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -124,11 +125,24 @@ def server_address(kind: str, database: str | None = None) -> str:
 
 
 class Fresh:
-    """Makes one database per server and run, when it is first asked for, and removes it at the end."""
+    """Makes one database per server and run, when it is first asked for, and removes it at the end.
 
-    def __init__(self) -> None:
+    Of SQLite's file it makes one, too, of which each test gets a copy: to make the tables takes longer than most
+    tests do.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._names: dict[str, str] = {}
         self._missing: dict[str, str] = {}
+
+    def copy(self, path: Path) -> None:
+        """Put a SQLite database there that has its tables, and no rows."""
+        made = self._folder / "made.db"
+        if not made.exists():
+            run_coroutine(_open_and_close("sqlite", str(made)))
+            assert [each.name for each in self._folder.iterdir()] == [made.name]  # all of it is in that file
+        shutil.copy(made, path)  # with its rights
 
     def address(self, kind: str) -> str:
         """The database's address; skips the test, or fails it in CI, if the server cannot be reached."""
@@ -153,8 +167,8 @@ class Fresh:
 
 
 @pytest.fixture(scope="session")
-def fresh_databases() -> Iterator[Fresh]:
-    fresh = Fresh()
+def fresh_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fresh]:
+    fresh = Fresh(tmp_path_factory.mktemp("fresh"))
     yield fresh
     fresh.remove()
 
@@ -176,6 +190,8 @@ def databases(*kinds: str) -> Any:
             run_coroutine(empty(kind, address))
         else:
             address = str(tmp_path / "threads.db")
+            if kind == "sqlite":
+                fresh_databases.copy(tmp_path / "threads.db")
         yield Database(kind, address)
         check_threads()
         if kind in SERVERS:

@@ -25,6 +25,7 @@ from typing import Any
 
 import askfirst
 from askfirst.errors import MissingExtra
+from kit import shared_tls
 
 LIBRARIES = (
     "alembic.command",
@@ -82,6 +83,7 @@ def load() -> None:
         asyncio.run(open_new(f"{folder}/new.db"))
     create_app("sqlite://", base_url="https://a.example").openapi()
     load_pages()
+    shared_tls.begin()
 
 
 def serve(listener: socket.socket) -> Order:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-import openai
 import pytest
 from kit.patience import PATIENCE
 from kit.provider_servers import (
@@ -39,10 +38,6 @@ from kit.provider_servers import (
     openai_reply,
     openai_text,
 )
-from pydantic_ai.exceptions import FallbackExceptionGroup, ModelHTTPError, ModelRateLimitError
-from pydantic_ai.models.openai import OpenAIResponsesModel
-from pydantic_ai.models.test import TestModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 from askfirst.errors import ModelError
 from askfirst.messages import (
@@ -64,7 +59,6 @@ from askfirst.messages import (
     UserMessage,
 )
 from askfirst.models import ModelRequest, ModelSettings, PydanticAIModel, ToolSchema
-from askfirst.models.pydantic_ai_errors import model_error
 
 pytestmark = pytest.mark.anyio
 
@@ -503,6 +497,8 @@ async def test_long_wait_is_left_to_the_caller(wire: Wire, slept: list[float]) -
 
 async def test_rate_limit_for_good(wire: Wire, slept: list[float]) -> None:
     """As many requests as attempts: the SDKs' own retries are off."""
+    from pydantic_ai.exceptions import ModelRateLimitError
+
     async with wire.server(*[wire.error(429, "slow down")] * 9) as server:
         _, error = await fail(wire.model(server, attempts=3))
     assert (error.retryable, error.status, error.retry_after) == (True, 429, None)
@@ -622,6 +618,11 @@ async def test_timeout(wire: Wire) -> None:
 
 
 async def test_all_models_of_a_fallback_failed() -> None:
+    from pydantic_ai.exceptions import FallbackExceptionGroup, ModelHTTPError, ModelRateLimitError
+    from pydantic_ai.models.test import TestModel
+
+    from askfirst.models.pydantic_ai_errors import model_error
+
     busy = ModelHTTPError.for_category(
         ModelRateLimitError, status_code=429, model_name="a", headers={"Retry-After": "9"}
     )
@@ -633,6 +634,10 @@ async def test_all_models_of_a_fallback_failed() -> None:
 
 @pytest.mark.parametrize("error", [httpx2.ReadError("reset"), ConnectionResetError("reset")])
 def test_transport_error_that_nobody_mapped(error: Exception) -> None:
+    from pydantic_ai.models.test import TestModel
+
+    from askfirst.models.pydantic_ai_errors import model_error
+
     mapped = model_error(error, TestModel())
     assert mapped.retryable
     assert str(mapped) == "the connection to the provider failed: reset"
@@ -761,10 +766,14 @@ async def test_model_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_name_of_a_model_object() -> None:
+    from pydantic_ai.models.test import TestModel
+
     assert PydanticAIModel(TestModel()).name == "test:test"
 
 
 def test_at_least_one_attempt() -> None:
+    from pydantic_ai.models.test import TestModel
+
     with pytest.raises(ValueError, match="at least 1"):
         PydanticAIModel(TestModel(), attempts=0)
 
@@ -906,6 +915,10 @@ def _responses_stream(*items: Json) -> str:
 
 
 async def test_responses_get_their_ids_and_reasoning_back() -> None:
+    import openai
+    from pydantic_ai.models.openai import OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
     call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "status": "completed"}
     stream = _responses_stream(reasoning, {**call, "arguments": '{"a":1}'})

@@ -42,7 +42,7 @@ def test_a_run_of_all_tests_installs_a_browser_or_says_why_not(
     asked_for: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     browsers.begin(session(Source.TESTPATHS))
-    assert asked_for == ["chromium"]
+    assert asked_for == ["chromium-headless-shell"]
     assert capsys.readouterr().out == "No Chromium: there is no apt-get to install it with\n"
 
 
@@ -71,5 +71,5 @@ def test_without_one_a_test_is_skipped_and_in_ci_fails(
     asked_for: list[str], monkeypatch: pytest.MonkeyPatch, ci: str, ends_in: type[BaseException]
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    with pytest.raises(ends_in, match="a run of all tests installs Debian's chromium where it may"):
+    with pytest.raises(ends_in, match="a run of all tests installs Debian's chromium-headless-shell where it may"):
         browsers.chromium_path()

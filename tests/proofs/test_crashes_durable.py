@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from kit.lives_agents import entries
-from kit.lives_clients import wait, warm_up, work
+from kit.lives_clients import LEASE_SECONDS, wait, warm_up, work
 from kit.patience import PATIENCE
 from kit.running_service import SECRET, listening, serving
 from kit.stores import SHARED, Database
@@ -210,6 +210,19 @@ async def test_another_process_goes_on_with_an_agents_thread(
             assert "A person decided: approve." in text, key
             assert not is_error, key
             assert (it.asked[key], len(it.links(key))) == (1, 1), key
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_a_life_dies_at_the_same_commit_however_busy_the_machine_is(
+    race_track: RaceTrack, database: Database, tmp_path: Path
+) -> None:
+    """One that made sure of its lease would die of that, with nothing sent and no review to go on from."""
+    async with site(database, tmp_path) as it:
+        job = it.job("slow", "commit step")
+        slow = {**job, "stands_still": LEASE_SECONDS / 2}
+        (first,) = await it.race(race_track, WORK, [slow], [])
+        assert first.signal == signal.SIGKILL
+        assert (it.asked["slow"], len(it.links("slow"))) == (1, 1)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -46,7 +46,7 @@ from askfirst.store.case_tables import callbacks
 from askfirst.store.statement import Statement, Transaction
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
-AT_ONCE = 4
+AT_ONCE = 8
 AT_COMMITS = (
     "during:create:1",
     "during:change:4",
