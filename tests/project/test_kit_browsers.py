@@ -71,5 +71,7 @@ def test_without_one_a_test_is_skipped_and_in_ci_fails(
     asked_for: list[str], monkeypatch: pytest.MonkeyPatch, ci: str, ends_in: type[BaseException]
 ) -> None:
     monkeypatch.setenv("CI", ci)
-    with pytest.raises(ends_in, match="a run of all tests installs Debian's chromium-headless-shell where it may"):
+    with pytest.raises(
+        ends_in, match="a run of all tests installs Debian's chromium-headless-shell where it may"
+    ):
         browsers.chromium_path()
