@@ -47,7 +47,7 @@ BUTTON = {
 
 
 class HandClock:
-    """A clock that stands still until it is turned."""
+    """A clock that stands still until it is turned; who sleeps by it comes back soon."""
 
     def __init__(self) -> None:
         self.time = float(int(time.time()))
@@ -56,7 +56,7 @@ class HandClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.002)  # with none at all, whatever is done again and again would keep a core busy
 
     def turn(self, seconds: float) -> None:
         self.time += seconds
