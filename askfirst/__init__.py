@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from askfirst.checkpointer.postgres import PostgresCheckpointer
     from askfirst.checkpointer.sqlite import SQLiteCheckpointer
     from askfirst.client.client import HitlClient
-    from askfirst.errors import AskfirstError, HitlControlException
+    from askfirst.errors import AskfirstError, Denied, HitlControlException, Pending
     from askfirst.events import AgentEvent
+    from askfirst.gate.gate import Gate
+    from askfirst.gate.outcomes import Ran
+    from askfirst.gate.sync import SyncGate
     from askfirst.hitl.ask_user import ask_user_tool
     from askfirst.hitl.checkpointed import CheckpointedChannel
     from askfirst.hitl.memory import InMemoryChannel
@@ -57,6 +60,8 @@ _HOMES = {
     "AskfirstError": "errors",
     "BeforeToolCallResult": "agent.spec",
     "CheckpointedChannel": "hitl.checkpointed",
+    "Denied": "errors",
+    "Gate": "gate.gate",
     "HitlClient": "client.client",
     "HitlControlException": "errors",
     "InMemoryChannel": "hitl.memory",
@@ -65,14 +70,17 @@ _HOMES = {
     "ModelCallContext": "agent.spec",
     "MySQLCheckpointer": "checkpointer.mysql",
     "OTelTracer": "trace_export",
+    "Pending": "errors",
     "PendingApproval": "approvals",
     "PostgresCheckpointer": "checkpointer.postgres",
     "PydanticAIModel": "models.pydantic_ai",
+    "Ran": "gate.outcomes",
     "RunCheckpoint": "agent.result",
     "SQLiteCheckpointer": "checkpointer.sqlite",
     "ScriptedModel": "models.scripted",
     "StaticPermissionPolicy": "permissions.static",
     "StreamEnvelope": "agent.runner",
+    "SyncGate": "gate.sync",
     "Tool": "agent.tools",
     "ToolCallContext": "agent.spec",
     "ToolContext": "agent.tools",
@@ -99,6 +107,8 @@ __all__ = [
     "AskfirstError",
     "BeforeToolCallResult",
     "CheckpointedChannel",
+    "Denied",
+    "Gate",
     "HitlClient",
     "HitlControlException",
     "InMemoryChannel",
@@ -107,14 +117,17 @@ __all__ = [
     "ModelCallContext",
     "MySQLCheckpointer",
     "OTelTracer",
+    "Pending",
     "PendingApproval",
     "PostgresCheckpointer",
     "PydanticAIModel",
+    "Ran",
     "RunCheckpoint",
     "SQLiteCheckpointer",
     "ScriptedModel",
     "StaticPermissionPolicy",
     "StreamEnvelope",
+    "SyncGate",
     "Tool",
     "ToolCallContext",
     "ToolContext",

@@ -57,13 +57,21 @@
         ├── HitlInvalidAnswer       the answer does not fit what was asked
         ├── HitlRequestPending      a prompt came while a request is open
         ├── WrongAgent              a thread that waits for a person is another agent's to go on with
-        └── HitlDurabilityNotGuaranteed   a custom tool's body asked through a durable channel
+        ├── HitlDurabilityNotGuaranteed   a custom tool's body asked through a durable channel
+        ├── Denied                  a call at the gate does not run: a person, the policy or the time-out said no
+        ├── NotApproved             a body was to begin at the gate that nobody has approved
+        ├── KeyConflict             a key of the gate that stands for another call
+        ├── FailedBefore            a call at the gate ran before, and raised
+        ├── ResultNotKept           a call at the gate ran before, and its result could not be kept
+        ├── StillRunning            another process runs the call just now
+        └── GrantLost               a body at the gate ended after its grant was lost
 
     HitlControlException            control flow, not an error: passes every ``except Exception``
     ├── HitlCancelled               the host cancelled the request
     ├── HitlTimedOut                nobody answered in time
     ├── HitlDetached                the agent was detached while it waited, or superseded by a newer prompt
     ├── HitlPaused                  the run stops here, with its open calls pending; caught by the agent
+    ├── Pending                     a person has not decided yet on a call at the gate
     └── HitlAborted                 the agent's pending request was aborted, or its signal set
 
 Each carries the facts that caused it as attributes.
@@ -713,6 +721,82 @@ class HitlDurabilityNotGuaranteed(HitlError):
         self.tool_name = tool_name
 
 
+class Denied(HitlError):
+    """The call does not run: a person, the policy or the time-out said no.
+
+    `Gate.call` returns it; a guarded function raises it. ``by`` is who said no, where a person did.
+    """
+
+    def __init__(self, key: str, reason: str, by: str | None = None) -> None:
+        super().__init__(reason)
+        self.key = key
+        self.reason = reason
+        self.by = by
+
+
+class ResultNotKept(HitlError):
+    """The call ran, and its result could not be kept: it is no JSON, or larger than 1 MB. It does not run again."""
+
+    def __init__(self, key: str, digest: str, problem: str) -> None:
+        super().__init__(
+            f"the call {key!r} ran before, and its result was not kept ({problem}; SHA-256 {digest}); it does not "
+            "run again under this key"
+        )
+        self.key = key
+        self.digest = digest
+
+
+class FailedBefore(HitlError):
+    """The call ran before and raised. It does not run again under its key, because it may have had effects."""
+
+    def __init__(self, key: str, error: str) -> None:
+        super().__init__(
+            f"the call {key!r} ran before and failed: {error}; use another key to have it decided anew"
+        )
+        self.key = key
+        self.error = error
+
+
+class GrantLost(HitlError):
+    """A body went on although its grant was lost: its process had stood still. Its result was not recorded.
+
+    Another process may have run the call since, or a person is asked what to do.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the grant of {key!r} was lost while its body ran, so its end was not recorded; the call is in doubt"
+        )
+        self.key = key
+
+
+class StillRunning(HitlError):
+    """Another process runs the call, and had not ended within the time that the caller was ready to wait."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"another process runs the call {key!r} just now; call again to get its result")
+        self.key = key
+
+
+class KeyConflict(HitlError):
+    """A key that stands for one call is used for another: other arguments, or another function."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the key {key!r} was used for another call before; a key stands for one call with its arguments, so "
+            "choose one that no other call has"
+        )
+        self.key = key
+
+
+class NotApproved(HitlError):
+    """A body was to begin that nobody has approved with these arguments. Nothing was run."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the call {key!r} is not approved with these arguments, so it does not begin")
+        self.key = key
+
+
 class HitlControlException(_Portable):
     """A signal that a person's action sends through the agent, such as detaching it.
 
@@ -763,3 +847,19 @@ class HitlAborted(HitlControlException):
     def __init__(self, reason: str = "aborted") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Pending(HitlControlException):
+    """A person has not decided yet. The next call with the same key picks the decision up.
+
+    `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page, ``link`` leads
+    there if the gate was told where the service is (``base_url``).
+    """
+
+    def __init__(self, key: str, request: Any, case: str, link: str | None = None) -> None:
+        where = f": {link}" if link is not None else f" (case {case})"
+        super().__init__(f"a person has to decide on {key!r} first{where}")
+        self.key = key
+        self.request = request
+        self.case = case
+        self.link = link

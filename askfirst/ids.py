@@ -65,3 +65,9 @@ def birth_of(fence: int) -> int:
 def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
     """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
     return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]
+
+
+def case_id_of(thread_id: str, question_id: str, round: int) -> str:
+    """The case id of a request: derived from its ids, so that every process gives it the same one."""
+    named = f"{thread_id}\0{question_id}\0{round}".encode()
+    return f"review_{hashlib.sha256(named).hexdigest()[:32]}"

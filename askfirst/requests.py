@@ -41,6 +41,10 @@ _ArgsSchema = Annotated[
     SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda schema: schema is None)
 ]
 """What a tool's arguments have to be like: as much of their JSON Schema as it takes to check an edit."""
+_Display = Annotated[
+    SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda words: words is None)
+]
+"""The words of the tool's author for this call: see `askfirst.display.Display.shown`."""
 
 
 class AskedCall(NamedTuple):
@@ -228,6 +232,7 @@ class ApproveRequest(_AboutCall):
     details: JsonObject | None = None
     digest: str | None = None
     args_schema: _ArgsSchema = None
+    display: _Display = None
 
     @property
     def case_type(self) -> str:
@@ -235,7 +240,8 @@ class ApproveRequest(_AboutCall):
 
     @property
     def sentences(self) -> list[str]:
-        return [f"May {self.tool_name} run?"]
+        said = (self.display or {}).get("sentence")
+        return [said if isinstance(said, str) else f"May {self.tool_name} run?"]
 
     @property
     def agreement(self) -> Any:

@@ -11,9 +11,9 @@ import click
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import seconds
-from askfirst.ids import NONCE_DIGITS
+from askfirst.ids import NONCE_DIGITS, case_id_of
 from askfirst.requests import HitlRequest
-from askfirst.service.adoption import adopted, case_id_of
+from askfirst.service.adoption import adopted
 from askfirst.service.case import Case, case_of
 from askfirst.store import inspect as store
 from askfirst.store.rows import decode_request, decode_text

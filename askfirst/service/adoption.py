@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,6 +11,7 @@ from pydantic_core import from_json
 
 from askfirst.clock import seconds
 from askfirst.errors import InvalidReview
+from askfirst.ids import case_id_of
 from askfirst.messages import JsonObject
 from askfirst.protocol import iso_duration
 from askfirst.requests import (
@@ -255,12 +255,6 @@ def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
         thread_id=row.thread_id,
         previous_case_id=None if rounds is None else rounds.before(row, request),
     )
-
-
-def case_id_of(thread_id: str, question_id: str, round: int) -> str:
-    """The case id of a request: derived from its ids, so that every process gives it the same one."""
-    named = f"{thread_id}\0{question_id}\0{round}".encode()
-    return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
 
 
 class Rounds:

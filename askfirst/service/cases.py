@@ -26,7 +26,7 @@ from askfirst.errors import (
     InvalidReview,
     NotAuthorized,
 )
-from askfirst.ids import fresh_write_id, new_id
+from askfirst.ids import case_id_of, fresh_write_id, new_id
 from askfirst.messages import JsonObject
 from askfirst.protocol import (
     Result,
@@ -38,7 +38,7 @@ from askfirst.protocol import (
     sign_result,
 )
 from askfirst.service import transitions
-from askfirst.service.adoption import Rounds, adopted, case_id_of
+from askfirst.service.adoption import Rounds, adopted
 from askfirst.service.answers import check_size, clean_answer
 from askfirst.service.budgets import Budgets
 from askfirst.service.case import Case, case_of, row_of

@@ -164,6 +164,7 @@ def _encode_approval(request: HitlRequest, payload: ApproveRequest) -> str:
         "args": payload.args,
         "details": payload.details,
         "args_schema": payload.args_schema,
+        "display": payload.display,
     }
     fields: dict[str, Any] = {
         "payload": {name: value for name, value in asked.items() if value is not None},

@@ -56,7 +56,9 @@ class HandClock:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(0.002)  # with none at all, whatever is done again and again would keep a core busy
+        await asyncio.sleep(
+            0.002
+        )  # with none at all, whatever is done again and again would keep a core busy
 
     def turn(self, seconds: float) -> None:
         self.time += seconds

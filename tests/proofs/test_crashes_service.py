@@ -36,7 +36,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.protocol import Callback, HumanInputRequired, PollResponse, verify_callback
 from askfirst.protocol.signatures import SIGNATURE_HEADER
-from askfirst.service.adoption import case_id_of
+from askfirst.ids import case_id_of
 from askfirst.service.audit import export, verify
 from askfirst.service.callbacks import callback_secret
 from askfirst.service.cases import Cases

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import CaseClosed, HitlStaleAnswer
-from askfirst.service.adoption import case_id_of
+from askfirst.ids import case_id_of
 from askfirst.service.audit import export, verify
 from askfirst.service.cases import Respondent
 from askfirst.store import cases as case_store

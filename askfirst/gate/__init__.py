@@ -1,0 +1,1 @@
+"""The gate: one decision and one effect for any function."""

@@ -1,0 +1,571 @@
+"""Gate: one decision and one effect for any function, in any framework."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+
+from pydantic import BaseModel
+
+from askfirst.agent.agent import OwnStore
+from askfirst.agent.arguments import parse_args, parse_edit, seal_of
+from askfirst.agent.emitter import logger
+from askfirst.agent.inbox import attribution
+from askfirst.agent.tools import Effect, json_object
+from askfirst.checkpointer.base import Checkpointer
+from askfirst.display import Risk
+from askfirst.errors import (
+    Denied,
+    GrantLost,
+    HitlCancelled,
+    HitlError,
+    HitlInvalidRequest,
+    HitlNoPendingRequest,
+    HitlTimedOut,
+    InvalidAgent,
+    Pending,
+    StillRunning,
+)
+from askfirst.gate.action import Action
+from askfirst.gate.form import form, read_form
+from askfirst.gate.guarded import Approval, Entered, Guarded, guard, guarded_function, run_body
+from askfirst.gate.ledger import Ledger
+from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Running, Stored
+from askfirst.gate.portal import Portal
+from askfirst.gate.results import PLAIN, failure
+from askfirst.gate.standing import CALL, PREFIX, decision_in, key_of, thread_of
+from askfirst.ids import case_id_of, new_id
+from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
+from askfirst.permissions.evaluate import decide
+from askfirst.permissions.static import StaticPermissionPolicy
+from askfirst.requests import (
+    AskRequest,
+    ConfirmRequest,
+    HitlPayload,
+    HitlRequest,
+    Option,
+    Question,
+    StoredRequest,
+    approval_seconds,
+    seal_in,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound=BaseModel)
+Outcome = Ran[Any] | Denied | Pending
+
+
+class How(TypedDict, total=False):
+    """Who is asked, how long they have, and how long the caller waits in place."""
+
+    to: str | None
+    timeout: float | str | None
+    wait: float | None
+
+
+class Gate:
+    """Stands before functions: policy, then perhaps a person, then the ledger.
+
+    ``store`` is a URL or an open checkpointer, ``policy`` an object or a file of rules. ``timeout`` is how long
+    people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked, ``principal`` on whose behalf
+    calls are made. Use it in ``async with``, or as it is: then it opens at its first use and closes with the event
+    loop.
+    """
+
+    def __init__(
+        self,
+        store: str | Checkpointer,
+        *,
+        policy: PermissionPolicy | str | os.PathLike[str] | None = None,
+        timeout: float | str | None = None,
+        principal: str = "*",
+        to: str | None = None,
+    ) -> None:
+        self._own = OwnStore(store) if isinstance(store, str) else None
+        self._store: Checkpointer = self._own.checkpointer if self._own is not None else _given(store)
+        self._policy = (
+            StaticPermissionPolicy.from_file(policy) if isinstance(policy, str | os.PathLike) else policy
+        )
+        self._timeout = approval_seconds(timeout)
+        self._principal = principal
+        self._to = to
+        self._listeners: tuple[Callable[[StoredRequest], Any], ...] = ()
+        self.ledger = Ledger(self._store, self._tell)
+        self._known: dict[Callable[..., Any], Guarded] = {}
+        options: dict[str, Any] = {
+            "policy": self._policy,
+            "timeout": self._timeout,
+            "principal": principal,
+            "to": to,
+        }
+        self.portal = Portal(lambda: Gate(_url(store), **options))
+        """Where guarded functions wait that are not async."""
+
+    async def __aenter__(self) -> Self:
+        await self.ready()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the store that was given as a URL; another use opens it again."""
+        await asyncio.to_thread(self.portal.close)
+        if self._own is not None:
+            await self._own.close()
+
+    async def ready(self) -> None:
+        """Have the store open that was given as a URL."""
+        if self._own is not None:
+            await self._own.open()
+
+    # Functions.
+
+    @overload
+    def guarded(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def guarded(
+        self,
+        /,
+        *,
+        title: str | None = None,
+        sentence: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        formats: Mapping[str, str] | None = None,
+        risk: Risk | Callable[[Mapping[str, Any]], Risk] = "normal",
+        consequences: Sequence[str] = (),
+        approve: str | None = None,
+        undo: str | None = None,
+        requires_approval: Approval = True,
+        effect: Effect = "once",
+        timeout: float | str | None = None,
+        to: str | None = None,
+        wait: float | None = None,
+        key: Callable[..., str] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    def guarded(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Put a function behind the gate; it keeps its signature, docstring and types.
+
+        Called, it waits for the decision in place; after ``wait`` seconds it raises `Pending`. It raises `Denied`
+        where the answer is no. ``key`` is a function of the arguments that gives the call's key: the same call
+        with the same key is decided once and runs once. Without it each call has a key of its own, and a call that
+        a crash interrupted is asked about anew.
+
+        ``requires_approval`` is True (a person decides every call), False (the policy decides) or a function of
+        the arguments. ``effect`` says what running the body twice would do: see `askfirst.Tool`. A function that
+        is not async waits in its own thread, and so cannot be called in the event loop's.
+        """
+        localns = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
+
+        def decorate(decorated: Callable[..., Any]) -> Any:
+            return guarded_function(self, decorated, localns, options)
+
+        return decorate if function is None else decorate(function)
+
+    async def call(
+        self,
+        function: Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        wait: float | None = None,
+        **shown: Any,
+    ) -> Outcome:
+        """Call a function through the gate: `Ran`, `Denied` or, if nobody decides within ``wait`` seconds, `Pending`.
+
+        ``key`` names the call: whoever calls again with the same key gets the same decision and the same result.
+        ``shown`` are the options of `guarded`.
+        """
+        guarded = self.guard(function, shown)
+        entered = await self.enter(guarded, args or {}, key=key, wait=wait)
+        return Ran(await self._run(guarded, entered)) if isinstance(entered, Entered) else entered
+
+    def guard(self, function: Callable[..., Any], shown: Mapping[str, Any] | None = None) -> Guarded:
+        """A function as the gate sees it; ``shown`` are the options of `guarded`."""
+        known = getattr(function, "__askfirst__", None)
+        if isinstance(known, Guarded):
+            return known
+        if shown:
+            return guard(function, {}, **shown)
+        if function not in self._known:
+            self._known[function] = guard(function, {})
+        return self._known[function]
+
+    async def enter(
+        self, guarded: Guarded, args: Mapping[str, Any], *, key: str | None = None, wait: float | None = None
+    ) -> Entered | Outcome:
+        """Take a call as far as its body: decided, and begun in the ledger; `leave` records how the body ended.
+
+        Raises `HitlInvalidRequest` for arguments that the function does not take, before anyone is asked.
+        """
+        model = parse_args(guarded.tool, args)
+        if isinstance(model, str):
+            name = guarded.tool.name
+            raise HitlInvalidRequest(f"the arguments of {name} are invalid, so nobody was asked: {model}")
+        deadline = None if wait is None else asyncio.get_running_loop().time() + wait
+        if key is None:
+            key = new_id()
+        await self.ready()
+        action = await self._action(guarded, model, key)
+        decision = await self._judge(action)
+        if decision.verdict == "deny":
+            return Denied(key, decision.reason or "it is not allowed")
+        asks = decision.verdict == "ask" or action.requires_approval
+        runs: BaseModel = model
+        if asks:
+            verdict = await self._decided(key, action, decision, deadline)
+            if isinstance(verdict, Denied | Pending):
+                return verdict
+            if verdict.is_edited:
+                edited = await self._edited(guarded, action, model, verdict)
+                if isinstance(edited, str):
+                    return Denied(key, edited, verdict.by)
+                runs = edited
+        if guarded.tool.effect == "none":
+            return Entered(key, runs, is_recorded=False)
+        if not asks:
+            self.ledger.remember(key, action, is_allowed=True)
+        return await self._begun(guarded, key, runs, deadline)
+
+    async def leave(self, guarded: Guarded, entered: Entered, ended: Stored | None) -> None:
+        """Record how a body ended; None if it was cut off, which leaves its effect in doubt. Raises `GrantLost`."""
+        if not entered.is_recorded:
+            return
+        if ended is None:
+            await asyncio.shield(self.ledger.abandon(entered.key))
+            return
+        try:
+            await self.ledger.finish(entered.key, ended)
+        except GrantLost:
+            logger.error("the body of %s ended after its grant was lost; its result is not kept", entered.key)
+            raise
+
+    async def _run(self, guarded: Guarded, entered: Entered) -> Any:
+        try:
+            result = await run_body(guarded, entered.args)
+        except Exception as error:
+            await self.leave(guarded, entered, failure(error))
+            raise
+        except BaseException:
+            await self.leave(guarded, entered, None)
+            raise
+        await self.leave(guarded, entered, guarded.results.encode(result))
+        return result
+
+    async def _edited(
+        self, guarded: Guarded, action: Action, model: BaseModel, verdict: Approved
+    ) -> BaseModel | str:
+        """The arguments as a person edited them, or why they do not run."""
+        edited = parse_edit(guarded.tool, model, verdict.args)
+        if isinstance(edited, str):
+            return f"the edited arguments do not fit: {edited}"
+        judged = await self._judge(replace(action, args=json_object(edited)))
+        return (
+            (judged.reason or "the edited arguments are not allowed") if judged.verdict == "deny" else edited
+        )
+
+    async def _action(self, guarded: Guarded, model: BaseModel, key: str) -> Action:
+        shown = json_object(model)
+        seal = seal_of(model, shown, None)
+        if seal is not None:  # a seal has a salt: make it with the one on record, to compare
+            known = await self._store.request(thread_of(key), CALL)
+            seal = seal if known is None else seal_of(model, shown, seal_in(known.request))
+        return Action(
+            tool=guarded.tool.name,
+            args=shown,
+            args_schema=guarded.tool.args_schema,
+            requires_approval=guarded.requires(shown),
+            effect=guarded.tool.effect,
+            timeout=self._timeout if guarded.timeout is None else guarded.timeout,
+            principal=self._principal,
+            to=guarded.to or self._to,
+            display=guarded.display.shown(shown),
+            seal=seal,
+        )
+
+    async def _judge(self, action: Action) -> Decision:
+        if self._policy is None:
+            return _ALLOWED
+        pending = PendingAction(
+            tool=action.tool,
+            principal=action.principal,
+            toolset=action.toolset,
+            args=action.args,
+            tool_call_id=CALL,
+            agent_path=action.agent_path,
+        )
+        [decision] = await decide(self._policy, [pending])
+        return decision
+
+    async def _decided(
+        self, key: str, action: Action, decision: Decision, deadline: float | None
+    ) -> Approved | Denied | Pending:
+        known = await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
+        if known.status == "pending":
+            settled = await self.ledger.wait(key, CALL, _left(deadline))
+            if settled is None:
+                return _pending(known)
+            known = settled
+        verdict = decision_in(known, action.args)
+        if verdict is None:
+            return Denied(key, "the request was withdrawn")
+        return Denied(key, verdict.reason, verdict.by) if isinstance(verdict, Refused) else verdict
+
+    async def _begun(
+        self, guarded: Guarded, key: str, runs: BaseModel, deadline: float | None
+    ) -> Entered | Outcome:
+        args = json_object(runs)
+        while True:
+            match await self.ledger.begin(key, args, is_decided=True, wait=_left(deadline)):
+                case Finished(result):
+                    return Ran(guarded.results.decode(key, result))
+                case Refused(reason, by):
+                    return Denied(key, reason, by)
+                case InDoubt(known):
+                    settled = await self.ledger.wait(key, known.question_id, _left(deadline))
+                    if settled is None:
+                        return _pending(known)
+                case Granted(_, attempt, edited):
+                    if edited is not None:
+                        again = parse_edit(guarded.tool, runs, edited)
+                        if isinstance(again, str):
+                            await self.ledger.abandon(key)
+                            return Denied(key, f"the new arguments do not fit: {again}")
+                        runs = again
+                    return Entered(key, runs, attempt)
+                case Running():
+                    raise StillRunning(key)
+
+    # Questions.
+
+    async def confirm(
+        self,
+        question: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        **how: Unpack[How],
+    ) -> bool:
+        """Ask yes or no. Raises `HitlTimedOut` if nobody answers in time, and `Pending` after ``wait`` seconds."""
+        details = None if context is None else json_object(context)
+        payload = ConfirmRequest(prompt=question, details=details)
+        return bool(await self._answered(key or new_id(), "confirm", payload, how))
+
+    async def choose(
+        self,
+        question: str,
+        options: Sequence[str] | Mapping[str, str],
+        *,
+        key: str | None = None,
+        **how: Unpack[How],
+    ) -> str:
+        """Ask for one of some options: values, or values with their labels. Raises as `confirm` does."""
+        labels = dict(options) if isinstance(options, Mapping) else {it: it for it in options}
+        if not labels:
+            raise HitlInvalidRequest("a choice needs at least one option")
+        choices = [Option(label=label, value=value) for value, label in labels.items()]
+        payload = AskRequest(questions=[Question(key="choice", prompt=question, options=choices)])
+        answer = await self._answered(key or new_id(), "choose", payload, how)
+        return answer["choice"]
+
+    async def ask(
+        self,
+        model: type[M],
+        question: str,
+        *,
+        context: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        **how: Unpack[How],
+    ) -> M:
+        """Ask for a pydantic model, as a form of its fields. Raises as `confirm` does.
+
+        An answer that the model refuses is asked for again, with what was wrong with it.
+        """
+        named = key or new_id()
+        problem: str | None = None
+        for number in range(1, _MOST_TRIES + 1):
+            payload = form(model, question, context, problem)
+            answer = await self._answered(named, "ask" if number == 1 else f"ask~{number}", payload, how)
+            try:
+                return read_form(model, answer)
+            except ValueError as error:
+                problem = str(error)
+        raise HitlInvalidRequest(f"{_MOST_TRIES} answers did not fit {model.__name__}: {problem}")
+
+    async def _answered(self, key: str, question_id: str, payload: HitlPayload, how: How) -> Any:
+        await self.ready()
+        seconds = approval_seconds(how.get("timeout"))
+        to = how.get("to") or self._to
+        if to is not None and isinstance(payload, ConfirmRequest):
+            payload = payload.model_copy(update={"details": {**(payload.details or {}), "to": to}})
+        request = HitlRequest(
+            question_id=question_id,
+            thread_id=thread_of(key),
+            payload=payload,
+            created_at=time.time(),
+            timeout_seconds=self._timeout if seconds is None else seconds,
+        )
+        known = await self.ledger.put(key, request)
+        settled = await self.ledger.wait(key, question_id, how.get("wait"))
+        if settled is None:
+            raise _pending(known)
+        if settled.status == "answered":
+            return settled.answer
+        if settled.status == "timed_out":
+            raise HitlTimedOut(request.timeout_seconds)
+        raise HitlCancelled(
+            settled.reason or settled.status, answered_by=settled.answered_by, via=settled.via
+        )
+
+    # For adapters: one decision and one effect for a key of theirs.
+
+    async def open(self, key: str, action: Action) -> Approved | Refused | None:
+        """Put an action to the gate, once: what the policy or a person has decided, or None while a person is asked.
+
+        Raises `KeyConflict` if another action has this key.
+        """
+        await self.ready()
+        decision = await self._judge(action)
+        if decision.verdict == "deny":
+            return Refused(decision.reason or "it is not allowed")
+        if decision.verdict == "allow" and not action.requires_approval:
+            self.ledger.remember(key, action, is_allowed=True)
+            return Approved(action.args)
+        known = await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
+        return None if known.status == "pending" else decision_in(known, action.args)
+
+    async def decision(self, key: str) -> Approved | Refused | None:
+        """What was decided about a key's action; None while it is open."""
+        await self.ready()
+        return await self.ledger.decision(key)
+
+    async def begin(
+        self, key: str, args: Mapping[str, Any], *, wait: float | None = None
+    ) -> Granted | Finished | InDoubt | Refused | Running:
+        """Begin a body with these arguments: granted once, finished ever after, in doubt if a begun body was lost.
+
+        While another process runs it, this waits for its end, or for ``wait`` seconds. Raises `NotApproved` unless
+        these arguments were approved, as they were shown or as a person edited them.
+        """
+        await self.ready()
+        return await self.ledger.begin(key, json_object(args), wait=wait)
+
+    async def finish(self, key: str, result: Any = None) -> None:
+        """Record the result of a body that was granted; it is returned to whoever begins it again.
+
+        A result that is no JSON, or larger than 1 MB, is kept as its digest. Raises `GrantLost`.
+        """
+        await self.ledger.finish(key, PLAIN.encode(result))
+
+    async def fail(self, key: str, error: BaseException | str) -> None:
+        """Record that a body that was granted raised; it does not run again under this key. Raises `GrantLost`."""
+        ended = Stored(error=error) if isinstance(error, str) else failure(error)
+        await self.ledger.finish(key, ended)
+
+    # For hosts.
+
+    async def pending(self, limit: int = 100) -> list[StoredRequest]:
+        """The open requests of gates on this store, oldest first."""
+        await self.ready()
+        found: list[StoredRequest] = []
+        after: str | None = None
+        while page := await self._store.pending(limit, after):
+            found += [it for it in page if it.thread_id.startswith(PREFIX)]
+            after = page[-1].cursor
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def answer(
+        self, request: StoredRequest | str, answer: Any, *, by: str | None = None, via: str | None = None
+    ) -> StoredRequest:
+        """Answer a request, or what is open under a key; the answer is bound to what that request showed."""
+        known = await self._meant(request)
+        return await self._store.settle(
+            known.thread_id,
+            known.question_id,
+            answer,
+            by=by,
+            via=via,
+            digest=known.request.digest,
+            round=known.round,
+        )
+
+    async def cancel(
+        self, request: StoredRequest | str, reason: str = "cancelled", *, by: str | None = None
+    ) -> StoredRequest:
+        """End a request without an answer; its call is denied."""
+        known = await self._meant(request)
+        return await self._store.cancel(
+            known.thread_id, known.question_id, reason, by=by, digest=known.request.digest, round=known.round
+        )
+
+    async def _meant(self, request: StoredRequest | str) -> StoredRequest:
+        await self.ready()
+        if isinstance(request, StoredRequest):
+            return request
+        stored = await self._store.load(thread_of(request))
+        pending = [] if stored is None else [it for it in stored.requests.values() if it.status == "pending"]
+        if not pending:
+            raise HitlNoPendingRequest(request)
+        return pending[0]
+
+    def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
+        """Call ``listener`` (sync or async) with every request that this gate opens; returns what stops that."""
+        self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            self._listeners = tuple(it for it in self._listeners if it is not listener)
+
+        return stop
+
+    async def _tell(self, request: StoredRequest) -> None:
+        for listener in self._listeners:
+            try:
+                told = listener(request)
+                if inspect.isawaitable(told):
+                    await told
+            except Exception:
+                logger.exception("a listener of the gate failed on request %s", request.question_id)
+
+
+_ALLOWED = Decision.allow()
+_MOST_TRIES = 10
+
+
+def _given(store: Any) -> Checkpointer:
+    for needed in ("commit", "settle", "load"):
+        if not callable(getattr(store, needed, None)):
+            raise InvalidAgent(
+                f"a gate needs a store: a URL or an open checkpointer, not {type(store).__name__}"
+            )
+    return store
+
+
+def _url(store: Any) -> str:
+    """Where a thread of its own finds the store again."""
+    if not isinstance(store, str):
+        raise HitlError(
+            "a guarded function that is not async opens the store in a thread of its own, so its gate needs the "
+            "store's URL: Gate('sqlite:///askfirst.db')"
+        )
+    return store
+
+
+def _pending(known: StoredRequest) -> Pending:
+    key = key_of(known.thread_id)
+    return Pending(key, known.request, case_id_of(known.thread_id, known.question_id, known.round))
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())

@@ -1,0 +1,227 @@
+"""Functions behind the gate: read once, shown, called with what was decided."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from askfirst.agent.emitter import logger
+from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, read_signature
+from askfirst.display import Display
+from askfirst.errors import HitlError
+from askfirst.gate.outcomes import Ran
+from askfirst.gate.results import Results, failure
+from askfirst.messages import JsonObject
+from askfirst.requests import approval_seconds
+
+if TYPE_CHECKING:
+    from askfirst.gate.gate import Gate
+
+Approval = bool | Callable[[Mapping[str, Any]], bool]
+"""Whether a person has to approve: always, as the policy says, or as a function of the arguments says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A function behind the gate, and how it is asked about."""
+
+    tool: Tool
+    results: Results
+    display: Display
+    requires_approval: Approval
+    timeout: float | None
+    to: str | None
+    signature: Signature
+    wait: float | None = None
+    key: Callable[..., str] | None = None
+
+    def call(self, args: BaseModel) -> Any:
+        """Call the function with the arguments that were decided on."""
+        positional, keywords = self.signature.arguments(args, None)
+        return self.tool.function(*positional, **keywords)
+
+    def requires(self, args: JsonObject) -> bool:
+        """Whether a person is asked about a call with these arguments; a function that fails asks one."""
+        if not callable(self.requires_approval):
+            return self.requires_approval
+        try:
+            return bool(self.requires_approval(args))
+        except Exception:
+            logger.exception("requires_approval of %s failed, so a person is asked", self.tool.name)
+            return True
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A call whose body may run now, once, with these arguments."""
+
+    key: str
+    args: BaseModel
+    attempt: int = 1
+    is_recorded: bool = True
+    """Whether the ledger waits for its end; False for an effect of ``"none"``."""
+
+
+def guard(
+    function: Callable[..., Any],
+    localns: Mapping[str, Any],
+    *,
+    requires_approval: Approval = True,
+    effect: Effect = "once",
+    timeout: float | str | None = None,
+    to: str | None = None,
+    wait: float | None = None,
+    key: Callable[..., str] | None = None,
+    name: str | None = None,
+    **words: Any,
+) -> Guarded:
+    """Read a function for the gate; raises `InvalidTool` for one that cannot be shown or called."""
+    named = name or getattr(function, "__name__", type(function).__name__)
+    signature = read_signature(function, named, ToolContext, localns)
+    tool = Tool(
+        name=named,
+        parameters=signature.parameters,
+        function=function,
+        description=signature.description,
+        effect=effect,
+    )
+    display = Display(**{name: value for name, value in words.items() if value is not None})
+    display.check(named, [parameter for parameter, field in signature.fields if field is not None])
+    seconds = approval_seconds(timeout)
+    return Guarded(tool, Results(function), display, requires_approval, seconds, to, signature, wait, key)
+
+
+async def run_body(guarded: Guarded, args: BaseModel) -> Any:
+    """Run a body: in the event loop if it is async, else in a thread."""
+    if inspect.iscoroutinefunction(guarded.tool.function):
+        return await guarded.call(args)
+    returned: Any = await asyncio.to_thread(guarded.call, args)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def guarded_function(
+    gate: Gate, function: Callable[..., Any], localns: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """The function as it is called from now on: through the gate, with the same signature."""
+    if _is_method(function):
+        return _Method(gate, function, localns, options)
+    guarded = guard(function, localns, **options)
+    made = (
+        _async_call(gate, guarded, function) if _is_async(function) else _sync_call(gate, guarded, function)
+    )
+    made.__askfirst__ = guarded
+    return made
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function)
+
+
+def _is_method(function: Callable[..., Any]) -> bool:
+    """Whether a function is written in a class, and takes an instance or a class first."""
+    parameters = list(inspect.signature(function).parameters.values())
+    first = parameters[0] if parameters else None
+    return first is not None and first.name in ("self", "cls") and first.annotation is first.empty
+
+
+def _async_call(gate: Gate, guarded: Guarded, function: Callable[..., Any]) -> Any:
+    @functools.wraps(function)
+    async def called(*args: Any, **kwargs: Any) -> Any:
+        outcome = await gate.call(called, _given(function, args, kwargs), **_how(guarded, args, kwargs))
+        if isinstance(outcome, Ran):
+            return outcome.result
+        raise outcome
+
+    return called
+
+
+def _sync_call(gate: Gate, guarded: Guarded, function: Callable[..., Any]) -> Any:
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        given, how = _given(function, args, kwargs), _how(guarded, args, kwargs)
+        entered = gate.portal.run(lambda on: on.enter(guarded, given, **how))
+        if isinstance(entered, Ran):
+            return entered.result
+        if not isinstance(entered, Entered):
+            raise entered
+        try:
+            result = guarded.call(entered.args)
+        except Exception as error:
+            ended = failure(error)
+            gate.portal.run(lambda on: on.leave(guarded, entered, ended))
+            raise
+        except BaseException:
+            gate.portal.run(lambda on: on.leave(guarded, entered, None))
+            raise
+        kept = guarded.results.encode(result)
+        gate.portal.run(lambda on: on.leave(guarded, entered, kept))
+        return result
+
+    return called
+
+
+def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{getattr(function, '__name__', function)}(): {error}") from None
+    return dict(bound.arguments)
+
+
+def _how(guarded: Guarded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    key = None if guarded.key is None else guarded.key(*args, **kwargs)
+    if key is not None and not (isinstance(key, str) and key):
+        raise HitlError(f"the key of a call is a text, not {key!r}")
+    return {"key": key, "wait": guarded.wait}
+
+
+class _Method:
+    """A guarded method or class method: the instance is no argument of the call."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        function: Callable[..., Any],
+        localns: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._gate, self._function = gate, function
+        self._localns, self._options = localns, options
+        self._read: Guarded | None = None
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        bound = self._function.__get__(instance, owner)
+        if self._read is None:
+            self._read = guard(bound, self._localns, **self._options)
+        guarded = replace(self._read, tool=_bound(self._read.tool, bound))
+        made = (
+            _async_call(self._gate, guarded, bound)
+            if _is_async(bound)
+            else _sync_call(self._gate, guarded, bound)
+        )
+        made.__askfirst__ = guarded
+        return made
+
+    def __call__(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:
+        """As a class method is called by Python 3.13 and later: with the class first."""
+        return self.__get__(instance, None)(*args, **kwargs)
+
+
+def _bound(tool: Tool, function: Callable[..., Any]) -> Tool:
+    """The same tool with the method of another instance as its function."""
+    return Tool(
+        name=tool.name,
+        parameters=tool.parameters,
+        function=function,
+        description=tool.description,
+        effect=tool.effect,
+    )

@@ -1,0 +1,342 @@
+"""The ledger of the gate: one decision and one effect for each key, kept in a store.
+
+A key's rows are those of a thread of its own: the call and its result are messages, the decision is a request, the
+body is an effect. The thread's lease is the grant: whoever holds it may run the body, and its heartbeat keeps the
+grant alive. So everything that holds for an agent's calls holds here: the same transactions, the same fences.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from askfirst.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect, StoredThread
+from askfirst.errors import (
+    GrantLost,
+    HitlError,
+    HitlStaleAnswer,
+    KeyConflict,
+    LeaseHeld,
+    LeaseLost,
+    NotApproved,
+)
+from askfirst.gate.action import Action
+from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running, Stored
+from askfirst.gate.standing import (
+    CALL,
+    RUN,
+    call_message,
+    decided,
+    doubt_answer,
+    doubt_id,
+    doubt_of,
+    has_call,
+    idempotency_key,
+    result_in,
+    result_message,
+    standing,
+    thread_of,
+)
+from askfirst.messages import JsonObject, call_digest
+from askfirst.requests import (
+    ApproveRequest,
+    EscalateRequest,
+    HitlRequest,
+    StoredRequest,
+    approves,
+    same_question,
+    seal_in,
+)
+
+CHOICES = ("retry", "skip", "abort")
+_ATTEMPTS = 10
+_REMEMBERED = 10_000
+_SLOWEST_LOOK = 1.0
+
+
+class Ledger:
+    """Decisions and effects by key, over an open checkpointer."""
+
+    def __init__(
+        self, checkpointer: Checkpointer, opened: Callable[[StoredRequest], Awaitable[None]]
+    ) -> None:
+        self._store = checkpointer
+        self._opened = opened
+        self._grants: dict[str, tuple[int, str]] = {}
+        """The fence of each grant that is held here, and the tool it is for."""
+        self._actions: OrderedDict[str, tuple[Action, bool]] = OrderedDict()
+        """What each key's call is, and whether the policy allows it without a person."""
+
+    # The decision.
+
+    async def open(self, key: str, action: Action, reason: JsonObject | None = None) -> StoredRequest:
+        """Have a person asked about an action, once; returns the request as it stands, which may be settled.
+
+        ``reason`` is what the person is told beside the call. Raises `KeyConflict`.
+        """
+        self.remember(key, action)
+        thread_id = thread_of(key)
+        for _ in range(_ATTEMPTS):
+            stored = await self._store.load(thread_id)
+            known = None if stored is None else stored.requests.get(CALL)
+            if known is not None:
+                if not approves(known.request, action.digest, action.seal):
+                    raise KeyConflict(key)
+                return known
+            if stored is not None and standing(stored) != "open":
+                raise KeyConflict(key)  # it was begun without a question, so this is another action
+            request = HitlRequest(
+                question_id=CALL,
+                thread_id=thread_id,
+                payload=_payload(action, reason),
+                created_at=time.time(),
+                timeout_seconds=action.timeout,
+            )
+            if await self._write(thread_id, stored, Step(RUN, opened=[request], release=True), action):
+                found = await self._store.request(thread_id, CALL)
+                if found is not None:
+                    await self._opened(found)
+                    return found
+        raise LeaseHeld(thread_id, "other workers, one after another", 0)
+
+    async def decision(self, key: str) -> Approved | Refused | None:
+        """What was decided about a key's call; None while nobody has, or nobody was asked."""
+        known = await self._store.request(thread_of(key), CALL)
+        if known is None or known.status == "pending":
+            return None
+        action, is_allowed = self._actions.get(key, (None, False))
+        if action is not None:
+            return Approved(action.args) if is_allowed else decided(known, action)
+        call = known.request.payload.gated_call
+        if call is None:
+            return None
+        seal = seal_in(known.request)
+        return decided(known, Action(tool=call.tool_name, args=call.args, seal=seal))
+
+    async def wait(self, key: str, question_id: str, seconds: float | None) -> StoredRequest | None:
+        """Wait until a request of a key is settled; None if it is not by then. An overdue one is timed out."""
+        thread_id, until = thread_of(key), None if seconds is None else time.monotonic() + seconds
+        while True:
+            known = await self._store.request(thread_id, question_id)
+            if known is None or known.status != "pending":
+                return known
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            expires_at = known.request.expires_at
+            if expires_at is not None:
+                due = expires_at - time.time()
+                if due <= 0:
+                    return await self._store.expire(thread_id, question_id)
+                left = due if left is None else min(left, due)
+            try:
+                async with asyncio.timeout(left):
+                    return await self._store.settled(thread_id, question_id)
+            except TimeoutError:
+                continue
+
+    async def put(self, key: str, request: HitlRequest) -> StoredRequest:
+        """Ask a question under a key, once; returns it as it stands. Raises `KeyConflict`."""
+        thread_id = thread_of(key)
+        known = await self._store.request(thread_id, request.question_id)
+        if known is not None:
+            if not same_question(known.request, request.payload):
+                raise KeyConflict(key)
+            return known
+        await self._store.save_pending_request(thread_id, request)
+        opened = await self._store.request(thread_id, request.question_id)
+        if opened is None:
+            raise HitlError(f"the question under the key {key!r} was withdrawn at once")
+        await self._opened(opened)
+        return opened
+
+    # The effect.
+
+    def remember(self, key: str, action: Action, *, is_allowed: bool = False) -> None:
+        """Know what a key's call is, for `begin`; ``is_allowed`` by the policy, without a person."""
+        self._actions[key] = action, is_allowed
+        self._actions.move_to_end(key)
+        while len(self._actions) > _REMEMBERED:
+            self._actions.popitem(last=False)
+
+    async def begin(
+        self, key: str, args: JsonObject, *, is_decided: bool = False, wait: float | None = None
+    ) -> Granted | Finished | InDoubt | Refused | Running:
+        """Begin a key's body with these arguments: at most one caller is granted it.
+
+        While another process runs the body, this waits for its end, for ``wait`` seconds at most (None is for ever),
+        and then gives `Running`. ``is_decided`` says that the caller has read the approval of these arguments from
+        the store; else it is looked for here. Raises `NotApproved` and `KeyConflict`.
+        """
+        action, is_allowed = self._actions.get(key, (None, False))
+        if action is None:
+            raise HitlError(f"nothing was opened under the key {key!r} in this process; call open() first")
+        pause, until = 0.01, None if wait is None else time.monotonic() + wait
+        while True:
+            stored = await self._store.load(thread_of(key))
+            stands = standing(stored)
+            if stored is not None:
+                self._check_same(key, stored, action)
+                if (result := result_in(stored)) is not None:
+                    return Finished(result)
+            if stands == "running":
+                if until is not None and time.monotonic() >= until:
+                    return Running()
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _SLOWEST_LOOK)
+                continue
+            if stands == "open" and not (is_allowed or is_decided):
+                self._check_approved(key, stored, action, args)
+            attempt = self._in_doubt if stands == "in doubt" else self._first
+            if (begun := await attempt(key, stored, action, args)) is not None:
+                return begun
+
+    async def _first(
+        self, key: str, stored: StoredThread | None, action: Action, args: JsonObject
+    ) -> Granted | None:
+        return await self._start(key, stored, action, args, 1)
+
+    async def finish(self, key: str, ended: Stored) -> None:
+        """Record how a granted body ended. Raises `GrantLost` if this process lost the grant meanwhile."""
+        fence, tool = self._grant(key)
+        status = "completed" if ended.error is None else "failed"
+        step = Step(
+            RUN,
+            messages=[result_message(tool, ended)],
+            ended=[CALL],
+            run=RunRecord(RUN, status),
+            release=True,
+        )
+        try:
+            await self._store.commit(thread_of(key), step, fence=fence)
+        except (LeaseLost, LeaseHeld):
+            raise GrantLost(key) from None
+
+    async def abandon(self, key: str) -> None:
+        """Release a grant whose body was cut off: its effect is in doubt from now on."""
+        fence, _ = self._grant(key)
+        with suppress(LeaseLost, LeaseHeld):  # then it is in doubt already
+            await self._store.commit(thread_of(key), Step(RUN, release=True), fence=fence)
+
+    def _grant(self, key: str) -> tuple[int, str]:
+        grant = self._grants.pop(key, None)
+        if grant is None:
+            raise HitlError(f"no body was begun under the key {key!r} in this process; call begin() first")
+        return grant
+
+    def _check_same(self, key: str, stored: StoredThread, action: Action) -> None:
+        """Raise `KeyConflict` if the call on record is another one."""
+        for message in stored.messages:
+            if message.role == "assistant":
+                for call in message.tool_calls:
+                    if call_digest(call.name, call.args) != action.digest:
+                        raise KeyConflict(key)
+
+    def _check_approved(
+        self, key: str, stored: StoredThread | None, action: Action, args: JsonObject
+    ) -> None:
+        """Raise `NotApproved` unless these very arguments were approved, as they were shown or as edited."""
+        verdict = decided(None if stored is None else stored.requests.get(CALL), action)
+        if not isinstance(verdict, Approved) or call_digest(action.tool, args) != call_digest(
+            action.tool, verdict.args
+        ):
+            raise NotApproved(key)
+
+    async def _start(
+        self, key: str, stored: StoredThread | None, action: Action, args: JsonObject, attempt: int
+    ) -> Granted | None:
+        """Record that the body begins, and take the lease; None if another worker was first."""
+        effect = StoredEffect(CALL, action.tool, call_digest(action.tool, args), action.effect, attempt)
+        thread_id = thread_of(key)
+        fence = await self._write(thread_id, stored, Step(RUN, started=[effect]), action)
+        if not fence:
+            return None
+        self._grants[key] = fence, action.tool
+        return Granted(idempotency_key(key), attempt)
+
+    async def _in_doubt(
+        self, key: str, stored: StoredThread | None, action: Action, args: JsonObject
+    ) -> Granted | InDoubt | Refused | None:
+        """A body that was begun and lost: begun again if that does no harm, or if a person says so."""
+        if stored is None:
+            return None
+        effect, known = doubt_of(stored)
+        if "once" not in (effect.effect, action.effect) and effect.digest == call_digest(action.tool, args):
+            return await self._start(key, stored, action, args, effect.attempt + 1)
+        answer = doubt_answer(known)
+        if isinstance(answer, Refused):
+            return answer
+        if answer is not None:
+            if answer.action != "retry":
+                return Refused("the call may have run before, and a person chose not to run it again")
+            again = args if answer.modified_params is None else answer.modified_params
+            granted = await self._start(key, stored, action, again, effect.attempt + 1)
+            return None if granted is None else replace(granted, edited=answer.modified_params)
+        if known is not None:
+            return InDoubt(known)
+        request = HitlRequest(
+            question_id=doubt_id(effect.attempt),
+            thread_id=stored.thread_id,
+            payload=_doubt(action, args, effect.attempt),
+            created_at=time.time(),
+        )
+        if not await self._write(stored.thread_id, stored, Step(RUN, opened=[request], release=True), action):
+            return None
+        found = await self._store.request(stored.thread_id, request.question_id)
+        if found is None:
+            return None
+        await self._opened(found)
+        return InDoubt(found)
+
+    async def _write(self, thread_id: str, stored: StoredThread | None, step: Step, action: Action) -> int:
+        """Write a step on a key's thread, which nobody holds; returns its fence, or 0 if another worker was first."""
+        if stored is None or not has_call(stored.messages):
+            step = step._replace(messages=[call_message(action)])
+        if stored is None or stored.run is None:
+            step = step._replace(run=RunRecord(RUN))
+        try:
+            fence = 0 if stored is None else stored.fence
+            return await self._store.commit(thread_id, step, fence=fence, acquire=True)
+        except (LeaseHeld, LeaseLost, HitlStaleAnswer):
+            return 0
+
+
+def _payload(action: Action, reason: JsonObject | None) -> ApproveRequest:
+    details: JsonObject = dict(reason or {})
+    if action.principal != "*":
+        details["principal"] = action.principal
+    if action.agent_path:
+        details["agent_path"] = list(action.agent_path)
+    if action.to is not None:
+        details["to"] = action.to
+    payload = ApproveRequest(
+        tool_name=action.tool,
+        tool_call_id=CALL,
+        args=action.args,
+        details=details or None,
+        digest=action.digest,
+        args_schema=action.args_schema,
+        display=action.display,
+    )
+    return payload.sealed(action.seal)
+
+
+def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
+    prompt = (
+        f"{action.tool} was started, and the process stopped before its end was recorded. It may or may not have "
+        "taken effect. Run it again, skip it, or abort?"
+    )
+    details: JsonObject = {
+        "tool_name": action.tool,
+        "tool_call_id": CALL,
+        "args": args,
+        "attempt": attempt,
+    }
+    payload = EscalateRequest(
+        prompt=prompt, choices=list(CHOICES), details=details, args_schema=action.args_schema
+    )
+    return payload.sealed(action.seal)
