@@ -852,14 +852,11 @@ class HitlAborted(HitlControlException):
 class Pending(HitlControlException):
     """A person has not decided yet. The next call with the same key picks the decision up.
 
-    `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page, ``link`` leads
-    there if the gate was told where the service is (``base_url``).
+    `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page.
     """
 
-    def __init__(self, key: str, request: Any, case: str, link: str | None = None) -> None:
-        where = f": {link}" if link is not None else f" (case {case})"
-        super().__init__(f"a person has to decide on {key!r} first{where}")
+    def __init__(self, key: str, request: Any, case: str) -> None:
+        super().__init__(f"a person has to decide on {key!r} first (case {case})")
         self.key = key
         self.request = request
         self.case = case
-        self.link = link

@@ -25,6 +25,9 @@ NAME_THEM = {
     "cli/answer_options.py": "has a table by kind",
     "agent/asking.py": "the loop itself asks for approval, and escalates",
     "agent/tree.py": "reads a pending approval back as its request",
+    "gate/ledger.py": "the gate itself asks for approval, and escalates",
+    "gate/gate.py": "has verbs for questions",
+    "gate/form.py": "asks for a model as a form",
     "store/rows.py": "writes a call to be approved in a short form",
 }
 
