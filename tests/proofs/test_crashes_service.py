@@ -34,9 +34,9 @@ from sqlalchemy import select
 
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.ids import case_id_of
 from askfirst.protocol import Callback, HumanInputRequired, PollResponse, verify_callback
 from askfirst.protocol.signatures import SIGNATURE_HEADER
-from askfirst.ids import case_id_of
 from askfirst.service.audit import export, verify
 from askfirst.service.callbacks import callback_secret
 from askfirst.service.cases import Cases
