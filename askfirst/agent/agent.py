@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from askfirst.agent import answering
@@ -135,6 +136,9 @@ class Agent:
 
     The checkpointer may be a URL, such as ``"sqlite:///threads.db"``: then the agent opens it when it first needs it.
     It is closed at the end of ``async with agent:``, by `aclose`, or with the event loop.
+
+    ``resumer`` names who goes on when a person has answered and nobody waits: a worker that knows a resumer of that
+    name (see `askfirst.workers`).
     """
 
     __slots__ = ("_session", "_store")
@@ -159,6 +163,7 @@ class Agent:
         checkpointer: Checkpointer | str | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
+        resumer: str | None = None,
     ) -> None:
         spec = AgentSpec(
             id,
@@ -174,7 +179,7 @@ class Agent:
             tool_gate=tool_gate,
             approval_timeout=approval_timeout,
         )
-        self._open(spec, channel, checkpointer, thread_id, messages, principal)
+        self._open(spec, channel, checkpointer, thread_id, messages, principal, resumer)
 
     @classmethod
     def from_spec(
@@ -186,10 +191,11 @@ class Agent:
         checkpointer: Checkpointer | str | None = None,
         thread_id: str | None = None,
         messages: Sequence[Message] = (),
+        resumer: str | None = None,
     ) -> Agent:
         """An agent as the spec defines it."""
         agent = cls.__new__(cls)
-        agent._open(spec, channel, checkpointer, thread_id, messages, principal)
+        agent._open(spec, channel, checkpointer, thread_id, messages, principal, resumer)
         return agent
 
     def _open(
@@ -200,6 +206,7 @@ class Agent:
         thread_id: str | None,
         messages: Sequence[Message],
         principal: str,
+        resumer: str | None,
     ) -> None:
         if thread_id is not None and not (isinstance(thread_id, str) and thread_id):
             raise InvalidAgent(f"thread_id is a text, not {thread_id!r}; without one a new thread begins")
@@ -217,8 +224,11 @@ class Agent:
                 "a stored thread begins with what is stored; messages= is for agents without a store"
             )
         thread = Thread(thread_id or new_id(), messages)
+        if resumer is not None and store is None:
+            raise InvalidAgent("a resumer goes on with a stored thread: give the agent a checkpointer, too")
         live = LiveThread(thread, store, is_new=thread_id is None)
-        self._session = Session(Actor.root(spec, principal), live, whole)
+        actor = Actor.root(spec, principal, thread.thread_id, resumer)
+        self._session = Session(actor, live, whole)
         if whole is not None:
             whole.bind(self._session.host)
 
@@ -241,6 +251,11 @@ class Agent:
         """Have the checkpointer open that was given as a URL."""
         if self._store is not None:
             await self._store.open()
+
+    def goes_on_by(self, resumer: str) -> None:
+        """Have a worker with a resumer of this name go on when a request of this agent is settled."""
+        session = self._session
+        session.actor = replace(session.actor, resumer=resumer)
 
     # What it is.
 

@@ -254,6 +254,8 @@ class Run:
         if run is None and not was_recorded:
             run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
         step = Step(self.run_id, writing, opened, settled, started, ended, run, release)
+        if opened and self.actor.resumer is not None:
+            step = step._replace(resumer=self.actor.resumer, resumes=self.actor.root_thread_id)
         try:
             await journal.write(step, wait=wait)
         except (InvalidStep, asyncio.CancelledError):

@@ -248,13 +248,26 @@ class Actor:
     principal: str = "*"
     policy: PermissionPolicy | None = None
     """The agent's own policy, else its caller's."""
+    resumer: str | None = None
+    """The resumer that goes on with the tree's root thread when a request is settled; None if nobody does."""
+    root_thread_id: str | None = None
 
     @classmethod
-    def root(cls, spec: AgentSpec, principal: str) -> Actor:
+    def root(
+        cls, spec: AgentSpec, principal: str, thread_id: str | None = None, resumer: str | None = None
+    ) -> Actor:
         """An agent that works for no other."""
-        return cls(spec, (spec.id,), (), principal, spec.policy)
+        return cls(spec, (spec.id,), (), principal, spec.policy, resumer, thread_id)
 
     def subagent(self, spec: AgentSpec, call_id: str) -> Actor:
         """The agent that works on one of this agent's calls."""
         policy = self.policy if spec.policy is None else spec.policy
-        return Actor(spec, (*self.path, spec.id), (*self.call_path, call_id), self.principal, policy)
+        return Actor(
+            spec,
+            (*self.path, spec.id),
+            (*self.call_path, call_id),
+            self.principal,
+            policy,
+            self.resumer,
+            self.root_thread_id,
+        )

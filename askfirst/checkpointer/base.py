@@ -157,6 +157,10 @@ class Step(NamedTuple):
     first_fence: int = 0
     """The fence after a step that makes its thread, chosen by a writer who needs to know it before the step is
     written (`askfirst.ids.first_fence`); 0 leaves it to the checkpointer."""
+    resumer: str | None = None
+    """The resumer that knows how to go on once a request that the step opens is settled."""
+    resumes: str | None = None
+    """The thread that it resumes: this one, or that of the agent at the top."""
     parent_fence: int = 0
     """The fence at which the writer holds the caller's thread; 0 if that is not to be checked.
 

@@ -109,7 +109,7 @@ def writing(
             step.parent_thread_id,
             step.parent_fence,
             [(message.role, encode(message)) for message in step.messages] if step.messages else (),
-            [opened_row(request) for request in step.opened] if step.opened else (),
+            [_opened(request, step) for request in step.opened] if step.opened else (),
             [_settled_row(settlement) for settlement in step.settled] if step.settled else (),
             [_effect_row(effect) for effect in step.started] if step.started else (),
             [checked_id("tool_call_id", call_id) for call_id in step.ended] if step.ended else (),
@@ -152,6 +152,13 @@ def opened_row(request: HitlRequest) -> Row:
         "expires_at": to_milliseconds(expires_at),
         "nonce": fresh_nonce(),
     }
+
+
+def _opened(request: HitlRequest, step: Step) -> Row:
+    if step.resumer is None or step.resumes is None:
+        return opened_row(request)
+    resumer, resumes = checked_id("resumer", step.resumer), checked_id("resumes", step.resumes)
+    return {**opened_row(request), "resumer": resumer, "resumes": resumes}
 
 
 def _settled_row(settlement: Settlement) -> Row:

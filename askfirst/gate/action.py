@@ -27,6 +27,9 @@ class Action:
     agent_path: tuple[str, ...] = ()
     to: str | None = None
     display: JsonObject | None = None
+    resumer: str | None = None
+    """The resumer that goes on when a person has decided, and the thread that it resumes; else the key's own."""
+    resumes: str | None = None
     seal: str | None = field(default=None, repr=False)
 
     @property

@@ -298,6 +298,8 @@ class Ledger:
             step = step._replace(messages=[call_message(action)])
         if stored is None or stored.run is None:
             step = step._replace(run=RunRecord(RUN))
+        if step.opened and action.resumer is not None:
+            step = step._replace(resumer=action.resumer, resumes=action.resumes or thread_id)
         try:
             fence = 0 if stored is None else stored.fence
             return await self._store.commit(thread_id, step, fence=fence, acquire=True)

@@ -32,7 +32,7 @@ from askfirst.errors import (
     StoreError,
 )
 from askfirst.requests import UNWRITABLE, fit_answer, plain_answer
-from askfirst.store import audit, tables
+from askfirst.store import audit, continuations, tables
 from askfirst.store.audit import Entry
 from askfirst.store.rows import Expired, RequestRow, Row, Settled, decode_request
 from askfirst.store.statement import WAKE, Statement, Transaction, param
@@ -58,7 +58,7 @@ _BIG = _Q.created_at.type
 
 _FRESH = (
     *("thread_id", "question_id", "run_id", "kind", "payload", "digest", "created_at", "expires_at"),
-    "nonce",
+    *("nonce", "resumer", "resumes"),
 )
 OPEN = Statement(
     insert(tables.requests).from_select(
@@ -130,7 +130,7 @@ def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transa
     """Open requests. A pending request with the same id is superseded by the new round."""
     entries: list[Entry] = []
     for request in opened:
-        row = {**key, **request}
+        row: Row = {"resumer": None, "resumes": None, **key, **request}
         if not (yield OPEN, row):
             ended = _ended(row["thread_id"], row["question_id"], "superseded", now, write_id)
             if (yield END, ended):
@@ -188,6 +188,7 @@ def expire(by: Settled) -> Transaction[RequestRow]:
     row = yield from _latest(params)
     if row.status == "pending" and _overdue(row, by.now) and (yield SETTLE, {**params, "round": row.round}):
         yield from audit.append([audit.request_settled(params, row)])
+        yield from continuations.make_due(row, params["now"], params["write_id"])
         yield WAKE, params
     return (yield from _latest(params))
 
@@ -200,6 +201,7 @@ def expire_due(now: int, limit: int, write_id: int) -> Transaction[Expired]:
     for row in starmap(RequestRow, rows):
         params = _ended(row.thread_id, row.question_id, "timed_out", now, write_id)
         if (yield SETTLE, {**params, "round": row.round}):
+            yield from continuations.make_due(row, now, write_id)
             yield WAKE, params
             expired.append(_as_settled(row, params))
             entries.append(audit.request_settled(params, row))
@@ -327,6 +329,7 @@ def _settle_row(row: RequestRow, params: Row, actor: str | None) -> Transaction[
     if not won:
         raise _too_late(params, (yield LATEST, params))
     yield from audit.append([audit.request_settled(params, row, actor)])
+    yield from continuations.make_due(row, params["now"], params["write_id"])
     yield WAKE, params
     return _as_settled(row, params)
 

@@ -65,6 +65,10 @@ class RequestRow(NamedTuple):
     write_id: int | None
     nonce: int | None = None
     """Random, and of this round alone; None for what an earlier version opened."""
+    resumer: str | None = None
+    """The resumer that knows how to go on once this is settled; None if nobody registered one."""
+    resumes: str | None = None
+    """The thread that it resumes."""
 
 
 @dataclass(slots=True)
@@ -218,6 +222,21 @@ class CheckpointRow(NamedTuple):
     claimed_until: int | None
     retaken: int
     created_at: int
+    updated_at: int
+    write_id: int
+
+
+class ContinuationRow(NamedTuple):
+    """A continuation's columns, in the order in which they are read."""
+
+    thread_id: str
+    resumer: str
+    state: str
+    due_at: int | None
+    attempts: int
+    error: str | None
+    owner: str | None
+    settled_at: int
     updated_at: int
     write_id: int
 

@@ -117,6 +117,10 @@ requests = Table(
     Column("write_id", BigInteger),
     Column("shown", Integer, nullable=False, server_default=text("0")),  # whether an open case shows it
     Column("nonce", BigInteger),  # random: what the short id that people type is made of
+    Column(
+        "resumer", ID
+    ),  # the resumer that knows how to go on once this is settled, and the thread that it resumes
+    Column("resumes", ID),
     **MYSQL,
 )
 
@@ -173,6 +177,34 @@ effects = Table(
     Column("ended_at", BigInteger),
     Column("granted", String(64)),  # the digest of the grant by which it ran without being asked about
     **_SMALL,
+)
+
+continuations = Table(
+    "askfirst_continuations",
+    metadata,
+    Column("thread_id", ID, primary_key=True),
+    Column("resumer", ID, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column(
+        "due_at", BigInteger
+    ),  # when a worker may take it: now, at the next try, or when its lease has lapsed
+    Column("attempts", Integer, nullable=False),
+    Column("error", BODY, info=SEALED),
+    Column("owner", ID),
+    Column("settled_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("write_id", BigInteger, nullable=False),
+    **MYSQL,
+)
+"""What has to go on because a request was settled: one row for each thread, written by the settling transaction."""
+
+UNDONE = text("due_at IS NOT NULL")
+Index(
+    "askfirst_continuations_due",
+    continuations.c.due_at,
+    continuations.c.thread_id,
+    sqlite_where=UNDONE,
+    postgresql_where=UNDONE,
 )
 
 checkpoints = Table(

@@ -242,7 +242,7 @@ COPY = Statement(
 _BEFORE = and_(_M.thread_id == param("thread_id"), _M.seq < param("upto"))
 _LAST_SAID = select(func.max(_M.seq)).where(_BEFORE, _M.role == literal("assistant")).scalar_subquery()
 TAIL = Statement(select(_M.body).where(_BEFORE, _M.seq >= _LAST_SAID).order_by(_M.seq))
-_ALL = (tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
+_ALL = (tables.continuations, tables.effects, tables.requests, tables.messages, tables.runs, tables.threads)
 DELETE = tuple(Statement(delete(table).where(table.c.thread_id == param("thread_id"))) for table in _ALL)
 _C = case_tables.cases.c
 WITHDRAW = Statement(

@@ -40,6 +40,7 @@ SHARED = STORES[1:]
 SERVERS = STORES[2:]
 TABLES = (
     *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions", "data_keys"),
+    "continuations",
     *(
         "cases",
         "case_tokens",

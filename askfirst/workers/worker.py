@@ -1,0 +1,181 @@
+"""Worker: takes what is due and has it go on, several threads at once, each by one worker at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from askfirst.checkpointer.base import LEASE_SECONDS
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.errors import StoreError
+from askfirst.workers.continuations import Continuation, Continuations
+from askfirst.workers.resumers import ResumeLater, Resumer
+
+logger = logging.getLogger("askfirst.workers")
+MOST_ATTEMPTS = 10
+"""After so many failures in a row a continuation is tried again only if somebody says so."""
+_SLOWEST = 300.0
+_LONGEST_SLEEP = 30.0
+_STORE_PAUSE = 1.0
+
+
+class Worker:
+    """Runs continuations by the resumers that it knows.
+
+    ``await worker.run()`` goes on until `stop`; ``async with worker:`` runs beside; `run_due` does what is due now
+    and returns. A continuation is held under a lease, which is renewed while its resumer runs, so that another worker
+    takes over what a dead one has left.
+    """
+
+    def __init__(
+        self,
+        checkpointer: SqlCheckpointer,
+        resumers: Mapping[str, Resumer],
+        *,
+        concurrency: int = 10,
+        lease_seconds: float = LEASE_SECONDS,
+        owner: str | None = None,
+    ) -> None:
+        if not resumers:
+            raise ValueError("a worker needs at least one resumer")
+        if concurrency < 1:
+            raise ValueError(f"concurrency is at least 1, not {concurrency}")
+        self.continuations = Continuations(checkpointer)
+        self._resumers = dict(resumers)
+        self._concurrency = concurrency
+        self._lease_seconds = lease_seconds
+        self._owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._at_work: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._stopping.clear()
+        self._running = asyncio.create_task(self.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._running is not None:
+            await self._running
+            self._running = None
+
+    def stop(self) -> None:
+        """Take nothing more; `run` returns when what is under way has ended."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run what becomes due, until `stop`."""
+        with self.continuations.waking() as woken:
+            while not self._stopping.is_set():
+                woken.clear()
+                try:
+                    taken = await self._take()
+                    pause = 0.0 if taken else await self._until_next()
+                except StoreError as error:
+                    logger.warning("continuations cannot be read, will try again: %s", error)
+                    pause = _STORE_PAUSE
+                is_full = len(self._at_work) >= self._concurrency
+                if pause or is_full:
+                    await self._idle(None if is_full else woken, None if is_full else pause)
+        if self._at_work:
+            await asyncio.wait(self._at_work)
+
+    async def run_due(self) -> int:
+        """Run what is due now, and what becomes due by that; returns how many were run."""
+        count = 0
+        while (taken := await self._take()) or self._at_work:
+            count += taken
+            if self._at_work:
+                await asyncio.wait(self._at_work, return_when=asyncio.FIRST_COMPLETED)
+        return count
+
+    async def _idle(self, woken: asyncio.Event | None, seconds: float | None) -> None:
+        """Wait until something may be due, something under way has ended, the worker is stopped or time is over."""
+        events = [it for it in (woken, self._stopping) if it is not None]
+        waits = [asyncio.create_task(event.wait()) for event in events]
+        try:
+            await asyncio.wait({*waits, *self._at_work}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
+
+    async def _until_next(self) -> float:
+        due_at = await self.continuations.next_due()
+        wait = _LONGEST_SLEEP if due_at is None else due_at - time.time()
+        return min(max(wait, 0.01), _LONGEST_SLEEP)
+
+    async def _take(self) -> int:
+        free = self._concurrency - len(self._at_work)
+        if free <= 0:
+            return 0
+        taken = await self.continuations.take(self._owner, free, self._lease_seconds, list(self._resumers))
+        for continuation in taken:
+            task = asyncio.create_task(self._go_on(continuation))
+            self._at_work.add(task)
+            task.add_done_callback(self._at_work.discard)
+        return len(taken)
+
+    async def _go_on(self, taken: Continuation) -> None:
+        """Have one continuation go on, and record how that ended; nothing that is raised ends the worker."""
+        held = [taken]
+        beating = asyncio.create_task(self._hold(held))
+        try:
+            error: Exception | None = None
+            try:
+                await self._resumers[taken.resumer](taken)
+            except Exception as raised:
+                error = raised
+            finally:
+                beating.cancel()
+                await asyncio.wait({beating})
+            await self._record(held[0], error)
+        except StoreError as lost:
+            logger.warning(
+                "how thread %s went on was not recorded; it is taken again: %s", taken.thread_id, lost
+            )
+
+    async def _record(self, taken: Continuation, error: Exception | None) -> None:
+        if error is None:
+            await self.continuations.done(taken)
+        elif isinstance(error, ResumeLater):
+            await self.continuations.later(taken, error.seconds)
+        else:
+            logger.error(
+                "thread %s could not go on (attempt %d)", taken.thread_id, taken.attempts, exc_info=error
+            )
+            retry_in = None if taken.attempts >= MOST_ATTEMPTS else _back_off(taken.attempts)
+            await self.continuations.failed(taken, _said(error), retry_in)
+
+    async def _hold(self, held: list[Continuation]) -> None:
+        """Renew the lease while the resumer runs."""
+        while True:
+            await asyncio.sleep(self._lease_seconds / 3)
+            try:
+                renewed = await self.continuations.renew(held[0], self._lease_seconds)
+            except StoreError as error:
+                logger.warning("the lease on thread %s could not be renewed: %s", held[0].thread_id, error)
+                continue
+            if renewed is None:
+                return  # it was made due again, and whoever takes it looks what is left
+            held[0] = renewed
+
+
+def _back_off(attempts: int) -> float:
+    return random.uniform(0.5, 1.0) * min(2.0**attempts, _SLOWEST)  # noqa: S311
+
+
+def _said(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.encode("utf-8", "replace").decode()[:2000]
