@@ -49,6 +49,8 @@
     │   ├── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
     │   └── DiscoveryFailed         a service does not say what it supports
     ├── DeliveryError               a notice did not reach the person
+    ├── ResumeLater                 a thread cannot go on just now, which is no failure
+    ├── ResumeFailed                a thread went on, and failed
     └── HitlError                   asking a person went wrong
         ├── HitlInvalidRequest      what a person was to be asked makes no question
         ├── HitlConcurrencyError    the channel, or its thread, has a pending request already
@@ -616,6 +618,18 @@ class DeliveryError(AskfirstError):
         """Seconds that the platform asked to wait, where it did."""
         self.permanent = permanent
         """Whether the same notice would fail in the same way again: there is something to put right first."""
+
+
+class ResumeLater(AskfirstError):
+    """A thread cannot go on just now, which is no failure: whoever raises this is called again in ``seconds``."""
+
+    def __init__(self, why: str, seconds: float = 1.0) -> None:
+        super().__init__(why)
+        self.seconds = seconds
+
+
+class ResumeFailed(AskfirstError):
+    """A thread went on, and its run failed."""
 
 
 class HitlError(AskfirstError):

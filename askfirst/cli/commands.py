@@ -12,6 +12,7 @@ _COMMANDS = {
     "answer": "answer",
     "audit": "audit",
     "cancel": "answer",
+    "continuations": "continuations",
     "doctor": "doctor",
     "encryption": "encryption",
     "keys": "keys",
@@ -21,6 +22,7 @@ _COMMANDS = {
     "serve": "serve",
     "show": "pending",
     "wait": "wait",
+    "worker": "worker",
 }
 """The module of each command; the command has its name there."""
 

@@ -8,15 +8,13 @@ from askfirst.lazy import exports
 
 if TYPE_CHECKING:
     from askfirst.workers.continuations import Continuation, Continuations, ContinuationState
-    from askfirst.workers.resumers import ResumeFailed, ResumeLater, Resumer, agent_resumer
+    from askfirst.workers.resumers import Resumer, agent_resumer
     from askfirst.workers.worker import Worker
 
 _HOMES = {
     "Continuation": "continuations",
     "ContinuationState": "continuations",
     "Continuations": "continuations",
-    "ResumeFailed": "resumers",
-    "ResumeLater": "resumers",
     "Resumer": "resumers",
     "Worker": "worker",
     "agent_resumer": "resumers",
@@ -26,8 +24,6 @@ __all__ = [
     "Continuation",
     "ContinuationState",
     "Continuations",
-    "ResumeFailed",
-    "ResumeLater",
     "Resumer",
     "Worker",
     "agent_resumer",

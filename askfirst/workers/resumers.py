@@ -8,23 +8,11 @@ from typing import Any
 
 from askfirst.agent.agent import Agent
 from askfirst.checkpointer.base import Checkpointer
-from askfirst.errors import AskfirstError
+from askfirst.errors import ResumeFailed, ResumeLater
 from askfirst.workers.continuations import Continuation
 
 Resumer = Callable[[Continuation], Awaitable[object]]
 """An async function that goes on with a continuation's thread. It may be called again, so it looks what is left."""
-
-
-class ResumeLater(AskfirstError):
-    """A thread cannot go on just now, which is no failure: try again in ``seconds``."""
-
-    def __init__(self, why: str, seconds: float = 1.0) -> None:
-        super().__init__(why)
-        self.seconds = seconds
-
-
-class ResumeFailed(AskfirstError):
-    """A thread went on and failed."""
 
 
 def agent_resumer(

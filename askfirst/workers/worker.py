@@ -15,9 +15,9 @@ from typing import Self
 
 from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.errors import StoreError
+from askfirst.errors import ResumeLater, StoreError
 from askfirst.workers.continuations import Continuation, Continuations
-from askfirst.workers.resumers import ResumeLater, Resumer
+from askfirst.workers.resumers import Resumer
 
 logger = logging.getLogger("askfirst.workers")
 MOST_ATTEMPTS = 10
@@ -152,11 +152,11 @@ class Worker:
         elif isinstance(error, ResumeLater):
             await self.continuations.later(taken, error.seconds)
         else:
-            logger.error(
-                "thread %s could not go on (attempt %d)", taken.thread_id, taken.attempts, exc_info=error
-            )
+            said = _said(error)
+            logger.error("thread %s could not go on (attempt %d): %s", taken.thread_id, taken.attempts, said)
+            logger.debug("how thread %s failed", taken.thread_id, exc_info=error)
             retry_in = None if taken.attempts >= MOST_ATTEMPTS else _back_off(taken.attempts)
-            await self.continuations.failed(taken, _said(error), retry_in)
+            await self.continuations.failed(taken, said, retry_in)
 
     async def _hold(self, held: list[Continuation]) -> None:
         """Renew the lease while the resumer runs."""

@@ -13,12 +13,12 @@ from kit.patience import PATIENCE
 from askfirst import Agent, tool
 from askfirst.agent.spec import AgentSpec
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.errors import InvalidAgent, StoreError
+from askfirst.errors import InvalidAgent, ResumeLater, StoreError
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
 from askfirst.messages import ToolCall
 from askfirst.models import ScriptedModel
-from askfirst.workers import Continuation, Continuations, ResumeLater, Resumer, Worker, agent_resumer
+from askfirst.workers import Continuation, Continuations, Resumer, Worker, agent_resumer
 
 pytestmark = pytest.mark.anyio
 

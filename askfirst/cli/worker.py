@@ -1,0 +1,77 @@
+"""``askfirst worker``: a process that goes on with what people have answered."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.cli.output import on_database, say
+from askfirst.workers.resumers import Resumer
+from askfirst.workers.worker import Worker
+
+
+def load_resumers(named: str) -> Mapping[str, Resumer]:
+    """The resumers that ``module:name`` stands for: a mapping from names to async functions."""
+    module_name, colon, name = named.partition(":")
+    if not colon or not module_name or not name:
+        raise click.UsageError(f"{named!r} names no resumers; write module:name, such as app:resumers.")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise
+        raise click.UsageError(f"there is no module {module_name!r} here.") from None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Mapping) or not found:
+        raise click.UsageError(f"{named} is no mapping from names to resumers.")
+    for key, resumer in cast("Mapping[Any, Any]", found).items():
+        if not isinstance(key, str) or not callable(resumer):
+            raise click.UsageError(f"{named} has {key!r}, which is no name of a resumer.")
+    return cast("Mapping[str, Resumer]", found)
+
+
+async def _work(
+    resumers: Mapping[str, Resumer], concurrency: int, once: bool, checkpointer: SqlCheckpointer
+) -> None:
+    made = Worker(checkpointer, resumers, concurrency=concurrency)
+    if once:
+        count = await made.run_due()
+        say(f"{count} went on." if count != 1 else "1 went on.")
+        return
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, made.stop)
+    say(f"Going on with what is answered, by {', '.join(sorted(resumers))}. Ctrl-C ends it.", err=True)
+    await made.run()
+
+
+@click.command()
+@click.argument("resumers", metavar="MODULE:RESUMERS")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="How many threads go on at the same time.",
+)
+@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+def worker(resumers: str, concurrency: int, once: bool) -> None:
+    """Go on with the threads whose requests people have settled.
+
+    MODULE:RESUMERS is a mapping from names to resumers, such as app:resumers for `resumers = {"desk":
+    agent_resumer(make_agent)}` in app.py. Any number of workers may run on one database; each thread is gone on with
+    by one of them at a time. SIGTERM and Ctrl-C let what is under way end first.
+    """
+    on_database(partial(_work, load_resumers(resumers), concurrency, once))
