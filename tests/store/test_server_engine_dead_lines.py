@@ -92,7 +92,7 @@ async def waits(checkpointer: SqlCheckpointer, thread_id: str) -> None:
 
 
 async def at_rest(checkpointer: SqlCheckpointer) -> None:
-    """Until nothing is under way on any line: what is on its way when a line dies takes as long as a statement may."""
+    """Until nothing is under way: what is on its way when a line dies takes as long as a statement may."""
     engine: Any = checkpointer._store.engine
     quiet = 0
     while quiet < 20:
