@@ -239,8 +239,14 @@ class Checkpointer(Protocol):
         """
         ...
 
-    async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Wait until a request is settled, in whichever process, and return it. Raises `HitlNoPendingRequest`."""
+    async def settled(
+        self, thread_id: str, question_id: str, *, asked: HitlRequest | None = None
+    ) -> StoredRequest:
+        """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`.
+
+        ``asked`` is the question that the caller waits for: if another one was asked under its id since, it comes
+        back as superseded.
+        """
         ...
 
     async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:

@@ -295,8 +295,10 @@ class SqlCheckpointer(ABC):
                 break
         return expired
 
-    async def settled(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Wait until a request is settled, in whichever process, and return it. Raises `HitlNoPendingRequest`."""
+    async def settled(
+        self, thread_id: str, question_id: str, *, asked: HitlRequest | None = None
+    ) -> StoredRequest:
+        """Wait until a request is settled, in whichever process, and return it; see `Checkpointer.settled`."""
         first: StoredRequest | None = None
         with self._store.hub.waiting((thread_id, question_id)) as woken:
             while True:
@@ -306,6 +308,8 @@ class SqlCheckpointer(ABC):
                     raise HitlNoPendingRequest(thread_id, question_id)
                 if first is not None and request.request != first.request:  # it was asked anew
                     return replace(first, status="superseded")
+                if asked is not None and _is_another(request.request, asked):
+                    return replace(request, request=asked, status="superseded", answer=None)
                 if request.status != "pending":
                     return request
                 first = request
@@ -499,6 +503,11 @@ class SqlCheckpointer(ABC):
         """Revoke a grant; False if there was none."""
         checked_id("session", session)
         return await finish(self._store.remove_grant(session, key, _digest(key), self._now()))
+
+
+def _is_another(found: HitlRequest, asked: HitlRequest) -> bool:
+    """Whether another question was found in the place of the one that was asked."""
+    return found.created_at != asked.created_at or found.digest != asked.digest
 
 
 async def family(store: Store, thread_id: str) -> dict[str, int | None]:

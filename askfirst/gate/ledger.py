@@ -135,7 +135,7 @@ class Ledger:
                 left = due if left is None else min(left, due)
             try:
                 async with asyncio.timeout(left):
-                    return await self._store.settled(thread_id, question_id)
+                    return await self._store.settled(thread_id, question_id, asked=known.request)
             except TimeoutError:
                 continue
 

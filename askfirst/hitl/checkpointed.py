@@ -242,7 +242,9 @@ class CheckpointedChannel(InMemoryChannel):
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
         if self.checkpointer is None:
             return await super()._settled_elsewhere(question_id)
-        return self._as_asked(await self.checkpointer.settled(self._waited_on(question_id), question_id))
+        asked = None if self._slot is None else self._slot.request
+        found = await self.checkpointer.settled(self._waited_on(question_id), question_id, asked=asked)
+        return self._as_asked(found)
 
     async def _stored(self, question_id: str, digest: str | None = None) -> HitlRequest:
         """The request that is pending under this id; raises `HitlStaleAnswer` if none is.

@@ -328,6 +328,18 @@ async def test_waiting_for_what_is_settled_returns_at_once(checkpointer: SqlChec
     assert await checkpointer.settled("t", "call-1") == settled
 
 
+async def test_who_begins_to_wait_for_what_was_asked_anew_hears_so_at_once(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """However late the wait begins: it is not for the question that has taken the place of the first one."""
+    fence, [first] = await asked(checkpointer)
+    anew = approval(created_at=first.created_at + 1)
+    await checkpointer.commit("t", said(opened=[anew], release=True), fence=fence, acquire=True)
+    async with asyncio.timeout(PATIENCE):
+        found = await checkpointer.settled("t", "call-1", asked=first)
+    assert (found.status, found.request) == ("superseded", first)
+
+
 async def test_whoever_settles_wakes_those_who_wait(database: Database) -> None:
     clock = FakeClock()
     async with database.checkpointer(clock=clock) as checkpointer:
