@@ -7,6 +7,8 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ import click
 import uvicorn
 
 from askfirst import limits
+from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
 from askfirst.cli.output import database_url, on_database
@@ -23,6 +26,8 @@ from askfirst.service.worker_threads import SWITCH_SECONDS
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from askfirst.workers.resumers import Resumer
 
 
 FAILED = 1
@@ -157,6 +162,11 @@ def _within_open_files(connections: int) -> int:
     show_envvar=True,
     help="Push the audit trail's head there whenever it has moved, once a minute at most.",
 )
+@click.option(
+    "--with-worker",
+    metavar="MODULE:RESUMERS",
+    help="Go on with what is answered, too, in this process: see askfirst worker.",
+)
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
     "--budget",
@@ -185,6 +195,7 @@ def serve(
     budgets: tuple[str, ...],
     max_connections: int,
     max_connections_per_address: int | None,
+    with_worker: str | None,
     **terms: Any,
 ) -> None:
     """Serve cases over HTTP until the process is stopped.
@@ -202,6 +213,11 @@ def serve(
             "as in https://reviews.example.com"
         )
     key = None if signing_key is None else signing_key_in(signing_key)
+    resumers = None
+    if with_worker is not None:
+        from askfirst.cli.worker import load_resumers
+
+        resumers = load_resumers(with_worker)
     try:
         app = create_app(
             database_url(),
@@ -213,10 +229,30 @@ def serve(
     except ServiceError as error:
         said = str(error).replace("base_url", "--base-url", 1).replace("least_timeout", "--least-timeout", 1)
         raise click.ClickException(said) from None
+    if resumers is not None:
+        _add_worker(app, resumers)
     on_database(_reached)  # what is wrong with it is said in a sentence, not by the server
     check_free(host, port)  # so is this
     configure_logging()
     listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
+
+
+def _add_worker(app: FastAPI, resumers: Mapping[str, Resumer]) -> None:
+    """Have a worker run as long as the service does."""
+    from askfirst.workers.worker import Worker
+
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def with_worker(served: FastAPI) -> AsyncGenerator[Any]:
+        async with (
+            lifespan(served) as state,
+            checkpointer_from_url(database_url()) as store,
+            Worker(store, resumers),
+        ):
+            yield state
+
+    app.router.lifespan_context = with_worker
 
 
 async def _reached(checkpointer: SqlCheckpointer) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from kit.cli_rig import Shell
 from kit.patience import PATIENCE
+from kit.throwaway_servers import free_port
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.gate.action import Action
@@ -89,6 +91,21 @@ def test_what_are_no_resumers_is_said_in_a_sentence(shell: Shell, named: str, pr
     refused = shell.run("worker", named)
     assert refused.returncode == 2
     assert problem in refused.stderr
+
+
+def test_a_service_may_have_a_worker_with_it(shell: Shell, tmp_path: Path) -> None:
+    port = str(free_port())
+    service = shell.start("serve", "--port", port, "--with-worker", "app_of_worker:resumers")
+    try:
+        answered(shell, "t1")
+        deadline = time.monotonic() + PATIENCE
+        while not (tmp_path / "resumed").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (tmp_path / "resumed").read_text() == "t1\n"
+    finally:
+        service.send_signal(signal.SIGTERM)
+        service.communicate(timeout=PATIENCE)
+    assert shell.run("serve", "--with-worker", "nothing").returncode == 2
 
 
 def test_a_worker_ends_when_it_is_told_to(shell: Shell, tmp_path: Path) -> None:
