@@ -338,6 +338,8 @@ def test_the_page_has_every_command() -> None:
         "askfirst audit push",
         "askfirst audit verify",
         "askfirst cancel",
+        "askfirst continuations",
+        "askfirst continuations retry",
         "askfirst doctor",
         "askfirst encryption",
         "askfirst encryption new-key",
@@ -354,4 +356,5 @@ def test_the_page_has_every_command() -> None:
         "askfirst serve",
         "askfirst show",
         "askfirst wait",
+        "askfirst worker",
     ]

@@ -12,7 +12,8 @@ from alembic import command
 from kit.stores import approval
 
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
-from askfirst.service.adoption import adopted, case_id_of
+from askfirst.ids import case_id_of
+from askfirst.service.adoption import adopted
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
 from askfirst.store.rows import RequestRow, encode_request, fresh_write_id
@@ -20,7 +21,7 @@ from askfirst.store.schema import alembic_config
 
 pytestmark = pytest.mark.anyio
 NEW_COLUMNS = {"tell_at", "size"}
-LATER = {"nonce"}
+LATER = {"nonce", "resumer", "resumes"}
 NOW = 1_790_000_000_000
 
 
