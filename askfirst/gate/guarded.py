@@ -14,14 +14,15 @@ from pydantic import BaseModel
 from askfirst.agent.emitter import logger
 from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, read_signature
 from askfirst.display import Display
-from askfirst.errors import HitlError
-from askfirst.gate.outcomes import Ran
+from askfirst.errors import Denied, HitlError, Pending
+from askfirst.gate.outcomes import Ran, Stored
 from askfirst.gate.results import Results, failure
 from askfirst.messages import JsonObject
 from askfirst.requests import approval_seconds
 
 if TYPE_CHECKING:
     from askfirst.gate.gate import Gate
+    from askfirst.gate.portal import Portal
 
 Approval = bool | Callable[[Mapping[str, Any]], bool]
 """Whether a person has to approve: always, as the policy says, or as a function of the arguments says."""
@@ -144,26 +145,33 @@ def _async_call(gate: Gate, guarded: Guarded, function: Callable[..., Any]) -> A
 def _sync_call(gate: Gate, guarded: Guarded, function: Callable[..., Any]) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        given, how = _given(function, args, kwargs), _how(guarded, args, kwargs)
-        entered = gate.portal.run(lambda on: on.enter(guarded, given, **how))
-        if isinstance(entered, Ran):
-            return entered.result
-        if not isinstance(entered, Entered):
-            raise entered
-        try:
-            result = guarded.call(entered.args)
-        except Exception as error:
-            ended = failure(error)
-            gate.portal.run(lambda on: on.leave(guarded, entered, ended))
-            raise
-        except BaseException:
-            gate.portal.run(lambda on: on.leave(guarded, entered, None))
-            raise
-        kept = guarded.results.encode(result)
-        gate.portal.run(lambda on: on.leave(guarded, entered, kept))
-        return result
+        outcome = call_here(
+            gate.portal, guarded, _given(function, args, kwargs), **_how(guarded, args, kwargs)
+        )
+        if isinstance(outcome, Ran):
+            return outcome.result
+        raise outcome
 
     return called
+
+
+def call_here(
+    portal: Portal, guarded: Guarded, args: Mapping[str, Any], *, key: str | None, wait: float | None
+) -> Ran[Any] | Denied | Pending:
+    """Call a function that is not async through the gate: its body runs in this thread, all else in the portal's."""
+    entered = portal.run(lambda gate: gate.enter(guarded, args, key=key, wait=wait))
+    if not isinstance(entered, Entered):
+        return entered
+    ended: Stored | None = None
+    try:
+        result = guarded.call(entered.args)
+        ended = guarded.results.encode(result)
+        return Ran(result)
+    except Exception as error:
+        ended = failure(error)
+        raise
+    finally:  # also if the body was cut off, which leaves its effect in doubt
+        portal.run(lambda gate: gate.leave(guarded, entered, ended))
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

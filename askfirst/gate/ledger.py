@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
+from askfirst.agent.asking import CHOICES
 from askfirst.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect, StoredThread
 from askfirst.errors import (
     GrantLost,
@@ -52,7 +53,6 @@ from askfirst.requests import (
     seal_in,
 )
 
-CHOICES = ("retry", "skip", "abort")
 _ATTEMPTS = 10
 _REMEMBERED = 10_000
 _SLOWEST_LOOK = 1.0

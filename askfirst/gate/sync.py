@@ -11,9 +11,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from askfirst.gate.gate import Gate, Outcome
-from askfirst.gate.guarded import Entered, guarded_function
-from askfirst.gate.outcomes import Ran
-from askfirst.gate.results import failure
+from askfirst.gate.guarded import call_here, guarded_function
 from askfirst.permissions.decision import PermissionPolicy
 from askfirst.requests import StoredRequest
 
@@ -69,22 +67,7 @@ class SyncGate:
         **shown: Any,
     ) -> Outcome:
         """Call a function through the gate; see `Gate.call`."""
-        guarded, given = self._gate.guard(function, shown), dict(args or {})
-        entered = self._portal.run(lambda gate: gate.enter(guarded, given, key=key, wait=wait))
-        if not isinstance(entered, Entered):
-            return entered
-        try:
-            result = guarded.call(entered.args)
-        except Exception as error:
-            ended = failure(error)
-            self._portal.run(lambda gate: gate.leave(guarded, entered, ended))
-            raise
-        except BaseException:
-            self._portal.run(lambda gate: gate.leave(guarded, entered, None))
-            raise
-        kept = guarded.results.encode(result)
-        self._portal.run(lambda gate: gate.leave(guarded, entered, kept))
-        return Ran(result)
+        return call_here(self._portal, self._gate.guard(function, shown), args or {}, key=key, wait=wait)
 
     def confirm(self, question: str, **how: Any) -> bool:
         """Ask yes or no; see `Gate.confirm`."""
