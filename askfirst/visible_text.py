@@ -349,3 +349,13 @@ def _in_disguise() -> re.Pattern[str]:
     alike = f"[{''.join(_LOOKS_LATIN.values())}]{{2,}}"
     join = r"[.@/:_-]"
     return re.compile(rf"(?<!\w){alike}(?={join}[A-Za-z])|(?<=[A-Za-z]{join}){alike}(?!\w)")
+
+
+def error_text(error: BaseException) -> str:
+    """An exception in words: its type, and what it says; one whose own ``str`` fails is told by its type alone."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        return name
+    return f"{name}: {said}".encode("utf-8", "replace").decode() if said else name

@@ -25,6 +25,7 @@ from askfirst.errors import HitlCancelled, HitlControlException, HitlError, Hitl
 from askfirst.events import ToolEndedEvent, ToolStartedEvent
 from askfirst.ids import OLDEST_FIRST_FENCE
 from askfirst.messages import JsonObject, TextPart, ToolResultMessage
+from askfirst.visible_text import error_text
 
 _RECORD = frozenset({"decision", "digest", "answered_by", "via"})
 _NOBODY_DECIDED = ("timed_out", "cancelled")
@@ -237,7 +238,7 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
         if is_cancelled():
             raise
         failure = error
-    return as_result(ToolResult(failed(tool.name, _say(failure)), is_error=True))
+    return as_result(ToolResult(failed(tool.name, error_text(failure)), is_error=True))
 
 
 def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
@@ -254,15 +255,6 @@ def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
     if item.trace is None and said.get("decision") in _NOBODY_DECIDED:
         kept["decision"] = said["decision"]
     return replace(result, details={**details, "hitl": kept})
-
-
-def _say(failure: BaseException) -> str:
-    name = type(failure).__name__
-    try:
-        said = str(failure)
-    except Exception:
-        return name
-    return f"{name}: {said}" if said else name
 
 
 async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:

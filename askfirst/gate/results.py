@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from askfirst.errors import FailedBefore, ResultNotKept
 from askfirst.gate.outcomes import Stored
+from askfirst.visible_text import error_text
 
 MOST_BYTES = 1_000_000
 """A larger result is kept as its digest alone."""
@@ -66,14 +67,8 @@ PLAIN = Results()
 
 
 def failure(error: BaseException) -> Stored:
-    """What is stored of an exception: its type and its first 2,000 characters."""
-    try:
-        said = str(error)
-    except Exception:
-        said = ""
-    name = type(error).__name__
-    text = f"{name}: {said}" if said else name
-    return Stored(error=text.encode("utf-8", "replace").decode()[:2000])
+    """What is stored of an exception: its type and what it says, up to 2,000 characters."""
+    return Stored(error=error_text(error)[:2000])
 
 
 def _unkept(written: bytes, problem: str) -> Stored:

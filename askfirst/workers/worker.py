@@ -16,6 +16,7 @@ from typing import Self
 from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import ResumeLater, StoreError
+from askfirst.visible_text import error_text
 from askfirst.workers.continuations import Continuation, Continuations
 from askfirst.workers.resumers import Resumer
 
@@ -152,7 +153,7 @@ class Worker:
         elif isinstance(error, ResumeLater):
             await self.continuations.later(taken, error.seconds)
         else:
-            said = _said(error)
+            said = error_text(error)[:2000]
             logger.error("thread %s could not go on (attempt %d): %s", taken.thread_id, taken.attempts, said)
             logger.debug("how thread %s failed", taken.thread_id, exc_info=error)
             retry_in = None if taken.attempts >= MOST_ATTEMPTS else _back_off(taken.attempts)
@@ -174,8 +175,3 @@ class Worker:
 
 def _back_off(attempts: int) -> float:
     return random.uniform(0.5, 1.0) * min(2.0**attempts, _SLOWEST)  # noqa: S311
-
-
-def _said(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.encode("utf-8", "replace").decode()[:2000]
