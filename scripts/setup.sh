@@ -1,5 +1,5 @@
 # Sourced by the other scripts: `need GROUP` puts the project's virtual environment in place with what
-# GROUP asks for ("demo", "demo-models" or "dev"), in no time if it is there already. Leaves $PY set to its Python.
+# GROUP asks for ("demo", "demo-models", "dev" or "adapter-NAME"), in no time if it is there already. Leaves $PY set to its Python.
 # `need GROUP beside` returns while what was installed is still being compiled, for those who go on without that.
 set -euo pipefail
 CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -57,6 +57,7 @@ install() {
     demo) set -- -e '.[cli,service]' ;;
     demo-models) set -- -e '.[cli,models,service]' ;;
     dev) set -- -e '.[all]' --group dev ;;
+    adapter-*) set -- -e '.[encryption,postgres,sqlite,yaml]' --group adapters --group "$group" ;;
     *) die "setup.sh: no such group: $group" ;;
   esac
   say "Installing what this needs into $VENV (once) …"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from askfirst.permissions.policy_file import PolicyWarning, load_rules
     from askfirst.permissions.rules import Rule, Scope
+    from askfirst.permissions.shipped import shipped_policy
     from askfirst.permissions.static import Explanation, PassedRule, StaticPermissionPolicy
 
 _HOMES = {
@@ -53,6 +54,7 @@ _HOMES = {
     "grant_key": "grants",
     "judge_answer": "guardrails",
     "load_rules": "policy_file",
+    "shipped_policy": "shipped",
     "tighten": "guardrails",
 }
 
@@ -81,6 +83,7 @@ __all__ = [
     "grant_key",
     "judge_answer",
     "load_rules",
+    "shipped_policy",
     "tighten",
 ]
 

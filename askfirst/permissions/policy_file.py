@@ -323,9 +323,21 @@ def read_policy_file(path: str | os.PathLike[str]) -> tuple[tuple[Rule, ...], De
     """The rules of a policy file, and its default if it names one."""
     file = Path(path)
     try:
-        located = _located(file)
+        return _rules_in(_located(file), file)
     except Unreadable as error:
         raise _invalid(file, [error.fault]) from None
+
+
+def policy_in_text(text: str, name: str) -> tuple[tuple[Rule, ...], Decision | None]:
+    """The rules of a text, read as the file of this name would be, and its default if it names one."""
+    file = Path(name)
+    try:
+        return _rules_in(_READERS[file.suffix](text), file)
+    except Unreadable as error:
+        raise _invalid(file, [error.fault]) from None
+
+
+def _rules_in(located: Located, file: Path) -> tuple[tuple[Rule, ...], Decision | None]:
     mistakes: list[Mistake] = []
     value = located.value
     if isinstance(value, Mapping):

@@ -1,0 +1,122 @@
+"""Claude Agent SDK: the gate as hooks and as `can_use_tool`, and going on with a session by a worker.
+
+Claude Code, which the SDK drives, runs the tools. `hooks` has it ask the gate before a tool and report to it after.
+"""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false
+# (the SDK is installed in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending, told
+from askfirst.adapters.gated_call import Start, ToolsGiven
+from askfirst.adapters.missing import needs
+from askfirst.errors import Pending, ResumeFailed
+from askfirst.gate.gate import Gate
+from askfirst.workers.continuations import Continuation
+from askfirst.workers.resumers import Resumer
+
+with needs("claude"):
+    from claude_agent_sdk import (
+        ClaudeAgentOptions,
+        HookMatcher,
+        PermissionResultAllow,
+        PermissionResultDeny,
+        ResultMessage,
+        ToolPermissionContext,
+        query,
+    )
+
+_MARGIN = 60.0
+"""Seconds that a hook has beside its wait: Claude Code gives it up after that."""
+
+
+def hooks(
+    gate: Gate,
+    matcher: str | None = None,
+    tools: ToolsGiven = None,
+    *,
+    wait: float = 0.0,
+    while_pending: WhilePending = "defer",
+    resumer: str = RESUMER,
+) -> dict[Any, list[HookMatcher]]:
+    """Hooks for ``ClaudeAgentOptions(hooks=hooks(gate, matcher="Bash|mcp__.*"))``.
+
+    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` names those that a person decides on,
+    with options of `Gate.guarded` where it is a mapping; all others are put to the gate's policy. Without either a
+    person decides on every call. While nobody has decided, the session stops (``"defer"``) and is resumed by
+    `claude_resumer`; with ``wait`` the hook waits so many seconds in place first. A hook that fails blocks the call.
+    """
+    events = ClaudeHooks.of(gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, stays=True)
+
+    async def answer(event: Any, tool_use_id: str | None, context: Any) -> Any:
+        return await events.answer(event)
+
+    before = HookMatcher(matcher=matcher, hooks=[answer], timeout=wait + _MARGIN, on_failure="block")
+    after = HookMatcher(matcher=matcher, hooks=[answer], timeout=_MARGIN)
+    return {"PreToolUse": [before], "PostToolUse": [after], "PostToolUseFailure": [after]}
+
+
+def can_use_tool(
+    gate: Gate, tools: ToolsGiven = None, *, session: str = "sdk", wait: float | None = None
+) -> Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[Any]]:
+    """A callback for ``ClaudeAgentOptions(can_use_tool=can_use_tool(gate))`` that waits in place for the decision.
+
+    Claude Code asks it only about calls that no rule allows. ``session`` is the session's id: the same that the
+    options have, so that `hooks` beside it know the call. Calls that the gate has nothing to say about are denied.
+    """
+    events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
+
+    async def answer(name: str, args: dict[str, Any], context: ToolPermissionContext) -> Any:
+        if not events.tools.has(name):
+            return PermissionResultDeny(message=f"{name} was not run: nobody is asked about it.")
+        entered = await events.permission(name, args, session, str(context.tool_use_id))
+        if isinstance(entered, Start):
+            return PermissionResultAllow(updated_input=entered.args)
+        if isinstance(entered, Pending):
+            return PermissionResultDeny(message=f"{name} waits for a person to decide (case {entered.case}).")
+        return PermissionResultDeny(message=told(name, entered))
+
+    return answer
+
+
+def claude_resumer(
+    options: ClaudeAgentOptions | Callable[[str], ClaudeAgentOptions],
+    prompt: str = "Continue.",
+    *,
+    transport: Callable[[], Any] | None = None,
+) -> Resumer:
+    """A resumer that goes on with a session when people have decided; it returns the session's `ResultMessage`.
+
+    ``options`` are those of the session, with `hooks`, or a function of the session's id that gives them. They are
+    used with ``resume`` set to the session's id.
+    """
+
+    async def resume(continuation: Continuation) -> Any:
+        session = continuation.thread_id
+        given: Any = options(session) if callable(options) else options
+        channel = None if transport is None else transport()
+        ended: ResultMessage | None = None
+        async for message in query(
+            prompt=_once(prompt), options=replace(given, resume=session), transport=channel
+        ):
+            if isinstance(message, ResultMessage):
+                ended = message
+        if ended is None:
+            raise ResumeFailed(f"Claude's session {session!r} ended without a result")
+        if ended.is_error:
+            said = cast("str | None", ended.result)
+            raise ResumeFailed(f"Claude's session {session!r} failed: {said or ended.subtype}")
+        return ended
+
+    return resume
+
+
+async def _once(prompt: str) -> Any:
+    """The prompt as a stream: hooks need one."""
+    yield {"type": "user", "message": {"role": "user", "content": prompt}, "parent_tool_use_id": None}

@@ -1,0 +1,300 @@
+"""GatedCall: one call of another framework's tool at the gate, with the steps that every adapter takes.
+
+An adapter only translates: its framework's call into a `GatedCall`, and what comes of it into its framework's words.
+The store is the authority. So an adapter ignores the value with which somebody resumes, and asks the gate again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, cast
+
+from askfirst.agent.tools import Effect, json_object
+from askfirst.agent.verdicts import denial, edited_notice, failed, not_run
+from askfirst.display import Display
+from askfirst.errors import KeyConflict, NotApproved, Pending
+from askfirst.gate.action import Action
+from askfirst.gate.gate import Gate
+from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Stored
+from askfirst.messages import JsonObject
+from askfirst.requests import approval_seconds
+
+T = TypeVar("T")
+ToolsGiven = Iterable[str] | Mapping[str, Mapping[str, Any]] | None
+"""The tools of an adapter: names, or names with options of `Gate.guarded`; None for all."""
+
+_LOOKS = 5
+"""How often the gate is asked again that was answered between two looks."""
+_OTHER_ARGUMENTS = "its arguments are not those that it was asked about with"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The call does not run, or is not repeated: what the model is told in place of a result."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The body runs now, once, with these arguments; `GatedCall.finish` or `GatedCall.fail` records its end."""
+
+    args: JsonObject
+    note: str | None = None
+    """What the model is told before the result, if a person changed the arguments."""
+    idempotency_key: str | None = None
+    attempt: int = 1
+    is_recorded: bool = True
+    """Whether the ledger waits for the end; False for an effect of ``"none"``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The body ran before: ``value`` is the JSON that was stored of its result."""
+
+    value: Any
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Codec(Generic[T]):
+    """How a framework's result becomes JSON for the ledger, and is made again from it."""
+
+    encode: Callable[[T], Any]
+    decode: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class GatedCall:
+    """One call of a tool, under a key that stays the same when the framework runs the call again."""
+
+    gate: Gate
+    key: str
+    action: Action
+    pauses: tuple[type[BaseException], ...] = ()
+    """What the framework raises in a body that stops to wait; it runs such a body again from its start."""
+    before_asking: Callable[[], Awaitable[None]] | None = None
+    """Stores what the framework needs to go on; awaited before a person is asked."""
+
+    async def decided(self) -> Approved | Told | None:
+        """Have the call asked about, once, and say what was decided; None while a person has to. Nothing begins."""
+        try:
+            verdict = await self.gate.open(self.key, self.action, before_asking=self.before_asking)
+        except KeyConflict:
+            return Told(not_run(self.action.tool, _OTHER_ARGUMENTS))
+        return self._refused(verdict) if isinstance(verdict, Refused) else verdict
+
+    async def enter(self) -> Start | Done | Told | Pending:
+        """Take the call as far as its body. `Pending`: a person has to decide first."""
+        for _ in range(_LOOKS):
+            entered = await self._enter()
+            if entered is not None:
+                return entered
+        return Told(not_run(self.action.tool, "its request was withdrawn"))
+
+    async def _enter(self) -> Start | Done | Told | Pending | None:
+        """The same; None if what was open a moment ago was settled meanwhile, so that the gate is asked again."""
+        tool = self.action.tool
+        try:
+            verdict = await self.gate.open(self.key, self.action, before_asking=self.before_asking)
+            if verdict is None:
+                return await self.gate.waiting(self.key)
+            if isinstance(verdict, Refused):
+                return self._refused(verdict)
+            note = edited_notice(verdict.args) if verdict.is_edited else None
+            if self.action.effect == "none":
+                return Start(verdict.args, note, is_recorded=False)
+            begun = await self.gate.begin(self.key, verdict.args)
+        except (KeyConflict, NotApproved):
+            return Told(not_run(tool, _OTHER_ARGUMENTS))
+        match begun:
+            case Granted(idempotency_key, attempt, edited):
+                args, said = (verdict.args, note) if edited is None else (edited, edited_notice(edited))
+                return Start(args, said, idempotency_key, attempt)
+            case Finished(stored):
+                return self._finished(stored, note)
+            case InDoubt():
+                if (
+                    self.before_asking is not None
+                ):  # the policy may have allowed the call, so that nobody was asked
+                    await self.before_asking()
+                return await self.gate.waiting(self.key)
+            case Refused():
+                return self._refused(begun)
+            case _:
+                return Told(not_run(tool, "another process runs it just now"))
+
+    async def _doubted(self) -> Told | Pending:
+        if (
+            self.before_asking is not None
+        ):  # the policy may have allowed the call, so that nobody was asked before
+            await self.before_asking()
+        waits = await self.gate.waiting(self.key)
+        return waits or Told(not_run(self.action.tool, "its request was withdrawn"))
+
+    async def finish(self, started: Start, value: Any) -> None:
+        """Record the result of the body, as JSON. Raises `GrantLost`."""
+        if started.is_recorded:
+            await self.gate.finish(self.key, value)
+
+    async def fail(self, started: Start, error: BaseException | str) -> None:
+        """Record that the body raised. Raises `GrantLost`."""
+        if started.is_recorded:
+            await self.gate.fail(self.key, error)
+
+    async def abandon(self, started: Start) -> None:
+        """Release the grant of a body that was cut off: its effect is in doubt from now on."""
+        if started.is_recorded:
+            await self.gate.ledger.abandon(self.key)
+
+    async def stop(self, started: Start, error: BaseException) -> None:
+        """Record how a body ended that raised: it failed, it stopped by itself to wait, or it was cut off."""
+        if isinstance(error, self.pauses):
+            if started.is_recorded:
+                await self.gate.pause(self.key)
+        elif isinstance(error, Exception):
+            await self.fail(started, error)
+        else:
+            await self.abandon(started)
+
+    async def run(
+        self, body: Callable[[Start], Awaitable[T]], codec: Codec[T]
+    ) -> Ran[tuple[T, str | None]] | Told | Pending:
+        """Take the call through the gate, with its body; the result comes with what the model is told before it."""
+        entered = await self.enter()
+        if isinstance(entered, Done):
+            return Ran((codec.decode(entered.value), entered.note))
+        if not isinstance(entered, Start):
+            return entered
+        try:
+            result = await body(entered)
+        except BaseException as error:
+            await self.stop(entered, error)
+            raise
+        await self.finish(entered, codec.encode(result))
+        return Ran((result, entered.note))
+
+    def run_here(
+        self, body: Callable[[Start], T], codec: Codec[T]
+    ) -> Ran[tuple[T, str | None]] | Told | Pending:
+        """The same for code without an event loop: the body runs in this thread. The gate needs its store's URL."""
+        portal = self.gate.portal
+        entered = portal.run(lambda gate: self._on(gate).enter())
+        if isinstance(entered, Done):
+            return Ran((codec.decode(entered.value), entered.note))
+        if not isinstance(entered, Start):
+            return entered
+        try:
+            result = body(entered)
+        except BaseException as raised:
+            error = raised
+            portal.run(lambda gate: self._on(gate).stop(entered, error))
+            raise
+        value = codec.encode(result)
+        portal.run(lambda gate: self._on(gate).finish(entered, value))
+        return Ran((result, entered.note))
+
+    def _on(self, gate: Gate) -> GatedCall:
+        return replace(self, gate=gate)
+
+    def _refused(self, refused: Refused) -> Told:
+        tool = self.action.tool
+        return Told(denial(tool, refused.reason) if refused.by is not None else not_run(tool, refused.reason))
+
+    def _finished(self, stored: Stored, note: str | None) -> Done | Told:
+        tool = self.action.tool
+        if stored.error is not None:
+            return Told(failed(tool, stored.error))
+        if stored.digest is not None:
+            return Told(f"{tool} ran before, and its result was not kept: {stored.problem}.")
+        return Done(stored.value, note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    display: Display
+    effect: Effect
+    timeout: float | None
+    to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatedTools:
+    """Which tools of a framework go through the gate, and how each of them is asked about.
+
+    ``tools`` are names, or a mapping from names to options of `Gate.guarded` (``sentence``, ``risk``, ``effect``,
+    ``timeout``, ``to``, …): a person decides on every call of these. All other tools are put to the gate's policy.
+    Without ``tools`` and without a policy a person decides on every call.
+    """
+
+    gate: Gate
+    framework: str
+    resumer: str | None
+    tools: Mapping[str, _Options] | None = field(default=None)
+    pauses: tuple[type[BaseException], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        gate: Gate,
+        framework: str,
+        tools: ToolsGiven,
+        resumer: str | None = None,
+        pauses: tuple[type[BaseException], ...] = (),
+    ) -> GatedTools:
+        """Read what an adapter was given; ``resumer`` is the name that workers know it by."""
+        return cls(gate, framework, resumer, None if tools is None else _given(tools), pauses)
+
+    def has(self, name: str) -> bool:
+        """Whether calls of a tool go through the gate."""
+        return self.tools is None or name in self.tools or self.gate.has_policy
+
+    def call(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        *,
+        thread: str,
+        call_id: str,
+        schema: Mapping[str, Any] | None = None,
+        agent_path: Collection[str] = (),
+    ) -> GatedCall:
+        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it."""
+        options = (self.tools or {}).get(name, _PLAIN)
+        listed = self.tools is not None and name in self.tools
+        shown = json_object(args)
+        action = Action(
+            tool=name,
+            args=shown,
+            args_schema=None if schema is None else json_object(schema),
+            requires_approval=listed or (self.tools is None and not self.gate.has_policy),
+            effect=options.effect,
+            timeout=options.timeout,
+            agent_path=tuple(agent_path),
+            to=options.to,
+            display=options.display.shown(shown),
+            resumer=self.resumer,
+            resumes=thread,
+        )
+        return GatedCall(self.gate, f"{self.framework}:{thread}:{call_id}", action, self.pauses)
+
+
+def _given(tools: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, _Options]:
+    if isinstance(tools, str):
+        raise TypeError(f"tools are several names, not one text: write [{tools!r}]")
+    if not isinstance(tools, Mapping):
+        return dict.fromkeys(tools, _PLAIN)
+    named = cast("Mapping[str, Mapping[str, Any]]", tools)
+    return {name: _read(options) for name, options in named.items()}
+
+
+def _read(options: Mapping[str, Any]) -> _Options:
+    words = dict(options)
+    effect: Effect = words.pop("effect", "once")
+    seconds = approval_seconds(words.pop("timeout", None))
+    to: str | None = words.pop("to", None)
+    return _Options(Display(**words), effect, seconds, to)
+
+
+_PLAIN = _Options(Display(), "once", None, None)

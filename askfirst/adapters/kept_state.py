@@ -1,0 +1,105 @@
+"""The state of another framework's paused run, kept in the gate's store, so that any process can go on with it.
+
+A framework's state is a JSON object. It is kept on a thread of its own, as messages that are only ever appended: each
+message is what changed since the one before, and the state is what all of them say. So a pause writes what is new,
+and encryption at rest covers the state as it covers every message. The thread's fence keeps a writer out who has not
+seen what another process wrote since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from askfirst.checkpointer.base import Checkpointer, RunRecord, Step
+from askfirst.errors import HitlInvalidRequest, LeaseHeld, LeaseLost
+from askfirst.messages import JsonObject, UserMessage
+
+MOST_BYTES = 8_000_000
+"""A run whose state is larger as JSON is not kept, so nobody is asked about its calls."""
+_PREFIX = "kept:"
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """A run's state as a process knows it: loaded, or written by itself."""
+
+    thread_id: str
+    state: JsonObject | None = None
+    """None if nothing was kept."""
+    fence: int = 0
+
+
+async def load(store: Checkpointer, framework: str, run: str) -> KeptState:
+    """What was kept of a framework's run, by whatever process."""
+    thread_id = kept_thread(framework, run)
+    stored = await store.load(thread_id)
+    if stored is None:
+        return KeptState(thread_id)
+    state: JsonObject = {}
+    for message in stored.messages:
+        if isinstance(message, UserMessage):
+            state = _changed(state, from_json(message.text))
+    return KeptState(thread_id, state, stored.fence)
+
+
+async def keep(store: Checkpointer, known: KeptState, state: JsonObject) -> KeptState | None:
+    """Append what is new in a state; None if another process wrote meanwhile, and nothing was written.
+
+    Raises `HitlInvalidRequest` for a state that is larger than `MOST_BYTES`.
+    """
+    size = len(to_json(state))
+    if size > MOST_BYTES:
+        raise HitlInvalidRequest(
+            f"the state of this run has {size:,} bytes, and at most {MOST_BYTES:,} are kept, so nobody was asked; "
+            "shorten the conversation"
+        )
+    change = _change(known.state or {}, state)
+    if not change and known.state is not None:
+        return known
+    step = Step("kept", [UserMessage(to_json(change).decode())], run=RunRecord("kept"), release=True)
+    try:
+        fence = await store.commit(known.thread_id, step, fence=known.fence, acquire=True)
+    except (LeaseLost, LeaseHeld):
+        return None
+    return replace(known, state=state, fence=fence)
+
+
+def kept_thread(framework: str, run: str) -> str:
+    """The id of the thread that a run's state is kept on; `Checkpointer.delete` of it forgets the state."""
+    name = f"{framework}:{run}"
+    if len(name) <= _LONGEST and name.isascii() and name.isprintable() and not name.endswith(" "):
+        return f"{_PREFIX}{name}"
+    return f"{_PREFIX}sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _change(old: JsonObject, new: JsonObject) -> dict[str, Any]:
+    """What makes one state of another: lists that grew at their end, fields that are set, fields that are gone."""
+    grown: dict[str, Any] = {}
+    put: dict[str, Any] = {}
+    for name, value in new.items():
+        before = old.get(name)
+        if name in old and before == value:
+            continue
+        if isinstance(value, list) and isinstance(before, list):
+            same = 0
+            while same < min(len(before), len(value)) and before[same] == value[same]:
+                same += 1
+            grown[name] = [same, value[same:]]
+        else:
+            put[name] = value
+    gone = [name for name in old if name not in new]
+    return {name: it for name, it in (("grown", grown), ("put", put), ("gone", gone)) if it}
+
+
+def _changed(old: JsonObject, change: dict[str, Any]) -> JsonObject:
+    state: JsonObject = {name: it for name, it in old.items() if name not in change.get("gone", ())}
+    state.update(change.get("put", {}))
+    for name, (same, added) in change.get("grown", {}).items():
+        before = state[name]
+        state[name] = [*before[:same], *added] if isinstance(before, list) else added
+    return state

@@ -1,0 +1,163 @@
+"""MCP servers and clients of one's own: a tool that asks at the gate, and the gate as the person behind a client.
+
+`input_required` is for a tool of an `MCPServer` or a FastMCP server. `elicitation` is a client's callback: what
+servers ask is put to people by the gate, on its pages and in its messengers.
+"""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false
+# (the SDK is installed in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from askfirst.adapters.mcp_approvals import Approvals, key_of
+from askfirst.adapters.missing import needs
+from askfirst.digests import canonical_json
+from askfirst.errors import Denied, HitlCancelled, HitlError, HitlTimedOut, Pending
+from askfirst.gate.gate import Gate
+from askfirst.ids import new_id
+from askfirst.messages import JsonObject
+
+with needs("mcp"):
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp_types import ElicitRequest, ElicitRequestURLParams, ElicitResult, InputRequiredResult
+
+_INPUT = "askfirst"
+
+
+async def input_required(
+    gate: Gate,
+    context: Any,
+    function: Callable[..., Any],
+    args: Mapping[str, Any],
+    *,
+    requester: str = "*",
+    wait: float = 0.0,
+    **shown: Any,
+) -> Any:
+    """Run a function for a tool of one's own MCP server, once a person has approved: ``return await
+    input_required(gate, ctx, pay, {"cents": cents})``.
+
+    ``context`` is the tool's `Context`. While a person decides, this returns an `InputRequiredResult` with the link
+    for the tool to return, if the client can open links; else it raises `ToolError`, which says that the call waits,
+    and the same call picks the decision up. A refusal raises `ToolError` too. ``requester`` is who calls, if the
+    server knows; ``wait`` is how many seconds the call is held at first; ``shown`` are options of `Gate.guarded`.
+    """
+    name = gate.guard(function, shown).tool.name
+    given = canonical_json({"requester": requester, "tool": name, "args": dict(args)})
+    base = f"tool:{hashlib.sha256(given).hexdigest()}"
+    state = context.request_state
+    ordinal, is_first = await _ordinal(gate, base, state)
+    outcome = await gate.call(function, args, key=key_of(base, ordinal), wait=wait, **shown)
+    if isinstance(outcome, Denied):
+        raise ToolError(f"{name} was not run: {outcome.reason}.")
+    if not isinstance(outcome, Pending):
+        return outcome.result
+    if is_first and outcome.link is not None and _opens_links(context):
+        message = f"{name} needs your approval. Open the page, look at the call and decide there."
+        asked = ElicitRequest(params=ElicitRequestURLParams(message=message, url=outcome.link))
+        return InputRequiredResult(input_requests={_INPUT: asked}, request_state=f"{_INPUT}:{base}:{ordinal}")
+    where = f"at {outcome.link}" if outcome.link is not None else f"(case {outcome.case})"
+    raise ToolError(
+        f"{name} has not run yet: a person has to approve it first, {where}. Call it again with the same arguments "
+        "later: it runs once it is approved."
+    )
+
+
+async def _ordinal(gate: Gate, base: str, state: Any) -> tuple[int, bool]:
+    """Which of equal calls this is, and whether its client has not been sent to the page yet.
+
+    The server seals the state, so that what comes back is what was given out.
+    """
+    own = f"{_INPUT}:{base}:"
+    if isinstance(state, str) and state.startswith(own):
+        return int(state.removeprefix(own)), False
+    return await Approvals(gate).first(base), True
+
+
+def _opens_links(context: Any) -> bool:
+    able = context.request_context.session.client_capabilities
+    return able is not None and able.elicitation is not None and able.elicitation.url is not None
+
+
+def elicitation(
+    gate: Gate, *, to: str | None = None, timeout: float | str | None = None
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    """A client's callback that has people answer what MCP servers ask: ``Client(server, elicitation_callback=
+    elicitation(gate))``.
+
+    A form becomes questions of the gate, checked against its schema. A URL is shown to a person, who says whether
+    they have opened it. Nobody in time, or a request that was cancelled, is ``cancel``.
+    """
+
+    async def answer(context: Any, params: Any) -> Any:
+        try:
+            if params.mode == "url":
+                question = f"{params.message}\n\nA server asks you to open this address: {params.url}"
+                opened = await gate.confirm(question, key=f"mcp:elicit:{new_id()}", to=to, timeout=timeout)
+                return ElicitResult(action="accept" if opened else "decline")
+            model = _model(cast(JsonObject, params.requested_schema))
+            said = await gate.ask(model, params.message, key=f"mcp:elicit:{new_id()}", to=to, timeout=timeout)
+        except (HitlCancelled, HitlTimedOut):
+            return ElicitResult(action="cancel")
+        content = said.model_dump(mode="json", exclude_none=True, by_alias=True)
+        return ElicitResult(action="accept", content=content)
+
+    return answer
+
+
+_KINDS: Mapping[str, Any] = {"string": str, "number": float, "integer": int, "boolean": bool}
+
+
+def _model(schema: JsonObject) -> type[BaseModel]:
+    """A flat schema, as MCP has them for forms, as a pydantic model."""
+    properties = cast("Mapping[str, JsonObject]", schema.get("properties") or {})
+    required = cast("list[str]", schema.get("required") or [])
+    fields: dict[str, Any] = {}
+    for number, (name, field) in enumerate(properties.items()):
+        kind = _kind(name, field)
+        default = field.get("default")
+        if name not in required:
+            kind = kind | None
+        words: dict[str, Any] = {
+            "alias": name,
+            "title": field.get("title") or name,
+            "description": field.get("description"),
+        }
+        words |= {ours: field[theirs] for theirs, ours in _LIMITS.items() if theirs in field}
+        is_open = default is None and name in required
+        fields[f"field_{number}"] = (kind, Field(**words) if is_open else Field(default, **words))
+    return create_model("Elicited", __config__=ConfigDict(populate_by_name=True), **fields)
+
+
+_LIMITS = {
+    "minimum": "ge",
+    "maximum": "le",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "minItems": "min_length",
+    "maxItems": "max_length",
+}
+
+
+def _kind(name: str, field: JsonObject) -> Any:
+    items = cast(JsonObject, field.get("items") or {})
+    if field.get("type") == "array":
+        return list[_choice(items) or str]
+    kind = _choice(field) or _KINDS.get(str(field.get("type")))
+    if kind is None:
+        raise HitlError(f"the server asks for {name!r} as {field.get('type')!r}, which a form cannot have")
+    return kind
+
+
+def _choice(field: JsonObject) -> Any:
+    """The values that there are to choose from, as a type; None where anything may be typed."""
+    titled = cast("list[JsonObject]", field.get("oneOf") or field.get("anyOf") or [])
+    values = [*cast("list[Any]", field.get("enum") or []), *(it["const"] for it in titled if "const" in it)]
+    return Literal[tuple(values)] if values else None

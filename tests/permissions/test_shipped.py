@@ -1,0 +1,105 @@
+"""The shipped policy for coding agents: what it allows, asks and denies, in a repository and out of it."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from askfirst.errors import InvalidPolicy
+from askfirst.permissions import PendingAction, StaticPermissionPolicy, shipped_policy
+from askfirst.permissions.shipped import policy_from, shipped_text
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / 'a "quoted" repository'
+    folder.mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    return folder
+
+
+def verdict(repository: Path, tool: str, **args: Any) -> str:
+    policy = shipped_policy("coding-agent", repository)
+    action = PendingAction(tool=tool, args=args)
+    return f"{policy.evaluate(action).verdict}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "tool", "args"),
+    [
+        ("allow", "read_file", {"path": "src/main.py"}),
+        ("allow", "read_text_file", {"path": "{repository}/src/main.py"}),
+        ("allow", "Read", {"file_path": "{repository}/environment.py"}),
+        ("allow", "read_multiple_files", {"paths": ["a.py", "b.py"]}),
+        ("allow", "write_file", {"path": "src/new.py", "content": "x"}),
+        ("allow", "Edit", {"file_path": "README.md"}),
+        ("allow", "git_status", {"repo_path": "{repository}"}),
+        ("allow", "WebFetch", {"url": "https://docs.python.org/3/"}),
+        ("ask", "read_file", {"path": "/etc/passwd"}),
+        ("ask", "read_file", {"path": "../other/main.py"}),
+        ("ask", "read_file", {"path": "out/main.py"}),
+        ("ask", "read_file", {"path": "$HOME/main.py"}),
+        ("ask", "write_file", {"path": "/etc/hosts", "content": ""}),
+        ("ask", "Write", {"file_path": "{repository}/../x"}),
+        ("ask", "write_file", {"path": ".git/hooks/pre-commit", "content": ""}),
+        ("ask", "Edit", {"file_path": "{repository}/.GIT/config"}),
+        ("ask", "read_multiple_files", {"paths": ["a.py", "/etc/passwd"]}),
+        ("ask", "move_file", {"source": "a.py", "destination": "b.py"}),
+        ("ask", "Bash", {"command": "ls"}),
+        ("ask", "Grep", {"pattern": "x", "path": "."}),
+        ("ask", "read", {"path": "a.py"}),
+        ("ask", "mcp__files__read_file", {"path": "a.py"}),
+        ("deny", "read_file", {"path": ".env"}),
+        ("deny", "read_file", {"path": "config/.ENV.production"}),
+        ("deny", "read_text_file", {"path": "/home/ada/.ssh/config"}),
+        ("deny", "read_file", {"path": "/home/ada/.aws/credentials"}),
+        ("deny", "Read", {"file_path": "certs/server.key"}),
+        ("deny", "read_file", {"path": "a\n/.env"}),
+        ("deny", "write_file", {"path": "id_ed25519.pub", "content": ""}),
+        ("deny", "read_multiple_files", {"paths": ["a.py", ".env"]}),
+        ("deny", "move_file", {"source": ".env", "destination": "b.txt"}),
+        ("deny", "move_file", {"source": "a.txt", "destination": ".npmrc"}),
+        ("deny", "read_file", {}),
+        ("deny", "read_file", {"path": 7}),
+        ("deny", "fetch", {"url": "https://example.com/"}),
+        ("deny", "fetch", {"url": "https://docs.python.org@example.com/"}),
+        ("deny", "fetch", {"url": "https://docs.python.org.example.com/"}),
+        ("deny", "WebFetch", {"url": "file:///etc/passwd"}),
+        ("deny", "fetch", {}),
+    ],
+)
+def test_what_a_coding_agent_may_do(repository: Path, expected: str, tool: str, args: dict[str, Any]) -> None:
+    filled = {
+        name: value.replace("{repository}", str(repository)) if isinstance(value, str) else value
+        for name, value in args.items()
+    }
+    assert verdict(repository, tool, **filled) == expected
+
+
+def test_no_rule_of_it_is_out_of_reach(repository: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy = shipped_policy("coding-agent", repository)
+    assert policy.unreachable == ()
+
+
+def test_its_text_is_a_file_to_start_from(repository: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(shipped_text("coding-agent", repository))
+    mine = StaticPermissionPolicy.from_file(file)
+    assert mine.rules == shipped_policy("coding-agent", repository).rules
+
+
+def test_it_is_for_the_working_directory_unless_told_otherwise(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository)
+    assert policy_from("coding-agent").rules == shipped_policy("coding-agent", repository).rules
+
+
+def test_a_name_that_there_is_not() -> None:
+    with pytest.raises(InvalidPolicy, match="there is no shipped policy 'coder'; there is coding-agent"):
+        shipped_policy("coder")
