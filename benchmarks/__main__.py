@@ -7,7 +7,7 @@ import sys
 
 from benchmarks.measure import report
 
-ALL = ("core", "durable", "policy", "service", "client", "peers")
+ALL = ("core", "durable", "policy", "gate", "service", "client", "going_on", "peers")
 
 
 def main(names: list[str]) -> int:

@@ -29,6 +29,17 @@ Sent = list[tuple[str, tuple[Any, ...], bool]]
 
 async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
     """What a cycle on SQLite sends, transaction by transaction, and the id of its thread."""
+    agents: list[Any] = []
+
+    async def noted() -> None:
+        agents.append(await cycle())
+
+    sent = await transactions(noted)
+    return sent, agents[0].thread_id
+
+
+async def transactions(work: Callable[[], Any]) -> list[Sent]:
+    """What a work on SQLite sends, transaction by transaction."""
     sent: list[Sent] = []
     run, execute = sqlite_engine._Job.run, sqlite_engine._execute
 
@@ -50,8 +61,8 @@ async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
         mock.patch.object(sqlite_engine._Job, "run", recording_run),
         mock.patch.object(sqlite_engine, "_execute", recording_execute),
     ):
-        agent = await cycle()
-    return sent, agent.thread_id
+        await work()
+    return sent
 
 
 class GroupCommit:

@@ -113,7 +113,7 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
         await cycle(store)  # what is done once only, is done
         sent, thread_id = await by_hand.recorded(lambda: cycle(store))
         deeds = await steps.recorded(lambda: cycle(store))
-        raw = _raw_sqlite(folder / "raw.db", _six_payloads(sent))
+        raw = raw_sqlite(folder / "raw.db", _six_payloads(sent))
         async with SQLiteCheckpointer(folder / "by_hand.db"):
             pass  # it has the tables now
         bare = by_hand.GroupCommit(folder / "by_hand.db")
@@ -132,7 +132,7 @@ async def sqlite_cycles(folder: Path) -> list[Figure]:
 
         calls = await python_calls(ours)
         *taken, theirs = await interleaved(ours, store_alone, hand, six_commits, rounds=15, per_round=10)
-        rates = await _throughput(ours, store_alone, hand)
+        rates = await throughput(ours, store_alone, hand)
         bare.close()
     return [
         Figure("SQLite: Python calls of an approve cycle, on the loop", calls, 900, unit="calls"),
@@ -174,7 +174,7 @@ def _six_payloads(sent: list[by_hand.Sent]) -> list[list[str]]:
     return written
 
 
-def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
+def raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -192,7 +192,7 @@ def _raw_sqlite(path: Path, commits: list[list[str]]) -> Callable[[], None]:
     return run
 
 
-async def _throughput(*works: Callable[[], Awaitable[Any]]) -> list[tuple[float, float]]:
+async def throughput(*works: Callable[[], Awaitable[Any]]) -> list[tuple[float, float]]:
     """Cycles a second of each work: one after another, and many at once."""
     serial: list[list[float]] = [[] for _ in works]
     together: list[list[float]] = [[] for _ in works]
@@ -339,7 +339,7 @@ async def postgres_cycles() -> list[Figure]:
             await cycle(store)
 
         mine, theirs = await interleaved(ours, replay, rounds=15, per_round=10)
-        ((serial, together),) = await _throughput(ours)
+        ((serial, together),) = await throughput(ours)
         await connection.close()
     at_once = f"PostgreSQL: {THREADS} threads at once / one after another"
     return [

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
-
-import asyncpg
 
 from askfirst import Agent, AgentSpec, ApprovalResponse, run_agent, run_agent_resume, tool
 from askfirst.checkpointer.postgres import PostgresCheckpointer
@@ -26,6 +22,7 @@ from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.messages import AssistantMessage, TextPart, ToolCall
 from askfirst.models import ModelRequest
 from benchmarks.measure import Figure, interleaved
+from benchmarks.own_database import own_database
 
 Work = Callable[[], Awaitable[object]]
 Ways = dict[str, Work]
@@ -90,7 +87,7 @@ async def on_sqlite(folder: Path) -> list[Figure]:
 
 async def on_postgres() -> Figure:
     async with AsyncExitStack() as stack:
-        dsn = await stack.enter_async_context(_database())
+        dsn = await stack.enter_async_context(own_database("peers"))
         peers = await _entered(stack, WITH_A_STORE, "postgres", dsn)
         store = await stack.enter_async_context(PostgresCheckpointer(dsn))
 
@@ -201,19 +198,3 @@ def _figure(name: str, ours: float, theirs: dict[str, float], budget: float, *, 
     others = "; ".join(f"{way} {shown(seconds)}" for way, seconds in rest)
     note = f"{shown(ours)} against {shown(time)} by {fastest} ({others})"
     return Figure(name, time / ours, budget, at_least=True, note=note)
-
-
-@asynccontextmanager
-async def _database() -> AsyncIterator[str]:
-    """The address of a new PostgreSQL database, dropped in the end."""
-    server = os.environ.get("ASKFIRST_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
-    name = f"askfirst_peers_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(f"CREATE DATABASE {name}")
-        try:
-            yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-        finally:
-            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        await connection.close()

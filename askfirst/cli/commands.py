@@ -15,9 +15,13 @@ _COMMANDS = {
     "continuations": "continuations",
     "doctor": "doctor",
     "encryption": "encryption",
+    "hook": "hook",
+    "gate": "gate",
     "keys": "keys",
     "link": "link",
+    "outbox": "outbox",
     "pending": "pending",
+    "policy": "policy",
     "purge": "serve",
     "serve": "serve",
     "show": "pending",
@@ -52,7 +56,7 @@ what the database keeps; see askfirst encryption --help.
 Exit codes: 0 done, 1 it could not be done, 2 wrong usage,
 3 the audit trail is not whole, 4 the request is not open, or not any more.
 Of askfirst wait: 5 the person said no, 6 nobody answered in time, 7 the service
-cancelled. 130 Ctrl-C. What went wrong is one sentence on standard error.
+cancelled. 130 Ctrl-C. askfirst hook: 2 for whatever goes wrong. What went wrong is one sentence on standard error.
 """,
 )
 @click.version_option(__version__, message="%(version)s")

@@ -302,6 +302,26 @@ _LATE: Mapping[str, tuple[str, State, str]] = {
         "wrong",
         "answered, and resumed by nobody: call agent.resume() with each thread_id, or resume_checkpoint()",
     ),
+    "undone": (
+        "continuation",
+        "wrong",
+        "due, and taken by nobody: does an askfirst worker run that knows its resumer? See askfirst continuations",
+    ),
+    "lapsed": (
+        "continuation",
+        "wrong",
+        "left by a worker that is gone, and taken over by nobody: does an askfirst worker run?",
+    ),
+    "not_yet": (
+        "continuation",
+        "note",
+        "failed and will be tried again: askfirst continuations says why",
+    ),
+    "failed": (
+        "continuation",
+        "wrong",
+        "failed too often and tried no more: see askfirst continuations, then askfirst continuations retry ID",
+    ),
 }
 
 

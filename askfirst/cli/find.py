@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -230,6 +231,21 @@ class NotOpen(click.ClickException):
 
 class Ambiguous(click.ClickException):
     """Several things are open that could be meant."""
+
+
+async def only_open(checkpointer: SqlCheckpointer) -> Item:
+    """The one thing that is open. Raises `NotOpen` if there is none, and `Ambiguous` if there are several."""
+    found: Item | None = None
+    async with aclosing(pending_items(checkpointer)) as items:
+        async for item in items:
+            if found is not None:
+                raise Ambiguous(
+                    "Several things wait for a person: name one of those that askfirst pending prints."
+                )
+            found = item
+    if found is None:
+        raise NotOpen("Nothing waits for a person.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import click
 
 from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.cli.find import Asked, NotOpen, find_open, short
+from askfirst.cli.find import Asked, NotOpen, find_open, only_open, short
 from askfirst.cli.output import on_database
 from askfirst.errors import CaseNotFound, ServiceError
 from askfirst.limits import LINK_DAYS
@@ -17,17 +17,18 @@ from askfirst.service.cases import Cases
 from askfirst.service.egress import check_base_url
 
 
-def new_link(id: str, base_url: str, days: float) -> str:
-    """A new link to the page of an open item. Raises `NotOpen`."""
+def new_link(id: str | None, base_url: str, days: float) -> str:
+    """A new link to the page of an open item, or of the only one. Raises `NotOpen` and `Ambiguous`."""
     try:
         check_base_url(base_url)
     except ServiceError as error:
         raise click.UsageError(str(error).replace("base_url", "--base-url", 1)) from None
-    return on_database(partial(_link, id, base_url.rstrip("/"), days), acts=True)
+    return on_database(partial(issue_link, id, base_url.rstrip("/"), days), acts=True)
 
 
-async def _link(id: str, base_url: str, days: float, checkpointer: SqlCheckpointer) -> str:
-    item = await find_open(checkpointer, id)
+async def issue_link(id: str | None, base_url: str, days: float, checkpointer: SqlCheckpointer) -> str:
+    """A new link to the page of an open item in an open database, or of the only one. Raises `NotOpen`."""
+    item = await only_open(checkpointer) if id is None else await find_open(checkpointer, id)
     cases = Cases(checkpointer)
     try:
         case = await cases.case_for(item.row) if isinstance(item, Asked) else item.case
@@ -41,7 +42,7 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", required=False)
 @click.option(
     "--base-url",
     envvar="ASKFIRST_BASE_URL",
@@ -58,13 +59,13 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
     help="How long the link is good for.",
 )
 @click.option("--revoke", is_flag=True, help="End all links to ID, and its submit tokens, and make none.")
-def link(id: str, base_url: str, days: float, revoke: bool) -> None:
+def link(id: str | None, base_url: str, days: float, revoke: bool) -> None:
     """Print a new link to the page where ID can be answered, or revoke all that there are.
 
-    ID is what askfirst pending prints. Whoever has the link may answer, so give it to that person alone. Of links
-    that were made before only hashes are kept, and none can be shown again: this makes one more, and the others
-    go on working until their time is over. All of them lead to how it ended, once it has. The audit trail has a
-    row that says who made it, and one that says who revoked them.
+    ID is what askfirst pending prints; it can be left out if only one thing waits. Whoever has the link may
+    answer, so give it to that person alone. Of links that were made before only hashes are kept, and none can be
+    shown again: this makes one more, and the others go on working until their time is over. All of them lead to
+    how it ended, once it has. The audit trail has a row that says who made it, and one that says who revoked them.
 
     A page is there while a service runs on this database: askfirst serve, or your own application with its
     address as --base-url.
@@ -72,6 +73,8 @@ def link(id: str, base_url: str, days: float, revoke: bool) -> None:
     Exits with 4 if it is not open any more.
     """
     if revoke:
+        if id is None:
+            raise click.UsageError("--revoke needs the ID whose links are to end.")
         from askfirst.cli.keys import revoke_links
 
         click.echo(revoke_links(id))

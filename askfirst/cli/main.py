@@ -10,13 +10,16 @@ from askfirst.delivery.text import shown
 from askfirst.errors import AskfirstError, MissingExtra
 
 FAILED = 1
+BLOCKED = 2
+"""What a hook of Claude Code ends with to block the call; after any other failure Claude Code would run it."""
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command with the arguments of the process, and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        sys.exit(_run(arguments))
+        sys.exit(_hook(given) if given[:1] == ["hook"] else _run(given))
     except AskfirstError as error:
         _fail(error)
     except ModuleNotFoundError as error:
@@ -25,6 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(MissingExtra("the askfirst command", "service"))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _hook(arguments: Sequence[str]) -> int:
+    """Run a hook of Claude Code, which fails closed: whatever goes wrong blocks the call."""
+    try:
+        return BLOCKED if _run(arguments) else 0
+    except (Exception, KeyboardInterrupt) as error:
+        sys.stderr.write(f"Error: the gate could not be asked, so the call is blocked: {shown(str(error))}\n")
+        return BLOCKED
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery.text import shown
@@ -122,11 +123,19 @@ def checked_url(url: str) -> str:
     return url
 
 
-def on_database(work: Callable[[SqlCheckpointer], Awaitable[T]], *, acts: bool = False) -> T:
-    """Open the database, do something with it, and close it; ``acts`` if the audit trail has rows of that."""
+def on_database(
+    work: Callable[[SqlCheckpointer], Awaitable[T]],
+    *,
+    acts: bool = False,
+    lease_seconds: float = LEASE_SECONDS,
+) -> T:
+    """Open the database, do something with it, and close it; ``acts`` if the audit trail has rows of that.
+
+    ``lease_seconds`` is for what leases threads.
+    """
 
     async def run() -> T:
-        async with checkpointer_from_url(database_url()) as checkpointer:
+        async with checkpointer_from_url(database_url(), lease_seconds=lease_seconds) as checkpointer:
             result = await work(checkpointer)
             if acts:
                 from askfirst.store.audit_chain import link_if_possible

@@ -167,6 +167,13 @@ def _within_open_files(connections: int) -> int:
     metavar="MODULE:RESUMERS",
     help="Go on with what is answered, too, in this process: see askfirst worker.",
 )
+@click.option(
+    "--follow",
+    "follow",
+    multiple=True,
+    metavar="KEY_ID=THREAD",
+    help="Which threads a key may follow: an id, or a glob such as order-*. May be given several times.",
+)
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
     "--budget",
@@ -196,6 +203,7 @@ def serve(
     max_connections: int,
     max_connections_per_address: int | None,
     with_worker: str | None,
+    follow: tuple[str, ...],
     **terms: Any,
 ) -> None:
     """Serve cases over HTTP until the process is stopped.
@@ -206,6 +214,7 @@ def serve(
     from askfirst.service.app import create_app
     from askfirst.service.budgets import read_budgets
     from askfirst.service.observability import configure_logging
+    from askfirst.service.thread_events import following
 
     if not base_url and host not in ("localhost", "127.0.0.1"):
         raise click.UsageError(
@@ -219,8 +228,13 @@ def serve(
 
         resumers = load_resumers(with_worker)
     try:
+        may_follow = following(follow)
+    except ValueError as error:
+        raise click.UsageError(f"--follow {error}") from None
+    try:
         app = create_app(
             database_url(),
+            may_follow=may_follow,
             base_url=base_url or f"http://{host}:{port}",
             signing_key=key,
             budgets=read_budgets(budgets),

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
+from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.output import on_database, say
+from askfirst.workers.procrastinate_engine import ProcrastinateWorker
 from askfirst.workers.resumers import Resumer
 from askfirst.workers.worker import Worker
 
@@ -42,11 +44,25 @@ def load_resumers(named: str) -> Mapping[str, Resumer]:
     return cast("Mapping[str, Resumer]", found)
 
 
-async def _work(
-    resumers: Mapping[str, Resumer], concurrency: int, once: bool, checkpointer: SqlCheckpointer
-) -> None:
-    made = Worker(checkpointer, resumers, concurrency=concurrency)
-    if once:
+class _Options(NamedTuple):
+    """What the command was told."""
+
+    engine: str
+    concurrency: int
+    lease: float
+    once: bool
+
+
+def _made(
+    resumers: Mapping[str, Resumer], options: _Options, checkpointer: SqlCheckpointer
+) -> Worker | ProcrastinateWorker:
+    kind = ProcrastinateWorker if options.engine == "procrastinate" else Worker
+    return kind(checkpointer, resumers, concurrency=options.concurrency, lease_seconds=options.lease)
+
+
+async def _work(resumers: Mapping[str, Resumer], options: _Options, checkpointer: SqlCheckpointer) -> None:
+    made = _made(resumers, options, checkpointer)
+    if options.once:
         count = await made.run_due()
         say(f"{count} went on." if count != 1 else "1 went on.")
         return
@@ -66,12 +82,29 @@ async def _work(
     show_default=True,
     help="How many threads go on at the same time.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["askfirst", "procrastinate"]),
+    default="askfirst",
+    show_default=True,
+    help="What runs them: the worker itself, or jobs of Procrastinate in the same PostgreSQL database.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(1, 3600),
+    default=LEASE_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long what a dead worker had waits for another one.",
+)
 @click.option("--once", is_flag=True, help="Do what is due now, and end.")
-def worker(resumers: str, concurrency: int, once: bool) -> None:
+def worker(resumers: str, concurrency: int, engine: str, lease: float, once: bool) -> None:
     """Go on with the threads whose requests people have settled.
 
     MODULE:RESUMERS is a mapping from names to resumers, such as app:resumers for `resumers = {"desk":
     agent_resumer(make_agent)}` in app.py. Any number of workers may run on one database; each thread is gone on with
-    by one of them at a time. SIGTERM and Ctrl-C let what is under way end first.
+    by one of them at a time. With --engine procrastinate the worker hands what is due to Procrastinate and runs its
+    jobs; its tables are made if they are missing. SIGTERM and Ctrl-C let what is under way end first.
     """
-    on_database(partial(_work, load_resumers(resumers), concurrency, once))
+    options = _Options(engine, concurrency, lease, once)
+    on_database(partial(_work, load_resumers(resumers), options), lease_seconds=lease)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
@@ -18,30 +16,37 @@ from askfirst.agent.agent import OwnStore
 from askfirst.agent.arguments import parse_args, parse_edit, seal_of
 from askfirst.agent.emitter import logger
 from askfirst.agent.inbox import attribution
-from askfirst.agent.tools import Effect, json_object
+from askfirst.agent.tools import json_object
 from askfirst.checkpointer.base import Checkpointer
-from askfirst.display import Risk
+from askfirst.clock import Clock, SystemClock
 from askfirst.errors import (
     Denied,
     GrantLost,
     HitlCancelled,
-    HitlError,
     HitlInvalidRequest,
     HitlNoPendingRequest,
     HitlTimedOut,
-    InvalidAgent,
     Pending,
     StillRunning,
 )
 from askfirst.gate.action import Action
+from askfirst.gate.defaults import Defaults, given_store, url_of
 from askfirst.gate.form import form, read_form
-from askfirst.gate.guarded import Approval, Entered, Guarded, guard, guarded_function, run_body
+from askfirst.gate.guarded import (
+    Entered,
+    Guarded,
+    GuardedFunctions,
+    GuardOptions,
+    guarded_function,
+    run_body,
+)
 from askfirst.gate.ledger import Ledger
+from askfirst.gate.listeners import Listeners
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Running, Stored
 from askfirst.gate.portal import Portal
 from askfirst.gate.results import PLAIN, failure
 from askfirst.gate.standing import CALL, PREFIX, decision_in, key_of, thread_of
-from askfirst.ids import case_id_of, new_id
+from askfirst.ids import new_id
 from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
 from askfirst.permissions.evaluate import decide
 from askfirst.permissions.static import StaticPermissionPolicy
@@ -56,6 +61,11 @@ from askfirst.requests import (
     approval_seconds,
     seal_in,
 )
+
+if TYPE_CHECKING:
+    from askfirst.workers.continuations import Continuation
+    from askfirst.workers.resumers import Resumer
+    from askfirst.workers.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,8 +86,10 @@ class Gate:
 
     ``store`` is a URL or an open checkpointer, ``policy`` an object or a file of rules. ``timeout`` is how long
     people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked, ``principal`` on whose behalf
-    calls are made. Use it in ``async with``, or as it is: then it opens at its first use and closes with the event
-    loop.
+    calls are made. ``resumer`` names who goes on when a request is settled (see `worker`), ``base_url`` is where
+    people reach the service, for the link of `Pending`; by default ``ASKFIRST_BASE_URL``. ``clock`` is what time-outs
+    go by: give the store the same one. Use the gate in ``async with``, or as it is: then it opens at its first use
+    and closes with the event loop.
     """
 
     def __init__(
@@ -88,26 +100,29 @@ class Gate:
         timeout: float | str | None = None,
         principal: str = "*",
         to: str | None = None,
+        resumer: str | None = None,
+        base_url: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._own = OwnStore(store) if isinstance(store, str) else None
-        self._store: Checkpointer = self._own.checkpointer if self._own is not None else _given(store)
+        self._store: Checkpointer = self._own.checkpointer if self._own is not None else given_store(store)
         self._policy = (
             StaticPermissionPolicy.from_file(policy) if isinstance(policy, str | os.PathLike) else policy
         )
-        self._timeout = approval_seconds(timeout)
-        self._principal = principal
-        self._to = to
-        self._listeners: tuple[Callable[[StoredRequest], Any], ...] = ()
-        self.ledger = Ledger(self._store, self._tell)
-        self._known: dict[Callable[..., Any], Guarded] = {}
-        options: dict[str, Any] = {
-            "policy": self._policy,
-            "timeout": self._timeout,
-            "principal": principal,
-            "to": to,
-        }
-        self.portal = Portal(lambda: Gate(_url(store), **options))
+        base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
+        self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
+        self._clock: Clock = clock or SystemClock()
+        self._listeners = Listeners()
+        self.ledger = Ledger(self._store, self._listeners.tell, self._clock)
+        self._functions = GuardedFunctions()
+        self.portal = Portal(lambda: self._elsewhere(store))
         """Where guarded functions wait that are not async."""
+
+    def _elsewhere(self, store: Any) -> Gate:
+        """The same gate for another event loop; whoever hears of this one's requests hears of its."""
+        made = Gate(url_of(store), policy=self._policy, clock=self._clock, **asdict(self._defaults))
+        made.on_opened(self._listeners.tell)
+        return made
 
     async def __aenter__(self) -> Self:
         await self.ready()
@@ -120,7 +135,8 @@ class Gate:
 
     async def aclose(self) -> None:
         """Close the store that was given as a URL; another use opens it again."""
-        await asyncio.to_thread(self.portal.close)
+        if self.portal.is_open:
+            await asyncio.to_thread(self.portal.close)
         if self._own is not None:
             await self._own.close()
 
@@ -134,25 +150,7 @@ class Gate:
     @overload
     def guarded(self, function: Callable[P, R], /) -> Callable[P, R]: ...
     @overload
-    def guarded(
-        self,
-        /,
-        *,
-        title: str | None = None,
-        sentence: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        formats: Mapping[str, str] | None = None,
-        risk: Risk | Callable[[Mapping[str, Any]], Risk] = "normal",
-        consequences: Sequence[str] = (),
-        approve: str | None = None,
-        undo: str | None = None,
-        requires_approval: Approval = True,
-        effect: Effect = "once",
-        timeout: float | str | None = None,
-        to: str | None = None,
-        wait: float | None = None,
-        key: Callable[..., str] | None = None,
-    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    def guarded(self, /, **options: Unpack[GuardOptions]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
     def guarded(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Put a function behind the gate; it keeps its signature, docstring and types.
 
@@ -192,14 +190,7 @@ class Gate:
 
     def guard(self, function: Callable[..., Any], shown: Mapping[str, Any] | None = None) -> Guarded:
         """A function as the gate sees it; ``shown`` are the options of `guarded`."""
-        known = getattr(function, "__askfirst__", None)
-        if isinstance(known, Guarded):
-            return known
-        if shown:
-            return guard(function, {}, **shown)
-        if function not in self._known:
-            self._known[function] = guard(function, {})
-        return self._known[function]
+        return self._functions.get(function, shown or {})
 
     async def enter(
         self, guarded: Guarded, args: Mapping[str, Any], *, key: str | None = None, wait: float | None = None
@@ -213,8 +204,9 @@ class Gate:
             name = guarded.tool.name
             raise HitlInvalidRequest(f"the arguments of {name} are invalid, so nobody was asked: {model}")
         deadline = None if wait is None else asyncio.get_running_loop().time() + wait
+        is_new = key is None and guarded.key is None
         if key is None:
-            key = new_id()
+            key = new_id() if guarded.key is None else guarded.key_for(args)
         await self.ready()
         action = await self._action(guarded, model, key)
         decision = await self._judge(action)
@@ -234,7 +226,7 @@ class Gate:
         if guarded.tool.effect == "none":
             return Entered(key, runs, is_recorded=False)
         if not asks:
-            self.ledger.remember(key, action, is_allowed=True)
+            self.ledger.remember(key, action, is_allowed=True, is_new=is_new)
         return await self._begun(guarded, key, runs, deadline)
 
     async def leave(self, guarded: Guarded, entered: Entered, ended: Stored | None) -> None:
@@ -280,18 +272,19 @@ class Gate:
         if seal is not None:  # a seal has a salt: make it with the one on record, to compare
             known = await self._store.request(thread_of(key), CALL)
             seal = seal if known is None else seal_of(model, shown, seal_in(known.request))
-        return Action(
+        action = Action(
             tool=guarded.tool.name,
             args=shown,
             args_schema=guarded.tool.args_schema,
             requires_approval=guarded.requires(shown),
             effect=guarded.tool.effect,
-            timeout=self._timeout if guarded.timeout is None else guarded.timeout,
-            principal=self._principal,
-            to=guarded.to or self._to,
+            timeout=guarded.timeout,
+            to=guarded.to,
             display=guarded.display.shown(shown),
+            resumer=guarded.resumer,
             seal=seal,
         )
+        return self._defaults.fill(action)
 
     async def _judge(self, action: Action) -> Decision:
         if self._policy is None:
@@ -310,16 +303,24 @@ class Gate:
     async def _decided(
         self, key: str, action: Action, decision: Decision, deadline: float | None
     ) -> Approved | Denied | Pending:
-        known = await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
+        known = await self._asked(key, action, decision)
+        if known is None:  # it was allowed and begun before anybody had to be asked
+            return Approved(action.args)
         if known.status == "pending":
             settled = await self.ledger.wait(key, CALL, _left(deadline))
             if settled is None:
-                return _pending(known)
+                return self._defaults.pending(known)
             known = settled
         verdict = decision_in(known, action.args)
         if verdict is None:
             return Denied(key, "the request was withdrawn")
         return Denied(key, verdict.reason, verdict.by) if isinstance(verdict, Refused) else verdict
+
+    async def _asked(self, key: str, action: Action, decision: Decision) -> StoredRequest | None:
+        """Have a person asked, once; a policy's own time to answer goes before the gate's."""
+        if decision.approval_timeout is not None:
+            action = replace(action, timeout=decision.approval_timeout)
+        return await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
 
     async def _begun(
         self, guarded: Guarded, key: str, runs: BaseModel, deadline: float | None
@@ -334,7 +335,7 @@ class Gate:
                 case InDoubt(known):
                     settled = await self.ledger.wait(key, known.question_id, _left(deadline))
                     if settled is None:
-                        return _pending(known)
+                        return self._defaults.pending(known)
                 case Granted(_, attempt, edited):
                     if edited is not None:
                         again = parse_edit(guarded.tool, runs, edited)
@@ -405,44 +406,85 @@ class Gate:
     async def _answered(self, key: str, question_id: str, payload: HitlPayload, how: How) -> Any:
         await self.ready()
         seconds = approval_seconds(how.get("timeout"))
-        to = how.get("to") or self._to
+        to = how.get("to") or self._defaults.to
         if to is not None and isinstance(payload, ConfirmRequest):
             payload = payload.model_copy(update={"details": {**(payload.details or {}), "to": to}})
         request = HitlRequest(
             question_id=question_id,
             thread_id=thread_of(key),
             payload=payload,
-            created_at=time.time(),
-            timeout_seconds=self._timeout if seconds is None else seconds,
+            created_at=self._clock.now(),
+            timeout_seconds=self._defaults.timeout if seconds is None else seconds,
         )
         known = await self.ledger.put(key, request)
         settled = await self.ledger.wait(key, question_id, how.get("wait"))
         if settled is None:
-            raise _pending(known)
+            raise self._defaults.pending(known)
         if settled.status == "answered":
             return settled.answer
         if settled.status == "timed_out":
             raise HitlTimedOut(request.timeout_seconds)
-        raise HitlCancelled(
-            settled.reason or settled.status, answered_by=settled.answered_by, via=settled.via
-        )
+        why, by = settled.reason or settled.status, settled.answered_by
+        raise HitlCancelled(why, answered_by=by, via=settled.via)
 
     # For adapters: one decision and one effect for a key of theirs.
 
-    async def open(self, key: str, action: Action) -> Approved | Refused | None:
+    async def open(
+        self, key: str, action: Action, *, before_asking: Callable[[], Awaitable[None]] | None = None
+    ) -> Approved | Refused | None:
         """Put an action to the gate, once: what the policy or a person has decided, or None while a person is asked.
 
-        Raises `KeyConflict` if another action has this key.
+        Arguments that a person edited are put to the policy again. What the action leaves open (``timeout``,
+        ``principal``, ``to``) is the gate's. ``before_asking`` stores what is needed to go on, before a person can
+        hear of the request. Raises `KeyConflict` if another action has this key.
         """
         await self.ready()
+        action = self._defaults.fill(action)
         decision = await self._judge(action)
         if decision.verdict == "deny":
             return Refused(decision.reason or "it is not allowed")
         if decision.verdict == "allow" and not action.requires_approval:
             self.ledger.remember(key, action, is_allowed=True)
             return Approved(action.args)
-        known = await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
-        return None if known.status == "pending" else decision_in(known, action.args)
+        if before_asking is not None:
+            await before_asking()
+        known = await self._asked(key, action, decision)
+        if known is None:  # it was allowed and begun before anybody had to be asked
+            self.ledger.remember(key, action, is_allowed=True)
+            return Approved(action.args)
+        verdict = None if known.status == "pending" else decision_in(known, action.args)
+        if isinstance(verdict, Approved) and verdict.is_edited:
+            judged = await self._judge(replace(action, args=verdict.args))
+            if judged.verdict == "deny":
+                return Refused(judged.reason or "the edited arguments are not allowed", verdict.by)
+        return verdict
+
+    async def judge(self, action: Action) -> Decision:
+        """What the policy says about an action; nobody is asked, and nothing is recorded."""
+        return await self._judge(self._defaults.fill(action))
+
+    async def asks(self, action: Action) -> bool:
+        """Whether `open` would have a person asked; False if the policy allows or denies the action by itself."""
+        decision = await self.judge(action)
+        return decision.verdict == "ask" or (decision.verdict == "allow" and action.requires_approval)
+
+    async def waiting(self, key: str) -> Pending | None:
+        """What is open under a key, as the `Pending` that a guarded function raises; None if nothing is."""
+        await self.ready()
+        try:
+            return self._defaults.pending(await self._meant(key))
+        except HitlNoPendingRequest:
+            return None
+
+    @property
+    def checkpointer(self) -> Checkpointer:
+        """The store of this gate, open after `ready`."""
+        return self._store
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether a policy was given, which decides on calls that no person has to approve."""
+        return self._policy is not None
 
     async def decision(self, key: str) -> Approved | Refused | None:
         """What was decided about a key's action; None while it is open."""
@@ -472,7 +514,29 @@ class Gate:
         ended = Stored(error=error) if isinstance(error, str) else failure(error)
         await self.ledger.finish(key, ended)
 
+    async def pause(self, key: str) -> None:
+        """Record that a body that was granted stopped by itself to wait, as its framework has it do.
+
+        The framework runs it again from its start, and the next `begin` grants that. Raises `GrantLost`.
+        """
+        await self.ledger.pause(key)
+
     # For hosts.
+
+    def worker(self, resumers: Mapping[str, Resumer], *, concurrency: int = 10, **options: Any) -> Worker:
+        """A worker on this gate's store: ``async with gate.worker(resumers):``, or ``await gate.worker(...).run()``.
+
+        It goes on with what people have decided; ``options`` are those of `askfirst.workers.Worker`. Raises
+        `HitlError` if the gate's store keeps no continuations.
+        """
+        from askfirst.gate.going_on import worker_of  # brings a database's library
+
+        return worker_of(self._store, self.ready, resumers, concurrency=concurrency, **options)
+
+    @staticmethod
+    def key_of(continuation: Continuation) -> str:
+        """The key whose request was settled, for a resumer that calls the function again."""
+        return key_of(continuation.thread_id)
 
     async def pending(self, limit: int = 100) -> list[StoredRequest]:
         """The open requests of gates on this store, oldest first."""
@@ -521,50 +585,15 @@ class Gate:
         return pending[0]
 
     def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
-        """Call ``listener`` (sync or async) with every request that this gate opens; returns what stops that."""
-        self._listeners = (*self._listeners, listener)
+        """Call ``listener`` (sync or async) with every request that this gate opens; returns what stops that.
 
-        def stop() -> None:
-            self._listeners = tuple(it for it in self._listeners if it is not listener)
-
-        return stop
-
-    async def _tell(self, request: StoredRequest) -> None:
-        for listener in self._listeners:
-            try:
-                told = listener(request)
-                if inspect.isawaitable(told):
-                    await told
-            except Exception:
-                logger.exception("a listener of the gate failed on request %s", request.question_id)
+        For functions that are not async it is called in the gate's own thread.
+        """
+        return self._listeners.add(listener)
 
 
 _ALLOWED = Decision.allow()
 _MOST_TRIES = 10
-
-
-def _given(store: Any) -> Checkpointer:
-    for needed in ("commit", "settle", "load"):
-        if not callable(getattr(store, needed, None)):
-            raise InvalidAgent(
-                f"a gate needs a store: a URL or an open checkpointer, not {type(store).__name__}"
-            )
-    return store
-
-
-def _url(store: Any) -> str:
-    """Where a thread of its own finds the store again."""
-    if not isinstance(store, str):
-        raise HitlError(
-            "a guarded function that is not async opens the store in a thread of its own, so its gate needs the "
-            "store's URL: Gate('sqlite:///askfirst.db')"
-        )
-    return store
-
-
-def _pending(known: StoredRequest) -> Pending:
-    key = key_of(known.thread_id)
-    return Pending(key, known.request, case_id_of(known.thread_id, known.question_id, known.round))
 
 
 def _left(deadline: float | None) -> float | None:

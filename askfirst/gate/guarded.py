@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from pydantic import BaseModel
 
 from askfirst.agent.emitter import logger
 from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, read_signature
-from askfirst.display import Display
-from askfirst.errors import Denied, HitlError, Pending
+from askfirst.display import Display, Risk
+from askfirst.errors import Denied, HitlError, InvalidTool, Pending
 from askfirst.gate.outcomes import Ran, Stored
 from askfirst.gate.results import Results, failure
 from askfirst.messages import JsonObject
@@ -24,8 +25,30 @@ if TYPE_CHECKING:
     from askfirst.gate.gate import Gate
     from askfirst.gate.portal import Portal
 
+_REMEMBERED = 1_000
+
 Approval = bool | Callable[[Mapping[str, Any]], bool]
 """Whether a person has to approve: always, as the policy says, or as a function of the arguments says."""
+
+
+class GuardOptions(TypedDict, total=False):
+    """The options of ``@gate.guarded``: what is decided how, and what people read."""
+
+    title: str | None
+    sentence: str | None
+    labels: Mapping[str, str] | None
+    formats: Mapping[str, str] | None
+    risk: Risk | Callable[[Mapping[str, Any]], Risk]
+    consequences: Sequence[str]
+    approve: str | None
+    undo: str | None
+    requires_approval: Approval
+    effect: Effect
+    timeout: float | str | None
+    to: str | None
+    wait: float | None
+    key: Callable[..., str] | None
+    resumer: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +64,16 @@ class Guarded:
     signature: Signature
     wait: float | None = None
     key: Callable[..., str] | None = None
+    resumer: str | None = None
 
     def call(self, args: BaseModel) -> Any:
         """Call the function with the arguments that were decided on."""
         positional, keywords = self.signature.arguments(args, None)
         return self.tool.function(*positional, **keywords)
+
+    def key_for(self, args: Mapping[str, Any]) -> str:
+        """The key of a call with these arguments, by name; for a function that has a key of its own."""
+        return _checked_key(None if self.key is None else self.key(**args))
 
     def requires(self, args: JsonObject) -> bool:
         """Whether a person is asked about a call with these arguments; a function that fails asks one."""
@@ -79,11 +107,16 @@ def guard(
     to: str | None = None,
     wait: float | None = None,
     key: Callable[..., str] | None = None,
+    resumer: str | None = None,
     name: str | None = None,
     **words: Any,
 ) -> Guarded:
     """Read a function for the gate; raises `InvalidTool` for one that cannot be shown or called."""
     named = name or getattr(function, "__name__", type(function).__name__)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidTool(
+            named, "it is a generator, whose result could not be kept: return a list, or guard what it calls"
+        )
     signature = read_signature(function, named, ToolContext, localns)
     tool = Tool(
         name=named,
@@ -95,7 +128,32 @@ def guard(
     display = Display(**{name: value for name, value in words.items() if value is not None})
     display.check(named, [parameter for parameter, field in signature.fields if field is not None])
     seconds = approval_seconds(timeout)
-    return Guarded(tool, Results(function), display, requires_approval, seconds, to, signature, wait, key)
+    results = Results(function)
+    return Guarded(tool, results, display, requires_approval, seconds, to, signature, wait, key, resumer)
+
+
+class GuardedFunctions:
+    """The functions that a gate has read, so that each is read once; what was not called for long is forgotten."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, Guarded] = OrderedDict()
+
+    def get(self, function: Callable[..., Any], shown: Mapping[str, Any]) -> Guarded:
+        """A function as the gate sees it; one that is guarded already has its own options."""
+        already = getattr(function, "__askfirst__", None)
+        if isinstance(already, Guarded):
+            return already
+        name = (function, tuple(sorted(shown.items())))
+        try:
+            known = self._known.get(name)
+        except TypeError:  # a list or a mapping among the options
+            return guard(function, {}, **shown)
+        if known is None:
+            known = self._known[name] = guard(function, {}, **shown)
+        self._known.move_to_end(name)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return known
 
 
 async def run_body(guarded: Guarded, args: BaseModel) -> Any:
@@ -110,6 +168,10 @@ def guarded_function(
     gate: Gate, function: Callable[..., Any], localns: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
     """The function as it is called from now on: through the gate, with the same signature."""
+    if isinstance(function, classmethod | staticmethod):  # decorated in the other order
+        inner = cast("staticmethod[..., Any]", function).__func__
+        made = guarded_function(gate, inner, localns, options)
+        return staticmethod(made) if isinstance(function, staticmethod) else classmethod(made)
     if _is_method(function):
         return _Method(gate, function, localns, options)
     guarded = guard(function, localns, **options)
@@ -183,10 +245,14 @@ def _given(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 def _how(guarded: Guarded, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    key = None if guarded.key is None else guarded.key(*args, **kwargs)
-    if key is not None and not (isinstance(key, str) and key):
-        raise HitlError(f"the key of a call is a text, not {key!r}")
+    key = None if guarded.key is None else _checked_key(guarded.key(*args, **kwargs))
     return {"key": key, "wait": guarded.wait}
+
+
+def _checked_key(key: Any) -> str:
+    if not (isinstance(key, str) and key):
+        raise HitlError(f"the key of a call is a text, not {key!r}")
+    return key
 
 
 class _Method:

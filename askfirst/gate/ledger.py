@@ -16,6 +16,8 @@ from dataclasses import replace
 
 from askfirst.agent.asking import CHOICES
 from askfirst.checkpointer.base import Checkpointer, RunRecord, Step, StoredEffect, StoredThread
+from askfirst.clock import Clock
+from askfirst.concurrency import first_of
 from askfirst.errors import (
     GrantLost,
     HitlError,
@@ -56,27 +58,32 @@ from askfirst.requests import (
 _ATTEMPTS = 10
 _REMEMBERED = 10_000
 _SLOWEST_LOOK = 1.0
+_CLOCKS_APART = 0.01
 
 
 class Ledger:
     """Decisions and effects by key, over an open checkpointer."""
 
     def __init__(
-        self, checkpointer: Checkpointer, opened: Callable[[StoredRequest], Awaitable[None]]
+        self, checkpointer: Checkpointer, opened: Callable[[StoredRequest], Awaitable[None]], clock: Clock
     ) -> None:
         self._store = checkpointer
+        self._clock = clock
         self._opened = opened
         self._grants: dict[str, tuple[int, str]] = {}
         """The fence of each grant that is held here, and the tool it is for."""
         self._actions: OrderedDict[str, tuple[Action, bool]] = OrderedDict()
         """What each key's call is, and whether the policy allows it without a person."""
+        self._new: set[str] = set()
+        """Those keys among them that nothing is stored under yet."""
 
     # The decision.
 
-    async def open(self, key: str, action: Action, reason: JsonObject | None = None) -> StoredRequest:
+    async def open(self, key: str, action: Action, reason: JsonObject | None = None) -> StoredRequest | None:
         """Have a person asked about an action, once; returns the request as it stands, which may be settled.
 
-        ``reason`` is what the person is told beside the call. Raises `KeyConflict`.
+        None if the action was begun before without a question: there is nothing left to decide, and `begin` says
+        what came of it. ``reason`` is what the person is told beside the call. Raises `KeyConflict`.
         """
         self.remember(key, action)
         thread_id = thread_of(key)
@@ -87,13 +94,15 @@ class Ledger:
                 if not approves(known.request, action.digest, action.seal):
                     raise KeyConflict(key)
                 return known
-            if stored is not None and standing(stored) != "open":
-                raise KeyConflict(key)  # it was begun without a question, so this is another action
+            if stored is not None:
+                self._check_same(key, stored, action)
+                if standing(stored) != "open":
+                    return None
             request = HitlRequest(
                 question_id=CALL,
                 thread_id=thread_id,
                 payload=_payload(action, reason),
-                created_at=time.time(),
+                created_at=self._clock.now(),
                 timeout_seconds=action.timeout,
             )
             if await self._write(thread_id, stored, Step(RUN, opened=[request], release=True), action):
@@ -105,17 +114,23 @@ class Ledger:
 
     async def decision(self, key: str) -> Approved | Refused | None:
         """What was decided about a key's call; None while nobody has, or nobody was asked."""
+        action, is_allowed = self._actions.get(key, (None, False))
+        if action is not None and is_allowed:
+            return Approved(action.args)
         known = await self._store.request(thread_of(key), CALL)
         if known is None or known.status == "pending":
             return None
-        action, is_allowed = self._actions.get(key, (None, False))
         if action is not None:
-            return Approved(action.args) if is_allowed else decided(known, action)
+            return decided(known, action)
         call = known.request.payload.gated_call
         if call is None:
             return None
         seal = seal_in(known.request)
         return decided(known, Action(tool=call.tool_name, args=call.args, seal=seal))
+
+    async def stored(self, key: str) -> StoredThread | None:
+        """The rows of a key, which say how it stands; see `askfirst.gate.standing`."""
+        return await self._store.load(thread_of(key))
 
     async def wait(self, key: str, question_id: str, seconds: float | None) -> StoredRequest | None:
         """Wait until a request of a key is settled; None if it is not by then. An overdue one is timed out."""
@@ -127,17 +142,23 @@ class Ledger:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return None
+            settled = self._store.settled(thread_id, question_id, asked=known.request)
             expires_at = known.request.expires_at
-            if expires_at is not None:
-                due = expires_at - time.time()
-                if due <= 0:
-                    return await self._store.expire(thread_id, question_id)
-                left = due if left is None else min(left, due)
             try:
+                if expires_at is None:
+                    async with asyncio.timeout(left):
+                        return await settled
+                due = expires_at - self._clock.now()
                 async with asyncio.timeout(left):
-                    return await self._store.settled(thread_id, question_id, asked=known.request)
+                    which, found = await first_of(settled, self._clock.sleep(max(0.0, due)))
             except TimeoutError:
                 continue
+            if which == 0:
+                return found
+            expired = await self._store.expire(thread_id, question_id)
+            if expired.status != "pending":
+                return expired
+            await self._clock.sleep(_CLOCKS_APART)  # the store's clock is a little behind ours
 
     async def put(self, key: str, request: HitlRequest) -> StoredRequest:
         """Ask a question under a key, once; returns it as it stands. Raises `KeyConflict`."""
@@ -156,12 +177,18 @@ class Ledger:
 
     # The effect.
 
-    def remember(self, key: str, action: Action, *, is_allowed: bool = False) -> None:
-        """Know what a key's call is, for `begin`; ``is_allowed`` by the policy, without a person."""
+    def remember(self, key: str, action: Action, *, is_allowed: bool = False, is_new: bool = False) -> None:
+        """Know what a key's call is, for `begin`: ``is_allowed`` by the policy, without a person.
+
+        ``is_new`` says that nobody can have used the key before, so that nothing is to be looked up under it.
+        """
         self._actions[key] = action, is_allowed
+        if is_new:
+            self._new.add(key)
         self._actions.move_to_end(key)
         while len(self._actions) > _REMEMBERED:
-            self._actions.popitem(last=False)
+            forgotten, _ = self._actions.popitem(last=False)
+            self._new.discard(forgotten)
 
     async def begin(
         self, key: str, args: JsonObject, *, is_decided: bool = False, wait: float | None = None
@@ -177,7 +204,8 @@ class Ledger:
             raise HitlError(f"nothing was opened under the key {key!r} in this process; call open() first")
         pause, until = 0.01, None if wait is None else time.monotonic() + wait
         while True:
-            stored = await self._store.load(thread_of(key))
+            stored = None if key in self._new else await self._store.load(thread_of(key))
+            self._new.discard(key)
             stands = standing(stored)
             if stored is not None:
                 self._check_same(key, stored, action)
@@ -189,8 +217,8 @@ class Ledger:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _SLOWEST_LOOK)
                 continue
-            if stands == "open" and not (is_allowed or is_decided):
-                self._check_approved(key, stored, action, args)
+            if not is_decided:
+                self._check_approved(key, stored, action, args, is_allowed=is_allowed)
             attempt = self._in_doubt if stands == "in doubt" else self._first
             if (begun := await attempt(key, stored, action, args)) is not None:
                 return begun
@@ -214,6 +242,9 @@ class Ledger:
         try:
             await self._store.commit(thread_of(key), step, fence=fence)
         except (LeaseLost, LeaseHeld):
+            from askfirst.gate.late import record_late  # brings a database's library
+
+            await record_late(self._store, thread_of(key), ended, fence, self._clock.now())
             raise GrantLost(key) from None
 
     async def abandon(self, key: str) -> None:
@@ -221,6 +252,31 @@ class Ledger:
         fence, _ = self._grant(key)
         with suppress(LeaseLost, LeaseHeld):  # then it is in doubt already
             await self._store.commit(thread_of(key), Step(RUN, release=True), fence=fence)
+
+    async def adopt(self, key: str) -> bool:
+        """Take over the grant of a body that another process began and released, in order to record its end.
+
+        False if there is none: nothing was begun, its end is on record, or its process still holds the grant.
+        """
+        if key in self._grants:
+            return True
+        stored = await self._store.load(thread_of(key))
+        if stored is None or standing(stored) != "in doubt":
+            return False
+        try:
+            fence = await self._store.commit(thread_of(key), Step(RUN), fence=stored.fence, acquire=True)
+        except (LeaseLost, LeaseHeld):
+            return False
+        self._grants[key] = fence, stored.effects[CALL].tool_name
+        return True
+
+    async def pause(self, key: str) -> None:
+        """End a grant whose body stopped by itself to wait: the next `begin` grants it anew, from its start."""
+        fence, _ = self._grant(key)
+        try:
+            await self._store.commit(thread_of(key), Step(RUN, ended=[CALL], release=True), fence=fence)
+        except (LeaseLost, LeaseHeld):
+            raise GrantLost(key) from None
 
     def _grant(self, key: str) -> tuple[int, str]:
         grant = self._grants.pop(key, None)
@@ -237,10 +293,17 @@ class Ledger:
                         raise KeyConflict(key)
 
     def _check_approved(
-        self, key: str, stored: StoredThread | None, action: Action, args: JsonObject
+        self,
+        key: str,
+        stored: StoredThread | None,
+        action: Action,
+        args: JsonObject,
+        *,
+        is_allowed: bool,
     ) -> None:
-        """Raise `NotApproved` unless these very arguments were approved, as they were shown or as edited."""
-        verdict = decided(None if stored is None else stored.requests.get(CALL), action)
+        """Raise `NotApproved` unless these very arguments were approved: as they were shown, or as edited."""
+        asked = None if stored is None else stored.requests.get(CALL)
+        verdict = Approved(action.args) if is_allowed else decided(asked, action)
         if not isinstance(verdict, Approved) or call_digest(action.tool, args) != call_digest(
             action.tool, verdict.args
         ):
@@ -282,7 +345,7 @@ class Ledger:
             question_id=doubt_id(effect.attempt),
             thread_id=stored.thread_id,
             payload=_doubt(action, args, effect.attempt),
-            created_at=time.time(),
+            created_at=self._clock.now(),
         )
         if not await self._write(stored.thread_id, stored, Step(RUN, opened=[request], release=True), action):
             return None

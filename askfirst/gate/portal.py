@@ -6,15 +6,16 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from askfirst.errors import HitlError
+from askfirst.agent.emitter import logger
+from askfirst.errors import HitlError, StoreError
 
 if TYPE_CHECKING:
     from askfirst.gate.gate import Gate
 
 T = TypeVar("T")
+_CLOSING_SECONDS = 5.0
 
 
 class Portal:
@@ -28,6 +29,7 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._gate: Gate | None = None
+        self._stopping: Callable[[], object] | None = None
 
     def run(self, work: Callable[[Gate], Awaitable[T]]) -> T:
         """Wait for a coroutine on the portal's loop; raises what it raises."""
@@ -47,20 +49,27 @@ class Portal:
 
         return asyncio.run_coroutine_threadsafe(working(), loop).result()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its thread runs."""
+        return self._loop is not None
+
     def close(self) -> None:
         """Close the store and end the thread; another use starts them again."""
         with self._lock:
-            loop, gate, self._loop, self._gate = self._loop, self._gate, None, None
-        if loop is not None and gate is not None:
-            asyncio.run_coroutine_threadsafe(gate.aclose(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
+            stopping, self._stopping, self._loop, self._gate = self._stopping, None, None, None
+        if stopping is not None:
+            stopping()
 
     def _started(self) -> tuple[asyncio.AbstractEventLoop, Any]:
         with self._lock:
             if self._loop is None or self._gate is None:
                 self._loop, self._gate = asyncio.new_event_loop(), self._make()
-                threading.Thread(target=_serve, args=(self._loop,), name="askfirst-gate", daemon=True).start()
-                weakref.finalize(self, _stop, self._loop, self._gate)
+                thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="askfirst-gate", daemon=True
+                )
+                thread.start()
+                self._stopping = weakref.finalize(self, _stop, self._loop, self._gate, thread)
             return self._loop, self._gate
 
 
@@ -72,10 +81,14 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, gate: Gate) -> None:
-    """Close what nobody uses any more, or what is open when the program ends."""
-    if loop.is_running():
-        closing = asyncio.run_coroutine_threadsafe(gate.aclose(), loop)
-        with suppress(Exception):  # the program ends; leases lapse by themselves
-            closing.result(timeout=5)
-        loop.call_soon_threadsafe(loop.stop)
+def _stop(loop: asyncio.AbstractEventLoop, gate: Gate, thread: threading.Thread) -> None:
+    """Close a portal, what nobody uses any more, or what is open when the program ends; it runs once for each."""
+    closing = asyncio.run_coroutine_threadsafe(gate.aclose(), loop)
+    try:
+        closing.result(timeout=_CLOSING_SECONDS)
+    except TimeoutError:
+        logger.warning("the store of a gate did not close within %s seconds", _CLOSING_SECONDS)
+    except StoreError as error:
+        logger.warning("the store of a gate did not close well: %s", error)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_CLOSING_SECONDS)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
+from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate, Outcome
-from askfirst.gate.guarded import call_here, guarded_function
+from askfirst.gate.guarded import GuardOptions, call_here, guarded_function
+from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running
 from askfirst.permissions.decision import PermissionPolicy
 from askfirst.requests import StoredRequest
 
+P = ParamSpec("P")
+R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -32,8 +37,18 @@ class SyncGate:
         timeout: float | str | None = None,
         principal: str = "*",
         to: str | None = None,
+        resumer: str | None = None,
+        base_url: str | None = None,
     ) -> None:
-        self._gate = Gate(store, policy=policy, timeout=timeout, principal=principal, to=to)
+        self._gate = Gate(
+            store,
+            policy=policy,
+            timeout=timeout,
+            principal=principal,
+            to=to,
+            resumer=resumer,
+            base_url=base_url,
+        )
         self._portal = self._gate.portal
 
     def __enter__(self) -> Self:
@@ -48,6 +63,10 @@ class SyncGate:
         """Close the store; another use opens it again."""
         self._portal.close()
 
+    @overload
+    def guarded(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def guarded(self, /, **options: Unpack[GuardOptions]) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
     def guarded(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Put a function that is not async behind the gate; the options are those of `Gate.guarded`."""
         localns = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
@@ -66,7 +85,9 @@ class SyncGate:
         wait: float | None = None,
         **shown: Any,
     ) -> Outcome:
-        """Call a function through the gate; see `Gate.call`."""
+        """Call a function through the gate; see `Gate.call`. An async one runs on the gate's own event loop."""
+        if inspect.iscoroutinefunction(function):
+            return self._portal.run(lambda gate: gate.call(function, args, key=key, wait=wait, **shown))
         return call_here(self._portal, self._gate.guard(function, shown), args or {}, key=key, wait=wait)
 
     def confirm(self, question: str, **how: Any) -> bool:
@@ -92,3 +113,34 @@ class SyncGate:
     def cancel(self, request: StoredRequest | str, reason: str = "cancelled", **who: Any) -> StoredRequest:
         """End a request without an answer; see `Gate.cancel`."""
         return self._portal.run(lambda gate: gate.cancel(request, reason, **who))
+
+    def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
+        """Call ``listener``, in the gate's own thread, with every request that this gate opens; see `Gate.on_opened`.
+
+        Answer from another thread: a verb of this gate cannot wait in the thread that serves it.
+        """
+        return self._gate.on_opened(listener)
+
+    # For adapters.
+
+    def open(self, key: str, action: Action) -> Approved | Refused | None:
+        """Put an action to the gate, once; see `Gate.open`."""
+        return self._portal.run(lambda gate: gate.open(key, action))
+
+    def decision(self, key: str) -> Approved | Refused | None:
+        """What was decided about a key's action; see `Gate.decision`."""
+        return self._portal.run(lambda gate: gate.decision(key))
+
+    def begin(
+        self, key: str, args: Mapping[str, Any], *, wait: float | None = None
+    ) -> Granted | Finished | InDoubt | Refused | Running:
+        """Begin a body with these arguments; see `Gate.begin`."""
+        return self._portal.run(lambda gate: gate.begin(key, args, wait=wait))
+
+    def finish(self, key: str, result: Any = None) -> None:
+        """Record the result of a body that was granted; see `Gate.finish`."""
+        self._portal.run(lambda gate: gate.finish(key, result))
+
+    def fail(self, key: str, error: BaseException | str) -> None:
+        """Record that a body that was granted raised; see `Gate.fail`."""
+        self._portal.run(lambda gate: gate.fail(key, error))

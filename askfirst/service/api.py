@@ -1,4 +1,4 @@
-"""The routes of the API: open a case (202), poll it, follow its events."""
+"""The routes of the API: open a case (202), poll it, follow its events; follow a thread."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,11 +32,14 @@ from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
 from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, service_of
+from askfirst.service.continuation import going_on
 from askfirst.service.egress import check_callback_url
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
+from askfirst.service.thread_events import Position, ThreadFollower
+from askfirst.store.rows import ID_LENGTH
 
 # Opening a case, and the 202 for its caller.
 
@@ -123,7 +126,7 @@ def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
         400: "The request cannot be read",
         401: "No key, or one that is not known",
         403: "It can only be done on the review page",
-        404: "No such case, or not yours",
+        404: "No such case or thread, or not yours",
         409: "The case has ended, or too much is stored",
         410: "The case's time is up",
         413: "Too long",
@@ -197,6 +200,35 @@ def _etags(header: str) -> list[str]:
     if len(header) > limits.ETAGS_CHARACTERS:
         return []
     return [part.strip().removeprefix("W/") for part in header.split(",")]
+
+
+class ContinuationBody(BaseModel):
+    """Whether what was answered has gone on."""
+
+    state: Literal["due", "running", "failed", "done"]
+    attempts: int
+    error: str | None
+    """The type of the last error, without its text."""
+    next_at: str | None
+    updated_at: str
+
+
+@router.get(
+    "/reviews/{case_id}/continuation",
+    response_model=ContinuationBody,
+    responses=_refusals(401, 404, 422),
+    summary="Whether what was answered has gone on",
+)
+async def continuation(case_id: CaseId, service: The, key_id: Caller) -> Response:
+    """How the thread of an answered case goes on: a case of an agent or a gate, for whoever knows its id.
+
+    404 while it is open, if nobody registered how it goes on, and for another caller's case.
+    """
+    case = await service.cases.get(case_id)
+    known = None if case.key_id not in (None, key_id) else await going_on(service.cases.engine, case)
+    if known is None:
+        raise CaseNotFound(case_id)
+    return JSONResponse(known.wire(), 200, {"Cache-Control": "no-store"})
 
 
 @router.get(
@@ -287,3 +319,27 @@ async def cancel(case_id: CaseId, request: Request, service: The, key_id: Caller
     cancellation = await read_json(request, Cancellation, most=limits.SMALL_BODY_BYTES)
     done = await service.cases.cancel(case, (cancellation or Cancellation()).reason, key_id)
     return Response(to_json(poll_answer(done)), 200, {"Cache-Control": "no-store"}, "application/json")
+
+
+@router.get(
+    "/threads/{thread_id:path}/events",
+    response_class=StreamingResponse,
+    responses={200: _SSE, **_refusals(401, 404, 422, 429)},
+    summary="Follow a thread",
+)
+async def follow_thread(
+    thread_id: Annotated[str, Path(min_length=1, max_length=ID_LENGTH)],
+    service: The,
+    key_id: Caller,
+    request: Request,
+    begin: Annotated[Literal["now", "beginning"], Query(alias="from")] = "now",
+    last_event_id: Annotated[str, Header()] = "",
+) -> Response:
+    """What a run adds to its thread, as server-sent events, whichever process runs it."""
+    follower = ThreadFollower(service.cases.engine, thread_id, service.cases.now, key_id)
+    if not await service.may_be_followed(key_id, thread_id) or not await follower.exists():
+        return problem(404, "not_found", "There is no such thread.")
+    at = Position.of(last_event_id) or (Position() if begin == "beginning" else None)
+    stream_id = await service.quotas.streams.begin(key_id, address_of(request))
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return CountedStream(follower.stream(at), service.quotas.streams, stream_id, headers)

@@ -43,6 +43,7 @@ with needs_service():
     from askfirst.service.person import Authorize, Identify
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
+    from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
 
@@ -76,6 +77,7 @@ def create_app(
     verification: Mapping[str, VerificationProvider] | None = None,
     on_case: OnCase | None = None,
     authenticate: Authenticate | None = None,
+    may_follow: MayFollow | None = None,
     identify: Identify | None = None,
     authorize: Authorize | None = None,
     inline: bool = False,
@@ -105,10 +107,11 @@ def create_app(
     ``signing_key``.
 
     ``authenticate`` tells who calls, in place of API keys: from a request to an id of up to 255 characters, or None
-    for nobody. ``identify`` tells who answers, on the page or by a messenger's button, from a login of the host's:
-    from the request to their ``name`` and ``email``, or None if they are nobody it knows; if it raises, the answer
-    is refused. ``authorize`` is asked before an answer counts, on every surface: from the `Person`, the `Case` and
-    the action to True if they may; anything else refuses, and so does raising.
+    for nobody. ``may_follow`` tells, from a caller's id and a thread's id, whether the caller may follow the thread;
+    without it nobody may follow any. ``identify`` tells who answers, on the page or by a messenger's button, from a
+    login of the host's: from the request to their ``name`` and ``email``, or None if they are nobody it knows; if it
+    raises, the answer is refused. ``authorize`` is asked before an answer counts, on every surface: from the
+    `Person`, the `Case` and the action to True if they may; anything else refuses, and so does raising.
 
     ``inline`` hands a submit token to whoever opens a case, who may then carry answers from a messenger, and could
     answer alone. ``links`` says who brings the link to the person: the ``"caller"``, who gets it with the 202, or
@@ -167,6 +170,7 @@ def create_app(
                 verifier=Verifier(verification or {}, cases.engine, clock, spending),
                 prefills=Prefills(guard, spending),
                 authenticate=authenticate,
+                may_follow=may_follow,
                 identify=identify,
                 email_codes=None
                 if mailer is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,9 +18,13 @@ from askfirst.service.cases import Cases, Untold
 from askfirst.service.context import Quotas
 from askfirst.service.observability import COUNTING_SECONDS, Metrics
 from askfirst.store import cases as case_store
+from askfirst.store import continuations
+from askfirst.store.requests import OPENED
 
 logger = logging.getLogger("askfirst.service")
 SWEEP_SECONDS = 0.5
+ADOPT_SECONDS = 5.0
+"""Seconds between two looks for new requests; the store's wake-ups come sooner."""
 HINT_SECONDS = 0.2
 FORGET_SECONDS = 60.0
 HINT_OVERLAP = 5_000
@@ -58,7 +63,6 @@ class Background:
         """Start the tasks."""
         works: list[tuple[Work, float]] = [
             (self._cases.sweep, SWEEP_SECONDS),
-            (self._adopt, SWEEP_SECONDS),
             (self._link, SWEEP_SECONDS),
             (self._hear, HINT_SECONDS),
             (self._count, COUNTING_SECONDS),
@@ -75,7 +79,7 @@ class Background:
         self._tasks = [asyncio.create_task(_forever(work, pause, outage)) for work, pause in works]
         rate = self._quotas.rate
         catching_up = _forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
-        self._tasks.append(asyncio.create_task(catching_up))
+        self._tasks += [asyncio.create_task(catching_up), asyncio.create_task(self._adopting(outage))]
 
     async def stop(self) -> None:
         """Stop the tasks; another process, or the next one, takes up work that is under way."""
@@ -98,6 +102,11 @@ class Background:
         except ServiceError as error:
             logger.warning("%s: will try again", error)
         return False
+
+    async def _adopting(self, outage: Outage) -> None:
+        """Make cases of requests as soon as the store tells that some were opened."""
+        with self._cases.engine.hub.waiting(OPENED) as opened:
+            await _forever(self._adopt, ADOPT_SECONDS, outage, woken=opened)
 
     async def _adopt(self) -> bool:
         return bool(await self._cases.adopt())
@@ -125,6 +134,7 @@ class Background:
 
     async def _count(self) -> bool:
         self._metrics.open_cases = await self._cases.engine.read(case_store.open_count)
+        self._metrics.continuations = await self._cases.engine.read(continuations.counts)
         return False
 
     async def _hear(self) -> bool:
@@ -174,16 +184,26 @@ class Outage:
                 logger.warning("the store can be reached again")
 
 
-async def _forever(work: Work, pause: float, outage: Outage, *, due: asyncio.Event | None = None) -> None:
+async def _forever(
+    work: Work,
+    pause: float,
+    outage: Outage,
+    *,
+    due: asyncio.Event | None = None,
+    woken: asyncio.Event | None = None,
+) -> None:
     """Run a task again and again, without a pause if there may be more; with ``due``, only while that is set.
 
-    The pause grows with the time that the task takes, and with failures in a row.
+    The pause grows with the time that the task takes, and with failures in a row. ``woken`` ends it, unless the task
+    has failed.
     """
     loop = asyncio.get_running_loop()
     failures = 0
     while True:
         if due is not None:
             await due.wait()
+        if woken is not None:
+            woken.clear()
         begin, more = loop.time(), False
         try:
             more = await work()
@@ -198,6 +218,12 @@ async def _forever(work: Work, pause: float, outage: Outage, *, due: asyncio.Eve
         if not more:
             longest = max(pause, LONGEST_PAUSE)
             wanted = max(pause * 2 ** min(failures, 10), 4 * (loop.time() - begin))
-            await asyncio.sleep(
-                min(wanted, longest)
-            )  # so that one slow moment does not slow the task down for long
+            wait = min(wanted, longest)  # so that one slow moment does not slow the task down for long
+            await (asyncio.sleep(wait) if woken is None or failures else _woken(woken, wait))
+
+
+async def _woken(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, for so many seconds at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic_core import from_json, to_json
 
 from askfirst.clock import seconds, to_milliseconds
+from askfirst.ids import page_address
 from askfirst.messages import JsonObject
 from askfirst.protocol import SPEC_VERSION, Form, State, TokenScope, actions_of, is_final
 from askfirst.requests import HitlPayload, HitlRequest
@@ -248,7 +249,7 @@ def iso(at: float) -> str:
 
 def review_url(base_url: str, case_id: str, token: str | None) -> str:
     """The link to the page of a case; without a token, an address that opens nothing."""
-    address = f"{base_url}/review/{case_id}"
+    address = page_address(base_url, case_id)
     return address if token is None else f"{address}?token={token}"
 
 

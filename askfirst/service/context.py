@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,9 +25,12 @@ from askfirst.service.keys import Keys, hashed_key
 from askfirst.service.links import Terms
 from askfirst.service.person import Identify
 from askfirst.service.rate import CaseRate
+from askfirst.service.thread_events import MayFollow
 from askfirst.service.verification import Verifier
 from askfirst.store import case_access
 from askfirst.store.case_access import Asked
+
+logger = logging.getLogger("askfirst.service")
 
 
 class Unauthorized(Exception):
@@ -128,6 +132,8 @@ class Service:
     prefills: Prefills
     authenticate: Authenticate | None = None
     """Authenticates callers, in place of API keys."""
+    may_follow: MayFollow | None = None
+    """Tells which threads a caller may follow; without it, none."""
     identify: Identify | None = None
     """Tells who answers, on the page or by a messenger's button."""
     email_codes: EmailCodes | None = None
@@ -140,6 +146,16 @@ class Service:
         key_hash = self.key_hash_in(request)
         known = None if key_hash is None else await self.keys.find_hashed(key_hash)
         return None if known is None else known.key_id
+
+    async def may_be_followed(self, caller: str, thread_id: str) -> bool:
+        """Whether a caller may follow a thread; not if the host's ``may_follow`` is missing, or raises."""
+        if self.may_follow is None:
+            return False
+        try:
+            return await self.may_follow(caller, thread_id) is True
+        except Exception:
+            logger.exception("may_follow failed, so that the thread is not shown")
+            return False
 
     def key_hash_in(self, request: Request) -> str | None:
         """The hash of the API key in a request; None if there is no key."""

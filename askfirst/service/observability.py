@@ -7,6 +7,8 @@
 
 - ``askfirst.service.callbacks``: attempts of callbacks, by ``outcome``: ``sent``, ``retry``, ``refused``, or
   ``gave_up`` after days
+- ``askfirst.service.continuations``: threads that were answered and have not gone on, as counted a few seconds ago,
+  by ``state``: ``due``, ``running`` or ``failed``
 - ``askfirst.service.failed_notices``: times that ``on_case`` has failed
 
 A Prometheus exporter shows them as ``askfirst_service_requests_total``, ``askfirst_service_open_cases`` and
@@ -131,6 +133,8 @@ class Metrics:
     def __init__(self) -> None:
         self.open_cases = 0
         """As last counted."""
+        self.continuations: dict[str, int] = {}
+        """How many have not gone on, by state, as last counted."""
         self._requests: Any = None
         self._answers: Any = None
         self._callbacks: Any = None
@@ -157,8 +161,16 @@ class Metrics:
         def observed(options: object) -> Iterable[Any]:
             return [otel.Observation(self.open_cases)]
 
+        def undone(options: object) -> Iterable[Any]:
+            return [otel.Observation(count, {"state": state}) for state, count in self.continuations.items()]
+
         meter.create_observable_gauge(
             "askfirst.service.open_cases", callbacks=[observed], description="Cases that are open"
+        )
+        meter.create_observable_gauge(
+            "askfirst.service.continuations",
+            callbacks=[undone],
+            description="Threads that were answered and have not gone on",
         )
 
     def requested(self, method: str, route: str, status: int) -> None:

@@ -35,6 +35,7 @@ from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, 
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
 from askfirst.service.context import Service, The
+from askfirst.service.continuation import going_on
 from askfirst.service.email_codes import read_code
 from askfirst.service.pages import (
     PAGE_HEADERS,
@@ -476,6 +477,7 @@ async def _page(
         prefills=prefills,
         asked=await service.verifier.asked(case) if visited and is_open else None,
         proofs=None if submission is None else submission.proofs,
+        goes_on=await going_on(service.cases.engine, case) if visited else None,
         now=now,
     )
     return _html(html, status)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from sqlalchemy import Column, Integer, Table, exists, insert, literal_column, select, tuple_, update
+from sqlalchemy import Column, Table, select, tuple_, update
 
 from askfirst.encryption_keys import KEY_BYTES, MasterKeys
 from askfirst.errors import StoreError
 from askfirst.store.case_tables import metadata
+from askfirst.store.data_keys import DataKeyRow, insert_data_key, kept_data_keys, rewrapped_data_key
 from askfirst.store.engine import Engine
 from askfirst.store.statement import Params, Statement, Transaction, param, place_of
-from askfirst.store.tables import data_keys
 from askfirst.store.threads import Renewal
 from askfirst.store.wakeups import Hub
 
@@ -103,65 +103,6 @@ def _encrypted(cipher: AESGCM, data: bytes, place: str) -> str:
 def _decrypted(cipher: AESGCM, text: str, place: str) -> bytes:
     data = base64.b64decode(text, validate=True)
     return cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], place.encode())
-
-
-# The table of data keys: found when a database is opened, made when it is first opened with a master key.
-
-
-_K = data_keys.c
-_ONE = literal_column("1", Integer)
-
-
-class DataKeyRow(NamedTuple):
-    """A data key as it is stored: wrapped with the master key whose fingerprint is ``master``."""
-
-    key_id: str
-    wrapped: str
-    master: str
-    created_at: int
-    """Milliseconds since 1970."""
-
-
-ALL_DATA_KEYS = Statement(
-    select(*(_K[name] for name in DataKeyRow._fields)).order_by(_K.created_at, _K.key_id)
-)
-ADD_DATA_KEY = Statement(
-    insert(data_keys).values({name: param(name) for name in DataKeyRow._fields}).inline()
-)
-FIRST_DATA_KEY = Statement(
-    insert(data_keys).from_select(
-        list(DataKeyRow._fields),
-        select(*(param(name, _K[name].type).label(name) for name in DataKeyRow._fields)).where(
-            ~exists(select(_ONE).select_from(data_keys.alias("others")))
-        ),
-    )
-)
-REWRAP_DATA_KEY = Statement(
-    update(data_keys)
-    .where(_K.key_id == param("key_id"), _K.master == param("seen"))
-    .values(wrapped=param("wrapped"), master=param("master"))
-)
-
-
-def kept_data_keys() -> Transaction[list[DataKeyRow]]:
-    """All data keys, the oldest first; the last is the one in use."""
-    return [DataKeyRow(*row) for row in (yield ALL_DATA_KEYS, {})]
-
-
-def first_data_key(row: DataKeyRow) -> Transaction[list[DataKeyRow]]:
-    """Add the first key, unless another process was faster; all there are come back."""
-    yield FIRST_DATA_KEY, row._asdict()
-    return (yield from kept_data_keys())
-
-
-def insert_data_key(row: DataKeyRow) -> Transaction[None]:
-    """Add another key, which is the one in use from now on."""
-    yield ADD_DATA_KEY, row._asdict()
-
-
-def rewrapped_data_key(row: DataKeyRow, seen: str) -> Transaction[bool]:
-    """Store a key wrapped anew; False if another process has done so since."""
-    return bool((yield REWRAP_DATA_KEY, {**row._asdict(), "seen": seen}))
 
 
 # Encryption at rest: an engine that encrypts on the way in and decrypts on the way out.

@@ -50,7 +50,7 @@ class Home:
 
 
 class Engine(Protocol):
-    """Runs transactions. It returns futures: a transaction goes on when its waiter is cancelled.
+    """Runs transactions. It returns futures: a transaction is completed even if its waiter is cancelled.
 
     A transaction may be run more than once (after a deadlock or a lost connection), so it is passed as a
     function that makes the generator; only one run is ever committed. Failures of the database are raised as

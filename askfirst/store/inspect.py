@@ -34,7 +34,7 @@ from askfirst.store.rows import RequestRow
 from askfirst.store.schema import VERSION
 from askfirst.store.server_engine import Fault, Server
 from askfirst.store.statement import Statement, Transaction, param
-from askfirst.store.tables import VERSION_TABLE, checkpoints, effects, requests, runs, threads
+from askfirst.store.tables import VERSION_TABLE, checkpoints, continuations, effects, requests, runs, threads
 
 # Reading a database without migrating it, as opening it would.
 
@@ -234,7 +234,7 @@ def _opened(row: tuple[object, ...]) -> CaseAndKey:
     return CaseAndKey(CaseRow._make(columns), name)  # pyright: ignore[reportArgumentType]
 
 
-_REQUESTS, _CASES, _B, _T, _E, _P, _RUNS = (
+_REQUESTS, _CASES, _B, _T, _E, _P, _RUNS, _G = (
     requests.c,
     cases.c,
     callbacks.c,
@@ -242,6 +242,7 @@ _REQUESTS, _CASES, _B, _T, _E, _P, _RUNS = (
     effects.c,
     checkpoints.c,
     runs.c,
+    continuations.c,
 )
 _BEFORE = param("before")
 _LAPSED = and_(_T.lease_owner.is_not(None), _T.lease_until <= _BEFORE)
@@ -279,6 +280,15 @@ LATE_CLAIMS = Statement(
 )
 
 
+_IS_DUE, _IS_RUNNING, _IS_FAILED = (
+    _G.state == literal_column(f"'{state}'", _G.state.type) for state in ("due", "running", "failed")
+)
+LATE_CONTINUATIONS = Statement(_oldest(_G.settled_at).where(_IS_DUE, _G.due_at <= _BEFORE))
+LAPSED_CONTINUATIONS = Statement(_oldest(_G.due_at).where(_IS_RUNNING, _G.due_at <= _BEFORE))
+FAILING_CONTINUATIONS = Statement(_oldest(_G.settled_at).where(_IS_FAILED, _G.due_at.is_not(None)))
+FAILED_CONTINUATIONS = Statement(_oldest(_G.settled_at).where(_IS_FAILED, _G.due_at.is_(None)))
+
+
 def _unresumed() -> Select[int, int | None]:
     """Threads at rest whose run has not ended, and on which nothing happened since a person answered.
 
@@ -290,6 +300,11 @@ def _unresumed() -> Select[int, int | None]:
         select(literal_column("1", Integer)).where(
             open_still.thread_id == _T.thread_id,
             open_still.status == literal_column("'pending'", open_still.status.type),
+        )
+    )
+    gone_on_by_a_worker = exists(
+        select(literal_column("1", Integer)).where(
+            _G.thread_id == _T.thread_id, _G.state != literal_column("'done'", _G.state.type)
         )
     )
     answered = (
@@ -306,6 +321,7 @@ def _unresumed() -> Select[int, int | None]:
             _REQUESTS.settled_at >= _T.updated_at,
             _REQUESTS.settled_at <= _BEFORE,
             ~waiting,
+            ~gone_on_by_a_worker,
         )
         .group_by(_REQUESTS.thread_id)
         .subquery("answered")
@@ -314,6 +330,7 @@ def _unresumed() -> Select[int, int | None]:
 
 
 UNRESUMED = Statement(_unresumed())
+_SLOW = (LATE_CALLBACKS, UNRESUMED, LATE_CONTINUATIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +362,14 @@ class Overdue(NamedTuple):
     """Checkpoints whose holder is gone."""
     unresumed: Late
     """Threads whose people have answered, and that nobody has gone on with since."""
+    undone: Late
+    """Continuations that are due, and that no worker takes."""
+    lapsed: Late
+    """Continuations whose worker is gone, and that no other takes over."""
+    not_yet: Late
+    """Continuations that failed, and will be tried again."""
+    failed: Late
+    """Continuations that failed too often, and are tried no more."""
 
 
 def overdue(before: int, slow_before: int) -> Transaction[Overdue]:
@@ -360,8 +385,12 @@ def overdue(before: int, slow_before: int) -> Transaction[Overdue]:
         STALLED,
         LATE_CLAIMS,
         UNRESUMED,
+        LATE_CONTINUATIONS,
+        LAPSED_CONTINUATIONS,
+        FAILING_CONTINUATIONS,
+        FAILED_CONTINUATIONS,
     ):
-        params = {"before": slow_before if statement in (LATE_CALLBACKS, UNRESUMED) else before}
+        params = {"before": slow_before if statement in _SLOW else before}
         rows = yield statement, params
         late.append(Late(*rows[0]))
     return Overdue(*late)

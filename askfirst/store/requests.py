@@ -36,6 +36,7 @@ from askfirst.store import audit, continuations, tables
 from askfirst.store.audit import Entry
 from askfirst.store.rows import Expired, RequestRow, Row, Settled, decode_request
 from askfirst.store.statement import WAKE, Statement, Transaction, param
+from askfirst.store.wakeups import SIGNAL
 
 _Q = tables.requests.c
 # Partial indexes are used only where the status stands in the statement itself.
@@ -47,6 +48,8 @@ _IS_OPEN = _Q.status == _PENDING
 # Where the key is given, the primary key is the better index: there the status is a parameter, so that no
 # partial one is used.
 _OPEN_BY_KEY = _Q.status == literal("pending")
+OPENED = (f"{SIGNAL}requests", "opened")
+"""What a service waits for, to make cases of requests: it is woken whenever one is opened."""
 WATCHED = 50
 """How many requests one statement of `still_open` checks."""
 LISTED = 5000
@@ -138,6 +141,8 @@ def open_all(opened: Sequence[Row], key: Row, now: int, write_id: int) -> Transa
             yield WAKE, ended
             yield OPEN, row
         entries.append(audit.request_opened(row, now))
+    if entries:
+        yield WAKE, {"thread_id": OPENED[0], "question_id": OPENED[1]}
     yield from audit.append(entries)
 
 

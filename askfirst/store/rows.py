@@ -66,7 +66,7 @@ class RequestRow(NamedTuple):
     nonce: int | None = None
     """Random, and of this round alone; None for what an earlier version opened."""
     resumer: str | None = None
-    """The resumer that knows how to go on once this is settled; None if nobody registered one."""
+    """The name of the resumer that continues the thread once this is settled; None if there is none."""
     resumes: str | None = None
     """The thread that it resumes."""
 
@@ -112,11 +112,11 @@ class Settled(NamedTuple):
     by: str | None = None
     via: str | None = None
     digest: str | None = None
-    """What the person saw; None if whoever settles does not say."""
+    """The digest of what the person saw; None if the caller gives none."""
     actor: str | None = None
     """Who is known to settle it, for the audit trail; None for the account that runs this process."""
     round: int | None = None
-    """Which round of the question they saw; None if whoever settles does not say."""
+    """The round of the request that the person saw; None if the caller gives none."""
 
     def params(self) -> dict[str, Any]:
         """The statement's parameters, all but the answer."""

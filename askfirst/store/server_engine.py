@@ -283,7 +283,7 @@ class ServerEngine:
                 except BaseException as error:
                     fault = await self._recover(session, error)
                     if committing and fault is Fault.LOST:
-                        check = landed  # nobody knows whether that commit happened
+                        check = landed  # indeterminate commit: look whether it happened
                     await patience.after(error, fault)
                 else:
                     self._idle.append(session)

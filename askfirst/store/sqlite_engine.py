@@ -32,7 +32,7 @@ from askfirst.store.wakeups import Hub, Key, look_after
 
 
 class SQLiteFile:
-    """A database file by path and identity (inode): SQLite goes on writing to a file that was deleted."""
+    """A database file by path and identity (inode): SQLite keeps writing to a file that was deleted."""
 
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # the working directory may change

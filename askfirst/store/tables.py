@@ -206,6 +206,8 @@ Index(
     sqlite_where=UNDONE,
     postgresql_where=UNDONE,
 )
+# For counts and lists of what has not gone on: what is done stays out of their way.
+Index("askfirst_continuations_state", continuations.c.state, continuations.c.due_at)
 
 checkpoints = Table(
     "askfirst_checkpoints",

@@ -98,7 +98,7 @@ _LEASED = tables.threads.c
 _HELD = and_(
     _LEASED.lease_owner == param("owner"), _LEASED.thread_id.in_([param(f"id{n}") for n in range(AT_ONCE)])
 )
-# SKIP LOCKED: whoever holds a row's lock may wait for a minute, and all leases of the batch would lapse meanwhile.
+# SKIP LOCKED: a transaction may hold a row's lock for a minute, and all leases of the batch would lapse meanwhile.
 FREE = Statement(select(_LEASED.thread_id).where(_HELD).with_for_update(skip_locked=True))
 RENEW = Statement(update(tables.threads).where(_HELD).values(lease_until=param("lease_until")))
 HELD = Statement(select(_LEASED.thread_id).where(_HELD))

@@ -11,7 +11,9 @@ logger = logging.getLogger("askfirst.store")
 RETRY_SECONDS = 1.0
 
 Key = tuple[str, str]
-"""Thread id and question id."""
+"""Thread id and question id. An empty question id stands for every request of the thread."""
+SIGNAL = "askfirst:"
+"""How the first part of a key begins that stands for no request: it wakes those who wait for anything of a kind."""
 
 
 class Hub:
@@ -52,21 +54,24 @@ class Hub:
                 self._rounds.pop(key, None)
 
     def wake(self, keys: Iterable[Key]) -> None:
-        """Wake the waiters of these requests."""
+        """Wake the waiters of these requests, and those who wait for anything of their threads."""
         for key in keys:
             for event in self._waiters.get(key, ()):
+                event.set()
+            for event in self._waiters.get((key[0], ""), ()):
                 event.set()
 
     def wake_changed(self, keys: Sequence[Key], rounds: Mapping[Key, int]) -> bool:
         """Wake the waiters of requests that are no longer pending in the round that was last seen; True if any are.
 
         A request that is seen for the first time wakes its waiters, too: its waiter may wait for an earlier
-        round.
+        round. A signal (see `SIGNAL`) has no row to compare: whoever waits for it is woken each time, and does not
+        count.
         """
         changed = [key for key in keys if key not in rounds or self._rounds.get(key) != rounds[key]]
         self._rounds.update((key, rounds[key]) for key in changed if key in rounds and key in self._waiters)
         self.wake(changed)
-        return bool(changed)
+        return any(not thread_id.startswith(SIGNAL) for thread_id, _ in changed)
 
     def wake_all(self) -> None:
         """Wake everyone."""

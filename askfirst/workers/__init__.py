@@ -8,6 +8,9 @@ from askfirst.lazy import exports
 
 if TYPE_CHECKING:
     from askfirst.workers.continuations import Continuation, Continuations, ContinuationState
+    from askfirst.workers.going_on import run_continuation
+    from askfirst.workers.outbox import DueEvent, Outbox, read_due_event
+    from askfirst.workers.procrastinate_engine import ProcrastinateWorker
     from askfirst.workers.resumers import Resumer, agent_resumer
     from askfirst.workers.worker import Worker
 
@@ -15,18 +18,28 @@ _HOMES = {
     "Continuation": "continuations",
     "ContinuationState": "continuations",
     "Continuations": "continuations",
+    "DueEvent": "outbox",
+    "Outbox": "outbox",
+    "ProcrastinateWorker": "procrastinate_engine",
     "Resumer": "resumers",
     "Worker": "worker",
     "agent_resumer": "resumers",
+    "read_due_event": "outbox",
+    "run_continuation": "going_on",
 }
 
 __all__ = [
     "Continuation",
     "ContinuationState",
     "Continuations",
+    "DueEvent",
+    "Outbox",
+    "ProcrastinateWorker",
     "Resumer",
     "Worker",
     "agent_resumer",
+    "read_due_event",
+    "run_continuation",
 ]
 
 __getattr__, __dir__ = exports(globals(), _HOMES)

@@ -36,7 +36,7 @@ class Continuation:
     """When the request was settled because of which it has to go on."""
     updated_at: float
     owner: str | None = None
-    """The worker that runs it, or ran it last."""
+    """The worker that runs it, or ran it last; the task queue that it was handed over to."""
     checkpointer: SqlCheckpointer | None = field(default=None, repr=False, compare=False)
     """The store that its thread is in, for resumers."""
     row: ContinuationRow | None = field(default=None, repr=False, compare=False)
@@ -68,6 +68,39 @@ class Continuations:
             partial(transactions.take, owner, now, until, limit, fresh_write_id(), list(resumers))
         )
         return [self._read(row) for row in await finish(job)]
+
+    async def take_one(
+        self, thread_id: str, owner: str, lease_seconds: float, resumers: Sequence[str]
+    ) -> Continuation | None:
+        """Take one thread's continuation; None if nothing is left to do there, or another worker has it."""
+        now = _now()
+        until = now + round(lease_seconds * 1000)
+        job = self._checkpointer.engine.write(
+            partial(transactions.take_one, thread_id, owner, now, until, fresh_write_id(), list(resumers))
+        )
+        row = await finish(job)
+        return None if row is None else self._read(row)
+
+    async def hand_over(
+        self, to: str, limit: int, again_in: float, resumers: Sequence[str] | None = None
+    ) -> Sequence[Continuation]:
+        """Mark what is due as handed over to a task queue of this name, for these resumers or for all.
+
+        What nobody takes with `take_one` in so many seconds is due again. The ``owner`` of what is given is the
+        queue's name and a number, which stays the same for as long as `not_handed_over` says that it failed.
+        """
+        now = _now()
+        until, known = now + round(again_in * 1000), None if resumers is None else list(resumers)
+        job = self._checkpointer.engine.write(
+            partial(transactions.hand_over, to, now, until, limit, fresh_write_id(), known)
+        )
+        return [self._read(row) for row in await finish(job)]
+
+    async def not_handed_over(self, handed: Continuation, error: str, retry_in: float) -> bool:
+        """Handing it over failed, and is tried again in so many seconds; False if somebody has taken it since."""
+        due_at = _now() + round(retry_in * 1000)
+        changed = await self._change(handed, "failed", due_at=due_at, error=error, owner=handed.owner)
+        return changed is not None
 
     async def renew(self, taken: Continuation, lease_seconds: float) -> Continuation | None:
         """Hold a continuation for longer; None if it was made due again, or taken over."""

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import random
-import secrets
-import socket
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -15,15 +11,12 @@ from typing import Self
 
 from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.errors import ResumeLater, StoreError
-from askfirst.visible_text import error_text
+from askfirst.errors import StoreError
 from askfirst.workers.continuations import Continuation, Continuations
+from askfirst.workers.going_on import go_on, worker_name
 from askfirst.workers.resumers import Resumer
 
 logger = logging.getLogger("askfirst.workers")
-MOST_ATTEMPTS = 10
-"""After so many failures in a row a continuation is tried again only if somebody says so."""
-_SLOWEST = 300.0
 _LONGEST_SLEEP = 30.0
 _STORE_PAUSE = 1.0
 
@@ -53,7 +46,7 @@ class Worker:
         self._resumers = dict(resumers)
         self._concurrency = concurrency
         self._lease_seconds = lease_seconds
-        self._owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._owner = owner or worker_name()
         self._at_work: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -130,48 +123,6 @@ class Worker:
 
     async def _go_on(self, taken: Continuation) -> None:
         """Have one continuation go on, and record how that ended; nothing that is raised ends the worker."""
-        held = [taken]
-        beating = asyncio.create_task(self._hold(held))
-        try:
-            error: Exception | None = None
-            try:
-                await self._resumers[taken.resumer](taken)
-            except Exception as raised:
-                error = raised
-            finally:
-                beating.cancel()
-                await asyncio.wait({beating})
-            await self._record(held[0], error)
-        except StoreError as lost:
-            logger.warning(
-                "how thread %s went on was not recorded; it is taken again: %s", taken.thread_id, lost
-            )
-
-    async def _record(self, taken: Continuation, error: Exception | None) -> None:
-        if error is None:
-            await self.continuations.done(taken)
-        elif isinstance(error, ResumeLater):
-            await self.continuations.later(taken, error.seconds)
-        else:
-            said = error_text(error)[:2000]
-            logger.error("thread %s could not go on (attempt %d): %s", taken.thread_id, taken.attempts, said)
-            logger.debug("how thread %s failed", taken.thread_id, exc_info=error)
-            retry_in = None if taken.attempts >= MOST_ATTEMPTS else _back_off(taken.attempts)
-            await self.continuations.failed(taken, said, retry_in)
-
-    async def _hold(self, held: list[Continuation]) -> None:
-        """Renew the lease while the resumer runs."""
-        while True:
-            await asyncio.sleep(self._lease_seconds / 3)
-            try:
-                renewed = await self.continuations.renew(held[0], self._lease_seconds)
-            except StoreError as error:
-                logger.warning("the lease on thread %s could not be renewed: %s", held[0].thread_id, error)
-                continue
-            if renewed is None:
-                return  # it was made due again, and whoever takes it looks what is left
-            held[0] = renewed
-
-
-def _back_off(attempts: int) -> float:
-    return random.uniform(0.5, 1.0) * min(2.0**attempts, _SLOWEST)  # noqa: S311
+        await go_on(
+            self.continuations, taken, self._resumers[taken.resumer], lease_seconds=self._lease_seconds
+        )

@@ -101,3 +101,15 @@ def test_show_says_that_there_is_a_page(shell: Shell) -> None:
     assert re.search(
         r"page │ askfirst link [0-9a-f]{8} prints a link to it\n", shell.here("show", shell.printed())
     )
+
+
+def test_without_an_id_it_is_the_only_one_that_waits(shell: Shell) -> None:
+    assert "Nothing waits for a person." in shell.fails(4, "link")
+    shell.ask(ConfirmRequest(prompt="Really?"))
+    link = shell.here("link").rstrip("\n")
+    assert case_behind(shell, link).prompt == "Really?"
+    misused = shell.run("link", "--revoke")
+    assert misused.returncode == 2
+    assert "--revoke needs the ID" in misused.stderr
+    shell.open_case(type="approval", prompt="Ship it?")
+    assert "name one of those that askfirst pending prints" in shell.fails(1, "link")

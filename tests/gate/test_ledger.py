@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from askfirst.checkpointer.base import Step
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.errors import HitlError, KeyConflict, NotApproved
+from askfirst.errors import GrantLost, HitlError, KeyConflict, NotApproved
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Stored
+from askfirst.gate.standing import thread_of
+from askfirst.service.audit import export, verify
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +106,64 @@ async def test_a_policy_that_denies_refuses(checkpointer: SqlCheckpointer) -> No
     async with Gate(checkpointer, policy=Never()) as gate:
         assert isinstance(await gate.open("k", ACTION), Refused)
         assert await gate.pending() == []
+
+
+async def test_what_the_policy_allows_is_allowed_with_these_arguments_alone(gate: Gate) -> None:
+    action = Action(tool="pay", args={"cents": 1}, requires_approval=False)
+    assert await gate.open("k", action) == Approved({"cents": 1})
+    assert await gate.decision("k") == Approved({"cents": 1})
+    with pytest.raises(NotApproved):
+        await gate.begin("k", {"cents": 100_000})
+    assert isinstance(await gate.begin("k", {"cents": 1}), Granted)
+
+
+async def test_a_retry_counts_for_the_arguments_that_were_approved(gate: Gate) -> None:
+    await gate.open("k", ACTION)
+    await gate.answer("k", {"decision": "approve"})
+    assert isinstance(await gate.begin("k", ACTION.args), Granted)
+    await gate.ledger.abandon("k")
+    with pytest.raises(NotApproved):
+        await gate.begin("k", {"cents": 1})
+    assert isinstance(await gate.begin("k", ACTION.args), InDoubt)
+    await gate.answer("k", "retry")
+    with pytest.raises(NotApproved):
+        await gate.begin("k", {"cents": 1})
+    assert isinstance(await gate.begin("k", ACTION.args), Granted)
+
+
+async def test_a_call_that_ran_gives_its_result_though_the_policy_asks_by_now(gate: Gate) -> None:
+    allowed = Action(tool="pay", args={"cents": 1}, requires_approval=False)
+    await gate.open("k", allowed)
+    await gate.begin("k", {"cents": 1})
+    await gate.finish("k", 7)
+    asking = replace(allowed, requires_approval=True)
+    assert await gate.open("k", asking) == Approved({"cents": 1})
+    assert await gate.begin("k", {"cents": 1}) == Finished(Stored(value=7))
+    assert await gate.pending() == []
+    with pytest.raises(KeyConflict):
+        await gate.open("k", replace(asking, args={"cents": 2}))
+
+
+async def test_a_late_end_is_refused_and_recorded(checkpointer: SqlCheckpointer) -> None:
+    async with Gate(checkpointer) as slow, Gate(checkpointer) as quick:
+        action = Action(tool="pay", args={}, requires_approval=False)
+        await slow.open("k", action)
+        await slow.begin("k", {})
+        stored = await checkpointer.load(thread_of("k"))
+        assert stored is not None
+        step = Step("gate", release=True)  # as if its lease had lapsed, and somebody had asked what to do
+        await checkpointer.commit(thread_of("k"), step, fence=stored.fence)
+        await quick.open("k", action)
+        assert isinstance(await quick.begin("k", {}), InDoubt)
+        with pytest.raises(GrantLost, match="'k' was lost"):
+            await slow.finish("k", 7)
+        [doubt] = await quick.pending()
+        await quick.answer(doubt, "retry")
+        assert isinstance(await quick.begin("k", {}), Granted)
+        await quick.finish("k", 8)
+        assert await slow.begin("k", {}) == Finished(Stored(value=8))
+    acts = [json.loads(row) async for row in export(checkpointer.engine)]
+    assert (await verify(checkpointer.engine)).is_whole
+    [late] = [row for row in acts if row["act"] == "effect.late"]
+    assert late["subject"] == "gate:k"
+    assert late["detail"]["ended"] == "finished"

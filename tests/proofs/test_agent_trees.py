@@ -27,8 +27,6 @@ from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.ids import child_thread_id
 from askfirst.messages import Message, ToolResultMessage
 
-pytestmark = pytest.mark.timeout(300)  # many small runs, on a machine that may be busy
-
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100)
 SLOW = settings(
     deadline=None,

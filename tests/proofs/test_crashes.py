@@ -24,7 +24,7 @@ from askfirst.checkpointer.base import Checkpointer, StoredThread
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.hitl.testing import RaceOutcome, RaceTrack
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 
 LIVE = f"{live.__module__}:{live.__name__}"
 

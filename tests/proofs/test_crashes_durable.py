@@ -27,7 +27,7 @@ from askfirst.errors import DeliveryError
 from askfirst.hitl.testing import RaceOutcome, RaceTrack
 from askfirst.service.app import create_app
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
+pytestmark = pytest.mark.anyio
 
 WARM_UP = f"{warm_up.__module__}:{warm_up.__name__}"
 WAIT = f"{wait.__module__}:{wait.__name__}"

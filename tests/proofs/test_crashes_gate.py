@@ -23,7 +23,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.gate.standing import thread_of
 from askfirst.hitl.testing import RaceOutcome, RaceTrack
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 
 LIVE = f"{live.__module__}:{live.__name__}"
 RACE = f"{race.__module__}:{race.__name__}"

@@ -45,7 +45,7 @@ from askfirst.store import cases as case_store
 from askfirst.store.case_tables import callbacks
 from askfirst.store.statement import Statement, Transaction
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(110)]
+pytestmark = pytest.mark.anyio
 AT_ONCE = 8
 AT_COMMITS = (
     "during:create:1",

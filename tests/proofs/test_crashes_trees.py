@@ -39,7 +39,7 @@ from askfirst.hitl.testing import RaceOutcome, RaceTrack
 from askfirst.messages import ToolResultMessage
 from askfirst.requests import StoredRequest
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 
 LIVE = f"{live_tree.__module__}:{live_tree.__name__}"
 

@@ -18,7 +18,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.hitl.testing import RaceTrack
 from askfirst.workers import Continuations
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.anyio
 
 WORK = f"{work.__module__}:{work.__name__}"
 

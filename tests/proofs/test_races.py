@@ -24,7 +24,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.hitl.testing import Aborts, Cancels, RaceOutcome, RaceTrack, TimesOut, race_answers
 from askfirst.messages import ToolResultMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 
 ACT = f"{act.__module__}:{act.__name__}"
 SIZES = (2, 10, 50)

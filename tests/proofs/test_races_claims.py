@@ -16,7 +16,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.hitl.testing import FakeClock, RaceOutcome, RaceTrack
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 ACT = f"{act.__module__}:{act.__name__}"
 SIZES = (2, 10, 50)
 BODY = {"pending": ["call-1"]}

@@ -27,7 +27,7 @@ from askfirst.errors import InvalidCheckpoint
 from askfirst.hitl.testing import FakeClock, RaceOutcome, RaceTrack
 from askfirst.ids import child_thread_id
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 
 ACT = f"{act.__module__}:{act.__name__}"
 SIZES = (2, 10, 50)

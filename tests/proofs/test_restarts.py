@@ -23,7 +23,7 @@ from askfirst.models import ScriptedModel
 from askfirst.requests import HitlRequest
 from askfirst.store import server_engine
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.anyio
 
 CYCLES = 200
 AT_ONCE = 10

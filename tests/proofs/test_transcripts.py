@@ -230,7 +230,7 @@ class Driver:
                 said = [ApprovalResponse(id=each.id, decision=op.decision) for each in pending]
                 await self.agent.resume_with(said)
             case _:
-                async for _ in self.agent.stream("go on"):
+                async for _ in self.agent.stream("go on", abort_on_leave=True):
                     self.look()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kit.callback_receivers import certified, receiving
+from kit.patience import PATIENCE
 
 from askfirst.errors import InvalidSecret
 from askfirst.hitl.testing import FakeClock
@@ -46,6 +47,12 @@ def response(status: str, *headers: str) -> bytes:
 async def send(sender: CallbackSender, url: str, body: bytes = BODY) -> Outcome:
     async with sender:
         return await sender.send(url, body, SECRET, message_id="callback_1")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver on a busy machine takes its time to take a connection."""
+    monkeypatch.setattr(egress, "CONNECT_SECONDS", PATIENCE)
 
 
 @pytest.fixture

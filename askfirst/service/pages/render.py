@@ -17,6 +17,7 @@ from askfirst.limits import FAULTS
 from askfirst.protocol import Form, FormField, visible_fields
 from askfirst.service.answers import beyond
 from askfirst.service.case import Case
+from askfirst.service.continuation import GoingOn
 from askfirst.service.pages.answered import answered, filled_in, proof_fields, questions
 from askfirst.service.pages.fields import (
     Step,
@@ -207,6 +208,7 @@ def render_case(
     prefills: Mapping[str, Any] | None = None,
     asked: Asked | None = None,
     proofs: Mapping[int, str] | None = None,
+    goes_on: GoingOn | None = None,
     now: float,
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
@@ -217,11 +219,12 @@ def render_case(
     last click: the draft was ``saved``, ``more`` fields came up, the answer came too ``late``, or what became of
     a code that was to be sent by e-mail. ``email_code`` is one that was entered and not looked at yet.
     ``prefills`` are the values of `fields_to_fill`, None for those that could not be had. ``asked`` are the
-    proofs that an answer needs, and ``proofs`` those that were entered, by place.
+    proofs that an answer needs, and ``proofs`` those that were entered, by place. ``goes_on`` is how the thread of an
+    ended case goes on, where that is known.
     """
     facts = _facts(case, base_path, now) | {"notice": notice}
     if case.is_final or now >= case.expires_at:
-        return _closed(case, facts)
+        return _closed(case, facts, goes_on)
     keyed = without_prefix(dict(islice((faults or {}).items(), FAULTS)))
     facts |= {
         "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
@@ -360,7 +363,7 @@ def _standing(
     return values, step_at(form, values, number)
 
 
-def _closed(case: Case, facts: dict[str, Any]) -> str:
+def _closed(case: Case, facts: dict[str, Any], goes_on: GoingOn | None) -> str:
     """The page of a case that has ended. Values of sensitive fields are not shown."""
     result: dict[str, Any] = dict(case.result or {})
     data: dict[str, Any] = dict(result.get("data") or {})
@@ -384,6 +387,10 @@ def _closed(case: Case, facts: dict[str, Any]) -> str:
         claimed=_claimed(case),
         reason=passage(case.reason) if case.reason else None,
         next_name=None if case.next_case_id is None else marked(case.next_case_id),
+        goes_on=goes_on,
+        failed_with=None if goes_on is None or goes_on.error is None else marked(goes_on.error),
+        went_on=None if goes_on is None else moment(goes_on.updated_at),
+        next_try=None if goes_on is None or goes_on.next_at is None else moment(goes_on.next_at),
     )
 
 

@@ -13,7 +13,7 @@ from kit.running_service import serving
 from kit.smtp_mailbox import mailbox
 
 pytest_plugins = ("kit.browser_fixtures",)
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.anyio
 MAIL = "ann@example.com"
 PHONE = {"width": 360, "height": 740}
 RULES = "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"

@@ -22,7 +22,7 @@ from askfirst.store import cases as case_store
 
 pytest.importorskip("playwright.async_api", reason="pages in a browser: playwright is not installed")
 pytest_plugins = ("kit.browser_fixtures",)
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.anyio
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "phone without script": {"viewport": {"width": 360, "height": 740}, "java_script_enabled": False},

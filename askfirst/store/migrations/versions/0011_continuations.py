@@ -49,3 +49,4 @@ def upgrade() -> None:
         sqlite_where=due,
         postgresql_where=due,
     )
+    op.create_index("askfirst_continuations_state", "askfirst_continuations", ["state", "due_at"])

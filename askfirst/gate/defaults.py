@@ -1,0 +1,61 @@
+"""What a gate says where a function, a call or an action does not, and what store it may have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from askfirst.checkpointer.base import Checkpointer
+from askfirst.errors import HitlError, InvalidAgent, Pending
+from askfirst.gate.action import Action
+from askfirst.gate.standing import key_of
+from askfirst.ids import case_id_of, page_address
+from askfirst.requests import StoredRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """The options of a gate that hold for everything that it asks."""
+
+    timeout: float | None = None
+    principal: str = "*"
+    to: str | None = None
+    resumer: str | None = None
+    base_url: str | None = None
+    """Where people reach the service, for links."""
+
+    def fill(self, action: Action) -> Action:
+        """The action with what it leaves open."""
+        return replace(
+            action,
+            timeout=self.timeout if action.timeout is None else action.timeout,
+            principal=self.principal if action.principal == "*" else action.principal,
+            to=action.to or self.to,
+            resumer=action.resumer or self.resumer,
+        )
+
+    def pending(self, known: StoredRequest) -> Pending:
+        """An open request as what a guarded function raises, with the address of its page if that is known."""
+        case = case_id_of(known.thread_id, known.question_id, known.round)
+        link = None if self.base_url is None else page_address(self.base_url, case)
+        return Pending(key_of(known.thread_id), known.request, case, link)
+
+
+def given_store(store: Any) -> Checkpointer:
+    """An open checkpointer, as it was given; raises `InvalidAgent` for anything else."""
+    for needed in ("commit", "settle", "load"):
+        if not callable(getattr(store, needed, None)):
+            raise InvalidAgent(
+                f"a gate needs a store: a URL or an open checkpointer, not {type(store).__name__}"
+            )
+    return store
+
+
+def url_of(store: Any) -> str:
+    """Where a thread of its own finds the store again; raises `HitlError` for a store that is no URL."""
+    if not isinstance(store, str):
+        raise HitlError(
+            "a guarded function that is not async opens the store in a thread of its own, so its gate needs the "
+            "store's URL: Gate('sqlite:///askfirst.db')"
+        )
+    return store

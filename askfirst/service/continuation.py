@@ -1,0 +1,70 @@
+"""Whether what was answered has gone on, as people and callers of the API are told."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, cast
+
+from askfirst.clock import seconds
+from askfirst.messages import JsonObject
+from askfirst.service.case import Case, iso
+from askfirst.store import continuations
+from askfirst.store.engine import Engine
+from askfirst.store.rows import ContinuationRow, decode_text
+
+GoingOnState = Literal["due", "running", "failed", "done"]
+_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_SOME_ERROR = "an error"
+
+
+@dataclass(frozen=True, slots=True)
+class GoingOn:
+    """How a thread stands that had to go on because a case was answered. Times are seconds since 1970 (UTC).
+
+    ``error`` is the type of the last error alone: its text may hold what is meant for operators only, who see it in
+    ``askfirst continuations``.
+    """
+
+    state: GoingOnState
+    attempts: int
+    error: str | None
+    next_at: float | None
+    """When it is tried again, after a failure; None if it is not."""
+    updated_at: float
+
+    def wire(self) -> JsonObject:
+        """As the API has it."""
+        return {
+            "state": self.state,
+            "attempts": self.attempts,
+            "error": self.error,
+            "next_at": None if self.next_at is None else iso(self.next_at),
+            "updated_at": iso(self.updated_at),
+        }
+
+
+async def going_on(engine: Engine, case: Case) -> GoingOn | None:
+    """How an ended case goes on; None if it is open, or nobody registered how its thread goes on."""
+    if not case.is_final or case.thread_id is None:
+        return None
+    row = await engine.read(partial(continuations.of_case, case.case_id))
+    return None if row is None else _read(row)
+
+
+def _read(row: ContinuationRow) -> GoingOn:
+    failed = row.state == "failed"
+    return GoingOn(
+        state=cast(GoingOnState, row.state),
+        attempts=row.attempts,
+        error=_type_of(decode_text(row.error)) if failed else None,
+        next_at=seconds(row.due_at) if failed and row.due_at is not None else None,
+        updated_at=seconds(row.updated_at),
+    )
+
+
+def _type_of(error: str | None) -> str:
+    """The type that an error's text begins with."""
+    name = (error or "").partition(":")[0]
+    return name if _TYPE.fullmatch(name) else _SOME_ERROR
