@@ -11,12 +11,12 @@ from askfirst.requests import ApproveAnswer, Decision, EscalateAnswer
 
 
 class PendingApproval(Value):
-    """A call that cannot go on before a person decides.
+    """A call that waits for a person's decision.
 
     ``id`` is what a response names: the call's id, behind those of the calls that led to its agent.
     ``tool_call`` shows exactly what would run, and ``digest`` is the digest of that. ``agent_path`` are the
     ids of the agents from the root to the one that asks. ``kind`` is ``"approve"``; it is ``"escalate"`` for
-    a call that was interrupted before, so that nobody knows whether it took effect: approving runs it again.
+    a call in doubt, whose body was interrupted and may have taken effect: approving runs it again.
     """
 
     id: Text

@@ -101,7 +101,7 @@ class Decided(asyncio.Future[T]):
 async def finish(job: asyncio.Future[T]) -> T:
     """Wait for a transaction. If this task is cancelled meanwhile, it still waits, then is cancelled.
 
-    So whoever sees the cancellation also sees the transaction done or undone, never under way.
+    So code that sees the cancellation also sees the transaction committed or rolled back, never under way.
     """
     if isinstance(job, Decided):
         return await job

@@ -34,7 +34,7 @@
     │   ├── InvalidCallbackUrl      a URL that no callback may go to
     │   ├── InlineRefused           an answer that can only be given on the page
     │   ├── EmailCodeRefused        an answer without the code that was sent by e-mail
-    │   ├── NotIdentified           an answer of somebody of whom nobody can tell who they are
+    │   ├── NotIdentified           an answer of somebody who is not identified
     │   ├── OverBudget              more than a key, a link or an address may have
     │   ├── NotAuthorized           an answer of somebody who may not give it
     │   └── LinkExpired             a link whose time is over
@@ -866,11 +866,14 @@ class HitlAborted(HitlControlException):
 class Pending(HitlControlException):
     """A person has not decided yet. The next call with the same key picks the decision up.
 
-    `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page.
+    `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page, ``link`` the
+    page's address, or None where the gate knows no service's. The link has no token: it says where to look, and
+    nobody can answer by it alone.
     """
 
-    def __init__(self, key: str, request: Any, case: str) -> None:
+    def __init__(self, key: str, request: Any, case: str, link: str | None = None) -> None:
         super().__init__(f"a person has to decide on {key!r} first (case {case})")
         self.key = key
         self.request = request
         self.case = case
+        self.link = link

@@ -71,3 +71,8 @@ def case_id_of(thread_id: str, question_id: str, round: int) -> str:
     """The case id of a request: derived from its ids, so that every process gives it the same one."""
     named = f"{thread_id}\0{question_id}\0{round}".encode()
     return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
+
+
+def page_address(base_url: str, case_id: str) -> str:
+    """Where the page of a case is on a service. Without a token it opens nothing."""
+    return f"{base_url.rstrip('/')}/review/{case_id}"

@@ -28,10 +28,10 @@ Fit = Callable[[HitlRequest, Any], Answer]
 
 
 class MemoryKeeper(Generic[Key]):
-    """Requests by a key of the owner's choice: a question id, or that and a thread's id.
+    """Requests by a key that the owner chooses: a question id, or a thread id with a question id.
 
-    ``kept`` may be the owner's own dictionary. Channels keep their requests here, and so do agents without a store:
-    whatever has to hold when a request is settled in memory is checked in this class and nowhere else.
+    ``kept`` may be the owner's own dictionary. Channels and agents without a store keep their requests here, so that
+    the checks at settling are written once.
     """
 
     __slots__ = ("_clock", "kept")
@@ -41,7 +41,7 @@ class MemoryKeeper(Generic[Key]):
         self._clock: Clock = clock or SystemClock()
 
     def open(self, key: Key, request: HitlRequest, round: int = 1) -> StoredRequest:
-        """Keep a request as pending; ``round`` says the how-manieth it is under its id."""
+        """Keep a request as pending; ``round`` counts the requests under its id."""
         opened = StoredRequest(request, request.thread_id or "", None, "pending", round=round)
         self.kept[key] = opened
         return opened
@@ -66,7 +66,7 @@ class MemoryKeeper(Generic[Key]):
         digest: str | None = None,
         fit: Fit = fit_answer,
     ) -> StoredRequest:
-        """Answer a request, if `answered` finds nothing wrong with that."""
+        """Answer a request; raises as `answered` does."""
         return self.put(key, self.answered(key, question_id, answer, by=by, via=via, digest=digest, fit=fit))
 
     def answered(
@@ -80,7 +80,7 @@ class MemoryKeeper(Generic[Key]):
         digest: str | None = None,
         fit: Fit = fit_answer,
     ) -> StoredRequest:
-        """A request as it will be once it is answered; for owners that have to write that elsewhere before `put`.
+        """A request with its answer, not kept yet: for owners that have to write it elsewhere before `put`.
 
         ``digest`` names what the person was shown; ``fit`` reads the answer. Raises `HitlStaleAnswer` if
         the request is settled, past its deadline or not what was shown, and `HitlInvalidAnswer` if the answer does
@@ -94,17 +94,17 @@ class MemoryKeeper(Generic[Key]):
         return self.ended(known, "answered", answer=fitted, answered_by=by, via=via)
 
     def cancel(self, key: Key, question_id: str, reason: str) -> StoredRequest:
-        """End a request without an answer; raises as `cancelled` does."""
+        """Cancel a request; raises as `cancelled` does."""
         return self.put(key, self.cancelled(key, question_id, reason))
 
     def cancelled(self, key: Key, question_id: str, reason: str) -> StoredRequest:
-        """A request as it will be once it is cancelled; raises `HitlStaleAnswer` if it cannot be settled."""
+        """A request as cancelled, not kept yet; raises `HitlStaleAnswer` if it cannot be settled."""
         known = self.pending(key, question_id)
         check_reason(reason)
         return self.ended(known, "cancelled", reason=reason)
 
     def expire(self, key: Key, known: StoredRequest) -> StoredRequest:
-        """A request as it stands: timed out, if it is pending and its deadline has passed."""
+        """A request; settled as timed out if it is pending and its deadline has passed."""
         return self.put(key, self.ended(known, "timed_out")) if self.is_overdue(known) else known
 
     def is_overdue(self, known: StoredRequest) -> bool:
@@ -115,10 +115,10 @@ class MemoryKeeper(Generic[Key]):
         return request.created_at + request.timeout_seconds <= self._clock.now()
 
     def ended(self, known: StoredRequest, status: RequestStatus, **fields: Any) -> StoredRequest:
-        """A pending request as it ends now."""
+        """A pending request with its final status and the current time; not kept yet."""
         return replace(known, status=status, settled_at=self._clock.now(), **fields)
 
     def put(self, key: Key, ended: StoredRequest) -> StoredRequest:
-        """Keep a request as it ended; whoever calls this has made sure that it may end so."""
+        """Keep a settled request; the caller has made the checks."""
         self.kept[key] = ended
         return ended

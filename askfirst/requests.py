@@ -40,7 +40,7 @@ _ANSWERS: TypeAdapter[Answers] = TypeAdapter(Answers, config=ConfigDict(defer_bu
 _ArgsSchema = Annotated[
     SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda schema: schema is None)
 ]
-"""What a tool's arguments have to be like: as much of their JSON Schema as it takes to check an edit."""
+"""The part of the JSON Schema of a tool's arguments that is needed to check an edit."""
 _Display = Annotated[
     SkipValidation[dict[str, Any] | None], Field(repr=False, exclude_if=lambda words: words is None)
 ]
@@ -56,7 +56,7 @@ class AskedCall(NamedTuple):
 
 
 class Why(NamedTuple):
-    """Why a person is asked about a call, and which rule of the policy wants it."""
+    """Why a person is asked about a call, and the policy's rule that requires it."""
 
     reason: str | None = None
     matched_rule_id: str | None = None
@@ -70,7 +70,7 @@ class _Payload(Frozen):
     """
 
     written_by: ClassVar[Literal["agent", "side"]] = "side"
-    """Whose words it has: the model's (``"agent"``), or those of the program around it (``"side"``)."""
+    """Who wrote its words: the model (``"agent"``), or the program around it (``"side"``)."""
 
     @property
     @abstractmethod
@@ -89,10 +89,10 @@ class _Payload(Frozen):
 
     @abstractmethod
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
-        """The answer as its model, and what is wrong with it; see `fit_answer`. May raise `ValidationError`."""
+        """The answer as its model, and its faults; see `fit_answer`. May raise `ValidationError`."""
 
     def kept_answer(self, text: str) -> Any:
-        """An answer from the JSON text of a store; it was found to fit when it was stored."""
+        """An answer from the JSON text of a store; it was checked when it was stored."""
         return from_json(text)
 
     def is_same(self, known: HitlPayload) -> bool:
@@ -117,12 +117,12 @@ class _Payload(Frozen):
 
     @property
     def questions_asked(self) -> Sequence[Question]:
-        """The questions to answer one by one, if it has such."""
+        """The questions to answer one by one, if there are any."""
         return ()
 
     @property
     def choices_given(self) -> Sequence[str] | None:
-        """The actions to choose from, where whoever asks has named them; None for those of the case's type."""
+        """The actions to choose from, if the request names them; None for those of the case's type."""
         return None
 
     # About a call.
@@ -145,12 +145,12 @@ class _Payload(Frozen):
 
     @property
     def call_details(self) -> Sequence[str]:
-        """The names of those details that make up the call, and so are shown with it."""
+        """The names of the details that are part of the call, and are shown with it."""
         return ()
 
     @property
     def why(self) -> Why:
-        """Why a person is asked about the call, and by which rule."""
+        """Why a person is asked about the call, and the rule that requires it."""
         return Why()
 
     @property
@@ -160,11 +160,11 @@ class _Payload(Frozen):
 
     @property
     def seal(self) -> str | None:
-        """The seal of the call, if its arguments are not shown whole."""
+        """The seal of the call's arguments, if a part of them is hidden."""
         return None
 
     def sealed(self, seal: str | None) -> Self:
-        """The same request with this seal; one that is about no call stays as it is."""
+        """The same request with this seal; unchanged if it is not about a call."""
         return self
 
 
@@ -195,7 +195,7 @@ _SEAL = "_seal"
 
 
 class _AboutCall(_Payload):
-    """A question about a call. Its seal binds the answer to what is not shown of the call's arguments.
+    """A question about a call. Its seal binds the answer to the hidden parts of the call's arguments.
 
     The seal is kept with a stored request and is nowhere else: in no JSON, no ``repr`` and no event's fields.
     """
@@ -213,7 +213,7 @@ class _AboutCall(_Payload):
         if seal == self.seal:
             return self
         question = self.model_copy()
-        vars(question)[_SEAL] = seal  # beside the fields, as a cached property is: pydantic passes it over
+        vars(question)[_SEAL] = seal  # not a field, so pydantic neither compares nor writes it
         return question
 
 
@@ -285,7 +285,7 @@ class ApproveRequest(_AboutCall):
 
     @property
     def why(self) -> Why:
-        """What the details say; whoever asks through a channel may put anything there."""
+        """From the details, which may hold anything if the request came through a channel."""
         if not self.details:
             return Why()
         reason, rule = self.details.get("reason"), self.details.get("matched_rule_id")
@@ -306,11 +306,11 @@ class AskRequest(_Payload):
 
     @property
     def details(self) -> None:
-        """Its questions are all that there is."""
+        """None: it has only questions."""
 
     @property
     def case_type(self) -> str:
-        """A selection for one question whose options bring no text of one's own, else an input."""
+        """A selection for one question whose options take no free text, else an input."""
         options = self.questions[0].options if len(self.questions) == 1 else None
         return "selection" if options and not any(it.allow_input for it in options) else "input"
 
@@ -365,7 +365,7 @@ class EscalateRequest(_AboutCall):
 
     @property
     def agreement(self) -> Any:
-        """What is in doubt is not agreed to."""
+        """``skip`` or the last choice: a call in doubt is not agreed to."""
         return "skip" if "skip" in self.choices else self.choices[-1]
 
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
@@ -385,7 +385,7 @@ class EscalateRequest(_AboutCall):
     def is_same(self, known: HitlPayload) -> bool:
         if not isinstance(known, EscalateRequest):
             return False
-        # What the tool takes by now is no part of the question.
+        # The tool's current schema is no part of the question.
         again = known.model_copy(update={"args_schema": self.args_schema}).sealed(self.seal)
         return known.seal in (None, self.seal) and again == self
 
@@ -395,7 +395,7 @@ class EscalateRequest(_AboutCall):
 
     @property
     def call(self) -> AskedCall | None:
-        """The call in doubt, if the details name one; else it is an escalation of the asker's own."""
+        """The call in doubt, if the details name one."""
         shown, call_id = self.shown_call, (self.details or {}).get("tool_call_id")
         return AskedCall(shown[0], call_id, shown[1]) if shown and isinstance(call_id, str) else None
 
@@ -437,36 +437,36 @@ class HitlRequest(Frozen):
 
     @property
     def expires_at(self) -> float | None:
-        """When nobody can answer any more, in seconds since 1970; None if that never comes."""
+        """The deadline in seconds since 1970 (UTC); None without a time-out."""
         return None if self.timeout_seconds is None else self.created_at + self.timeout_seconds
 
     @property
     def digest(self) -> str | None:
-        """What an answer names to count for this, and not for what is asked later under the same id.
+        """The digest that an answer names, so that it does not count for a later request under the same id.
 
-        Of a call it is the call's digest, else that of the question's words; None for a call that was asked about
-        without one.
+        It is the digest of the call, or else of the question's words; None for a call that was asked about without
+        one.
         """
         return self.payload.shown_digest
 
 
 def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
-    """Whether an answer to the one answers the other: the same call to the letter, or the same words."""
+    """Whether an answer to ``known`` also answers ``asked``: they have the same call, or the same words."""
     return asked.is_same(known.payload)
 
 
 def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
-    """Whether an answer to a request is about the very call with this digest, and this seal."""
+    """Whether an answer to a request counts for the call with this digest and this seal."""
     return asks_about(known, digest) and known.payload.seal in (None, seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:
-    """Whether a request is about the very call with this digest."""
+    """Whether a request is about the call with this digest."""
     return _is_call(known.payload, digest)
 
 
 def _is_call(shown: HitlPayload, digest: str | None) -> bool:
-    # The digest on record is believed only if it is that of what the person saw.
+    # The stored digest counts only if it is the digest of what the person saw.
     return digest is not None and shown.approval_digest == digest == shown.drawn_digest
 
 
@@ -476,7 +476,7 @@ def seal_in(request: HitlRequest) -> str | None:
 
 
 def with_seal(request: HitlRequest, seal: str | None) -> HitlRequest:
-    """The same request, if it is about a call with this seal."""
+    """The same request with this seal, if it is about a call."""
     payload = request.payload if seal is None else request.payload.sealed(seal)
     return request if payload is request.payload else request.model_copy(update={"payload": payload})
 
@@ -495,7 +495,7 @@ def _words_digest(payload: _Payload) -> str:
     """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
     asked = HitlRequest(question_id="", payload=cast(HitlPayload, payload), created_at=0)
     told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
-    told.pop("args_schema", None)  # what a tool takes by now is no part of the question
+    told.pop("args_schema", None)  # the tool's current schema is no part of the question
     return hashlib.sha256(canonical_json(told)).hexdigest()
 
 
@@ -517,7 +517,7 @@ class StoredRequest:
     settled_at: float | None = None
     """Seconds since 1970 (UTC)."""
     round: int = 1
-    """1, or more if something was asked under the same id before."""
+    """The number of this request among those asked under the same id, from 1."""
 
     @property
     def question_id(self) -> str:
@@ -537,9 +537,9 @@ class StoredRequest:
 def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
     """The answer as its model, whether it came as that or as plain JSON.
 
-    Raises `HitlInvalidAnswer`, naming each fault and no value that was given, if it does not fit what was asked.
-    ``check_args`` looks at edited arguments, or those of a retry, where the tool is known; else the request's own
-    schema does, if it has one.
+    Raises `HitlInvalidAnswer`, which names each fault and quotes no value, if it does not fit the request.
+    ``check_args`` checks edited arguments, or those of a retry, if the tool is known; else the request's own schema
+    is used, if it has one.
     """
     fitted: Any = None
     try:
@@ -555,9 +555,9 @@ def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None =
 
 
 def check_seen(request: HitlRequest, digest: str | None, round: int = 1) -> None:
-    """Raise `HitlStaleAnswer` if an answer is for something else than is asked by now, in this ``round`` of it.
+    """Raise `HitlStaleAnswer` if an answer is for another version of a request than this ``round`` of it.
 
-    ``digest`` is that of what a person saw. An answer that names none counts for the first round alone.
+    ``digest`` is the digest of what the person saw. An answer without one counts for the first round only.
     """
     if digest is None and round > 1:
         raise HitlStaleAnswer(request.question_id, "superseded", is_unnamed=True)

@@ -165,7 +165,7 @@ def compose(
     headers: Mapping[str, str] | None = None,
     html: str | None = None,
 ) -> Mail:
-    """Write a mail. Raises `NotComposed`, for an address that is none, or a header that would not be one line.
+    """Write a mail. Raises `NotComposed`, for an invalid address, or a header that would be more than one line.
 
     Only the subject may hold text of others. It is written as it is where every mail program reads it so, else
     in encoded words (RFC 2047) of our own. The library for headers is not used for that: it decodes what

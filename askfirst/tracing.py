@@ -24,7 +24,7 @@ record_content = False
 _otel: Any = None
 """OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
 on = False
-"""Whether the run that goes on is traced, as it was found at its start."""
+"""Whether the current run is traced, decided at its start."""
 _instruments: dict[str, Any] = {}
 
 
@@ -82,7 +82,7 @@ class _Recording(Span):
 
 _NO_SPAN = Span()
 _NO_ERRORS = (LeaseHeld, LeaseLost)
-"""What is raised where another worker has the thread: the run goes on there."""
+"""The exceptions that say that another worker has the thread: they are not errors of the span."""
 
 
 def _load() -> Any:

@@ -54,6 +54,7 @@ LONGEST = (
     "proofs/test_crashes.py",
     "proofs/test_races.py",
     "proofs/test_crashes_trees.py",
+    "proofs/test_crowds_workers.py",
     "project/test_demo.py",
     "proofs/test_restarts.py",
     "proofs/test_machine_hitl.py",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,7 +19,7 @@ from askfirst.agent.spec import Actor, AgentSpec, Middleware, ToolGate
 from askfirst.agent.thread import Thread
 from askfirst.agent.tools import Tool
 from askfirst.agent.tree import in_flight, request_in_flight
-from askfirst.approvals import ResponseLike
+from askfirst.approvals import PendingApproval, ResponseLike
 from askfirst.channels import HitlChannel, LeastChannel
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.concurrency import LoopLock
@@ -39,8 +39,14 @@ if TYPE_CHECKING:
 # A run whose stream was left: nobody awaits it any more.
 
 
+_unheard: set[asyncio.Future[Any]] = set()
+"""Those that go on; an event loop alone would not keep them."""
+
+
 def tell_unheard(run: asyncio.Future[Any], thread_id: str) -> None:
-    """Have it logged if such a run fails, now or later, for it is raised nowhere."""
+    """Keep a run whose stream was left until it ends, and log its failure: nobody awaits the run."""
+    _unheard.add(run)
+    run.add_done_callback(_unheard.discard)
     run.add_done_callback(lambda run: _log(run, thread_id))
 
 
@@ -56,14 +62,14 @@ def _log(run: asyncio.Future[Any], thread_id: str) -> None:
 _lives: set[AsyncGenerator[None]] = set()
 """The checkpointers that are open: an event loop that ends closes its async generators, if they are still there."""
 _closing: set[asyncio.Task[None]] = set()
-"""Tasks that close what nobody has any more; an event loop alone would not keep them."""
+"""Tasks that close unreferenced checkpointers; kept here because an event loop keeps no strong reference."""
 
 
 class OwnStore:
-    """A checkpointer, and who looks after it.
+    """A checkpointer that an agent made from a URL, and its lifetime.
 
-    It is closed by `close`, or when the event loop that it runs in ends (as by ``asyncio.run``), or when nobody has
-    it any more. After that it is opened again by whoever needs it, on another loop too.
+    It is closed by `close`, when its event loop ends (as by ``asyncio.run``), or when it is garbage-collected. `open`
+    opens it again, on another loop too.
     """
 
     def __init__(self, url: str) -> None:
@@ -104,7 +110,7 @@ async def _life(checkpointer: SqlCheckpointer) -> AsyncGenerator[None]:
 
 
 def _end(loop: asyncio.AbstractEventLoop, life: AsyncGenerator[None]) -> None:
-    """Close what nobody has any more, on its loop; whoever drops the last reference may be in another thread."""
+    """Close an unreferenced checkpointer on its own loop; the last reference may go in another thread."""
     if life not in _lives:
         return
     with suppress(RuntimeError):  # the loop is closed, and has closed this too
@@ -335,37 +341,97 @@ class Agent:
         await self._ready()
         return await answering.resume_with(self._session, responses, by, via)
 
-    async def stream(self, content: Input, *, on_pending: OnPending = "raise") -> AsyncIterator[AgentEvent]:
+    async def stream(
+        self, content: Input, *, on_pending: OnPending = "raise", abort_on_leave: bool = False
+    ) -> AsyncIterator[AgentEvent]:
         """Like `prompt`, yielding this run's events as they happen.
 
-        Leaving the loop aborts the run; not while a person is being asked, for whoever reads may only have lost
-        the line: then the request stays open, and `respond` or `resume` goes on.
+        Leaving the loop does not stop the run: whoever reads may only have lost the line. With ``abort_on_leave`` it
+        does, except while a person is being asked: then the run leaves its wait, the request stays open, and
+        `respond` or `resume` goes on.
         """
         message, run_id = UserMessage(content), new_id()
-        self._session.lock.check()  # the run goes on in a task of its own, and is waited for here
+
+        def prompt(_: Callable[[], None]) -> Coroutine[Any, Any, AgentResult]:
+            return self._session.prompt(message, run_id, on_pending)
+
+        async with aclosing(self._streamed(prompt, run_id, abort_on_leave)) as events:
+            async for event in events:
+                yield event
+
+    async def resume_stream(
+        self,
+        responses: Sequence[ResponseLike] | None = None,
+        *,
+        by: str | None = None,
+        via: str | None = None,
+        abort_on_leave: bool = False,
+    ) -> AsyncIterator[AgentEvent]:
+        """Like `resume`, or with ``responses`` like `resume_with`, yielding the run's events as they happen.
+
+        Leaving the loop does not stop the run, unless ``abort_on_leave`` is set: see `stream`.
+        """
+
+        async def resume(begins: Callable[[], None]) -> AgentResult:
+            if responses is not None:
+                return await answering.resume_with(self._session, responses, by, via, once=begins)
+            async with self._session.lock:
+                begins()
+                return await self._session.resume_held()
+
+        async with aclosing(self._streamed(resume, None, abort_on_leave)) as events:
+            async for event in events:
+                yield event
+
+    async def _streamed(
+        self,
+        work: Callable[[Callable[[], None]], Coroutine[Any, Any, AgentResult]],
+        run_id: str | None,
+        abort_on_leave: bool,
+    ) -> AsyncGenerator[AgentEvent]:
+        """The events of a run in a task of its own, and those of its subagents.
+
+        ``run_id`` is the run's id, if it is known; else the run's events are those since ``work`` has called the
+        function that it is given, which it does when it has the session's lock.
+        """
+        session = self._session
+        session.lock.check()  # the run goes on in a task of its own, and is waited for here
         await self._ready()
         queue: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
-        depth = len(self._session.actor.path)
-        unsubscribe = self.subscribe(
-            lambda event: (
-                queue.put_nowait(event) if event.run_id == run_id or len(event.agent_path) > depth else None
-            )
-        )
-        task = asyncio.create_task(self._session.prompt(message, run_id, on_pending))
+        begun, depth = asyncio.Event(), len(session.actor.path)
+
+        def hear(event: AgentEvent) -> None:
+            if begun.is_set() or (
+                run_id is not None and (event.run_id == run_id or len(event.agent_path) > depth)
+            ):
+                queue.put_nowait(event)
+
+        unsubscribe = self.subscribe(hear)
+        task = asyncio.create_task(work(begun.set))
         task.add_done_callback(lambda _: queue.put_nowait(None))
         try:
             while (event := await queue.get()) is not None:
                 yield event
         except BaseException:
-            asks = request_in_flight(self._session) is not None
-            if not task.done() and (asks or not self._session.abort_run(run_id)):
-                task.cancel()  # it waits: for a person, or still for its turn
             tell_unheard(task, self.thread_id)
-            await asyncio.wait([task])
+            if abort_on_leave:
+                await self._stop_left(task, run_id, is_begun=begun.is_set())
             raise
         finally:
             unsubscribe()
         await task
+
+    async def _stop_left(
+        self, task: asyncio.Task[AgentResult], run_id: str | None, *, is_begun: bool
+    ) -> None:
+        """Abort the run whose stream was left, or cancel its wait: for a person, or for its turn."""
+        session = self._session
+        if run_id is None and is_begun and session.run is not None:
+            run_id = session.run.run_id
+        asks = request_in_flight(session) is not None
+        if not task.done() and (asks or run_id is None or not session.abort_run(run_id)):
+            task.cancel()
+        await asyncio.wait([task])
 
     def abort(self) -> None:
         """Stop the run that is going on, if any: its model call and its tools are cancelled.
@@ -388,6 +454,16 @@ class Agent:
         """What a person is being asked, also after a detach or in a fresh process."""
         await self._ready()
         return await answering.look(self._session)
+
+    async def pending_approvals(self) -> tuple[PendingApproval, ...]:
+        """The open requests of this agent and its subagents, as portable values; nothing is run or changed.
+
+        The store is read, so that another process's requests are there too; those past their deadline are left out.
+        Answer one by its ``id``, with `resume_with` or `resume_stream`. A request that is not about a call (a
+        question, a confirmation) has its kind as the ``tool_call``'s name; `respond` answers it.
+        """
+        await self._ready()
+        return await answering.pending(self._session)
 
     async def detach(self) -> None:
         """Stop waiting for a person; the request stays open, and the waiting `prompt` returns ``"suspended"``.

@@ -1,4 +1,4 @@
-"""Answers that come while no run waits for them in this process: found, put where the run finds them."""
+"""Answers that come while no run of this process waits for them: their requests found, checked and settled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from askfirst.agent.result import AgentResult
 from askfirst.agent.session import Session
 from askfirst.agent.thread import is_finished
 from askfirst.agent.tree import (
+    approvals_to_show,
     asked,
     check_owner,
     decided_approvals,
+    in_flight,
     load_tree,
     open_request,
     pending_approvals,
@@ -33,7 +35,7 @@ from askfirst.requests import (
 
 
 async def look(session: Session) -> HitlRequest | None:
-    """What is asked, by the agent or one of its subagents, as the store says now."""
+    """An open request of the agent or one of its subagents, as the store has it now."""
     request = await session.inbox.look()
     if request is None and session.live.checkpointer is None and session.live.thread.pending is not None:
         request = session.live.thread.pending.request
@@ -44,6 +46,13 @@ async def look(session: Session) -> HitlRequest | None:
     return request
 
 
+async def pending(session: Session) -> tuple[PendingApproval, ...]:
+    """What people are asked by the agent and its subagents, as values; as the store says now, without a change."""
+    known = session.apart()
+    await _load(known)
+    return approvals_to_show(known, in_flight(session))
+
+
 async def respond(
     session: Session,
     question_id: str | None,
@@ -52,7 +61,7 @@ async def respond(
     via: str | None,
     digest: str | None = None,
 ) -> AgentResult:
-    """Settle what is asked, by the agent or one of its subagents, and go on."""
+    """Answer an open request of the agent or one of its subagents, and resume the run."""
     owner = session
     known = session.apart()
     await _load(known)
@@ -72,7 +81,7 @@ async def answer_here(
     via: str | None,
     digest: str | None,
 ) -> None:
-    """Answer while a run of this process waits for people: what it waits for, at any channel, or what is named."""
+    """Answer while a run of this process waits for people: a request of ``asked_here``, or the one with the id."""
     named = [it for it in asked_here if question_id in (None, it[1].question_id)]
     meant = [it for it in named if digest in (None, it[1].digest)] or named
     if len(meant) > 1:
@@ -83,7 +92,7 @@ async def answer_here(
             check_seen(waiting, digest)
         await channel.answer(question_id or waiting.question_id, answer, by=by, via=via, digest=digest)
         return
-    # Of what a channel does not wait for, only a store can tell what is asked.
+    # The channel does not wait for this request, so its digest can only be checked in a store.
     for owner in walk(session):
         store = owner.live.checkpointer
         if store is not None and await store.request(owner.thread_id, question_id) is not None:
@@ -93,10 +102,10 @@ async def answer_here(
 
 
 async def _meant(known: Session, question_id: str | None, digest: str | None) -> tuple[Session, str | None]:
-    """Who asks this, or anything at all, and under which id; raises `HitlStaleAnswer` if something else is asked.
+    """The session that asks, and the id of its request; raises `HitlStaleAnswer` if only others are open.
 
-    Call ids are a thread's own. If several ask under one id, ``digest`` has to tell which of them was shown; the
-    same if several are asked and none is named.
+    Call ids are unique in one thread only. If several requests fit the id, or no id is given, ``digest`` has to tell
+    which of them was shown.
     """
     asking = await asked(known)
     meant = [(owner, it) for owner, it in asking if question_id in (None, it.question_id)]
@@ -108,7 +117,7 @@ async def _meant(known: Session, question_id: str | None, digest: str | None) ->
     if meant:
         return meant[0][0], meant[0][1].question_id
     for owner in walk(known):
-        if question_id in owner.live.thread.requests:  # it is settled, and that is where to find out how
+        if question_id in owner.live.thread.requests:  # it is settled: its owner raises with the status
             return owner, question_id
     if question_id is not None and asking:
         raise HitlStaleAnswer(question_id)
@@ -125,10 +134,10 @@ async def resume_with(
     again: bool = False,
     shown: Sequence[PendingApproval] | None = None,
 ) -> AgentResult:
-    """Settle what the responses decide, and go on; ``once`` is called, and may raise, before that.
+    """Settle the requests that the responses answer, and resume the run.
 
-    ``again`` says that a worker before this one may have settled some of them, and died. ``shown`` is what people
-    were shown, where that is known.
+    ``once`` is called, and may raise, before anything is settled. ``again`` says that an earlier worker may have
+    settled some of them and died. ``shown`` is what people were shown, if it is known.
     """
     given = as_responses(responses)
     async with session.lock:
@@ -152,15 +161,15 @@ async def answer_all(
     once: Callable[[], None] | None = None,
     shown: Sequence[PendingApproval] | None = None,
 ) -> None:
-    """Settle what the responses decide; if one of them does not fit, `InvalidCheckpoint` and none is settled.
+    """Settle the requests that the responses answer: all of them, or none if it raises.
 
-    The same with `HitlStaleAnswer` if one is about something else than is asked now, and with `HitlError` if no run
-    could go on with it. ``shown`` is what people were shown, where that is known: then nothing else can be answered.
-    ``once`` is called, and may raise, when all is found to fit.
+    Raises `InvalidCheckpoint` if a response does not fit, `HitlStaleAnswer` if one is for an earlier version of its
+    request, and `HitlError` if no run could use it. ``shown`` is what people were shown, if it is known: then only
+    that can be answered. ``once`` is called, and may raise, when all responses were found to fit.
     """
     fitted = _fitted(_waiting(session, shown), responses)
     for owner, stored in fitted:
-        if owner.live.checkpointer is None:  # a store looks at its own clock
+        if owner.live.checkpointer is None:  # a store checks the deadline itself
             MemoryKeeper(owner.live.thread.requests).pending(stored.question_id, stored.question_id)
         if is_finished(owner.live.thread.messages):
             await owner.inbox.check(owner.live.thread, stored.request)
@@ -181,7 +190,7 @@ async def answer_all(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked about a call, or was, by whom; and what people were shown of it, where that is known."""
+    """A request about a call, its portable form and the session that asks; and what people were shown, if known."""
 
     approval: PendingApproval
     owner: Session
@@ -193,21 +202,21 @@ class _Asked:
         return _answered(self.owner, self.stored, response)
 
     def is_meant(self, response: ApprovalResponse) -> bool:
-        """Whether the response is about this, and not about what was asked earlier under its id."""
+        """Whether the response is for this version of the request, and not for an earlier one under the same id."""
         now, shown = self.approval, self.shown
         if response.digest not in (None, now.digest):
             return False
         if shown is None and response.digest is None and self.stored.round > 1:
-            return False  # nothing says which round it is for
+            return False  # the response does not say which round it is for
         if shown is None or shown.digest is None:  # version 1 has none
             return True
-        # Of a call in doubt a later attempt may be asked about, with the same arguments.
+        # A later attempt of a call in doubt may be asked about with the same arguments.
         is_same = now.kind == "approve" or now.created_at == shown.created_at
         return is_same and now.digest == shown.digest
 
 
 def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[str, _Asked]:
-    """What can be answered, by its id."""
+    """The pending requests that can be answered, by approval id."""
     waiting = {
         approval.id: _Asked(approval, owner, stored) for approval, owner, stored in pending_approvals(session)
     }
@@ -219,7 +228,7 @@ def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[
 def _fitted(
     waiting: Mapping[str, _Asked], responses: Sequence[ApprovalResponse]
 ) -> list[tuple[Session, StoredRequest]]:
-    """The requests as the responses answer them; raises if there is anything wrong with any of these."""
+    """The requests with the responses as their answers; raises if any response is wrong."""
     problems: list[str] = []
     stale: list[str] = []
     fitted: list[tuple[Session, StoredRequest]] = []
@@ -231,7 +240,7 @@ def _fitted(
         elif asked is None:
             known = ", ".join(waiting) or "nothing"
             problems.append(f"{response.id!r} is not pending here; what is: {known}")
-        elif not asked.is_meant(response):  # looked at first: an edit of something else need not fit
+        elif not asked.is_meant(response):  # checked first: an edit of another version need not fit
             stale.append(asked.stored.question_id)
         else:
             try:
@@ -251,7 +260,7 @@ def unsaid(
     responses: Sequence[ApprovalResponse],
     shown: Sequence[PendingApproval] | None = None,
 ) -> list[ApprovalResponse]:
-    """The responses without those that are on record already, word for word, about calls that are still open."""
+    """The responses that are not recorded yet: those recorded with the same answer are left out."""
     seen = {each.id: each for each in shown or ()}
     decided = {
         approval.id: _Asked(approval, owner, stored, seen.get(approval.id))
@@ -270,7 +279,7 @@ def _is_on_record(known: _Asked | None, response: ApprovalResponse) -> bool:
 
 
 def _words(answered: StoredRequest) -> object:
-    """What was answered, without who answered."""
+    """The answer as plain JSON, without who gave it and where."""
     said = plain_answer(answered.answer) if answered.answer is not None else None
     if isinstance(said, dict):
         return {name: value for name, value in said.items() if name not in ("answered_by", "via")}  # pyright: ignore[reportUnknownVariableType]

@@ -31,7 +31,7 @@ def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
 def parse_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> BaseModel | str:
     """Edited arguments as the tool's model, or what is wrong with them.
 
-    Of ``args``, those that were edited, what is not shown stays as it is; None, if they are not known.
+    ``args`` are the arguments before the edit: their hidden parts stay as they are. None if they are not known.
     """
     return _in_a_sentence(_read_edit(tool, args, edited, faults))
 
@@ -60,13 +60,13 @@ def _read(
         return tool.parameters.model_validate(dict(args))
     except ValidationError as error:
         return told(error)
-    except Exception as error:  # a validator of the tool's own that failed at its work
+    except Exception as error:  # an unexpected error in a validator of the tool
         logger.exception("the arguments of %s could not be checked", tool.name)
         return [f"They could not be checked ({type(error).__name__})"]
 
 
 def faults(error: ValidationError) -> list[str]:
-    """What pydantic complains of, without the values it complains of."""
+    """Pydantic's error messages, without the values."""
     return [_at(fault, fault["msg"]) for fault in error.errors(include_url=False, include_input=False)]
 
 
@@ -75,9 +75,9 @@ def _at(fault: ErrorDetails, words: str) -> str:
 
 
 def args_faults(tool: Tool, edited: Mapping[str, Any], args: BaseModel | None = None) -> list[str]:
-    """What is wrong with edited arguments, one by one; nothing, if they fit the tool. No value is repeated.
+    """The faults of edited arguments; empty if they fit the tool. No message quotes a value.
 
-    ``args`` are those that were edited, if they are known.
+    ``args`` are the arguments before the edit, if they are known.
     """
     read = _read_edit(tool, args, edited, _unquoted)
     return read if isinstance(read, list) else []
@@ -87,7 +87,7 @@ _QUOTING = {
     "union_tag_invalid": "{discriminator} is one of {expected_tags}",
     "uuid_parsing": "Input should be a valid UUID",
 }
-"""What pydantic's messages come to that would quote the value, in part or in whole."""
+"""Replacements for those of pydantic's messages that would quote the value."""
 
 
 def _unquoted(error: ValidationError) -> list[str]:
@@ -98,16 +98,16 @@ def _unquoted(error: ValidationError) -> list[str]:
     return said
 
 
-# Seals: they bind an answer to arguments that a person was not shown, and give nothing of them away.
+# Seals: salted digests that bind an answer to arguments which a person was not shown, without revealing these.
 #
 # A seal is a salted digest of the arguments with nothing masked or left out. It is stored with the request,
 # as the arguments themselves are stored with the call.
 
 
 def seal_of(args: BaseModel, shown: JsonObject, known: str | None = None) -> str | None:
-    """The seal of arguments; None if all of them is shown.
+    """The seal of arguments; None if nothing of them is hidden.
 
-    With ``known``, a seal of the same call, there is always one: it is equal if the arguments are.
+    With ``known``, an earlier seal of the same call, the same salt is used: equal arguments give an equal seal.
     """
     everything = whole(args, shown, made=False)
     if known is None and everything == shown:
@@ -118,12 +118,12 @@ def seal_of(args: BaseModel, shown: JsonObject, known: str | None = None) -> str
 
 
 def seal_on(thread: Thread, call_id: str, args: BaseModel, shown: JsonObject) -> str | None:
-    """The seal of a call's arguments, to be compared with those of what was asked about it before."""
+    """The seal of a call's arguments, comparable with the seals of earlier requests about it."""
     return seal_of(args, shown, known_seal(thread, call_id) if thread.requests else None)
 
 
 def known_seal(thread: Thread, call_id: str) -> str | None:
-    """A seal of what was asked about a call, the approval's first."""
+    """The seal of an earlier request about a call, that of its approval first."""
     approval = thread.requests.get(call_id)
     if approval is not None and (seal := seal_in(approval.request)) is not None:
         return seal
@@ -133,10 +133,9 @@ def known_seal(thread: Thread, call_id: str) -> str | None:
     return None
 
 
-# Arguments that a person is not shown: masked, as a `SecretStr` is, or left out, as what a model excludes.
+# Hidden arguments: masked, as a `SecretStr` is, or left out, as a field that its model excludes.
 #
-# An edit that gives them back as they were shown leaves them as they are, wherever in the arguments they
-# stand.
+# An edit that returns them as they were shown leaves them unchanged, at any depth of the arguments.
 
 
 MISPLACED = "a mask stands here, not a value: leave it where it was shown, or give the value"
@@ -150,7 +149,7 @@ _UNSHOWN: Any = object()
 def whole(value: Any, shown: Any = _UNSHOWN, *, made: bool = True) -> Any:
     """A value as plain JSON, with nothing masked or left out; ``shown`` is what people see of it.
 
-    Without ``made`` it lacks what a default's factory made, which may be something else each time.
+    Without ``made`` it lacks values of default factories, which may differ each time.
     """
     value = _unwrapped(value)
     if value is None or isinstance(value, bool) or type(value) in (str, int):
@@ -173,18 +172,18 @@ def whole(value: Any, shown: Any = _UNSHOWN, *, made: bool = True) -> Any:
 
 
 def is_kept_back(value: Any, shown: Any) -> bool:
-    """Whether there is more to a value than what is shown of it."""
+    """Whether a part of a value is hidden."""
     return whole(value, shown) != shown
 
 
 def unmasked(
     args: BaseModel, shown: JsonObject, edited: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], list[str]]:
-    """Edited arguments with what was masked or left out when ``args`` were ``shown``, and what is wrong with that.
+    """Edited arguments with the hidden parts of ``args`` restored, and the faults that this found.
 
-    What stands where it was shown, as it was shown, is what it was. A mask in another place is a fault.
+    A value that is unchanged from what was ``shown`` gets its hidden original. A mask in another place is a fault.
     """
-    if not isinstance(edited, Mapping):  # a middleware's mistake, which whoever reads them will name
+    if not isinstance(edited, Mapping):  # a mistake of a middleware; validation reports it
         return edited, []
     restoring = _Restoring()
     restored = restoring.mapping((), args, shown, edited)
@@ -197,14 +196,14 @@ def masks_in(args: BaseModel) -> list[str]:
 
 
 class _Restoring:
-    """An edit on its way to be whole."""
+    """Restores the hidden parts of an edit, and collects misplaced masks."""
 
     def __init__(self) -> None:
         self.misplaced: list[_Place] = []
-        """Where something stands that was shown elsewhere for what is not shown."""
+        """Where the edit has a mask that was shown in another place."""
 
     def value(self, place: _Place, original: Any, shown: Any, edited: Any) -> Any:
-        """What was meant by one value of an edit."""
+        """One value of an edit with its hidden parts restored."""
         given: Any = edited
         if type(given) is type(shown) and _equal(given, shown):
             return original if is_kept_back(original, shown) else given
@@ -218,7 +217,7 @@ class _Restoring:
     def mapping(
         self, place: _Place, original: Any, shown: JsonObject, edited: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What was meant by a model or a mapping whose entries were edited."""
+        """An edited model or mapping with its hidden parts restored."""
         found = _parts(original)
         parts = found if isinstance(found, dict) else {}
         restored: dict[str, Any] = {}
@@ -235,7 +234,7 @@ class _Restoring:
         }
 
     def _list(self, place: _Place, parts: list[Any], shown: list[Any], edited: list[Any]) -> list[Any]:
-        if len(edited) != len(shown) or len(parts) != len(shown):  # who is to say which is which now?
+        if len(edited) != len(shown) or len(parts) != len(shown):  # items cannot be matched any more
             self._look_for(_masks(parts, shown), place, edited)
             return edited
         return [
@@ -251,12 +250,12 @@ class _Restoring:
 def _equal(value: Any, shown: Any) -> bool:
     try:
         return bool(value == shown)
-    except Exception:  # objects of the tool's own, such as arrays, that do not say
+    except Exception:  # objects such as arrays, whose comparison is no bool
         return False
 
 
 def _unwrapped(value: Any) -> Any:
-    """What is in a secret, or in a model of one value."""
+    """The value inside a secret or a root model."""
     while True:
         if isinstance(value, _SECRETS):
             value = cast("Secret[Any]", value).get_secret_value()
@@ -269,7 +268,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _parts(value: Any) -> dict[str, Any] | list[Any] | None:
-    """What a value consists of: by the names that are shown, or in order; None if it is one piece."""
+    """A value's parts: a dict by the names that are shown, or a list; None for a scalar or a secret."""
     if isinstance(value, _SECRETS):
         return None
     value = _unwrapped(value)
@@ -301,7 +300,7 @@ def _shown_name(name: str, info: FieldInfo | None) -> str:
 
 
 def _given_name(name: str, info: FieldInfo | None) -> str:
-    """The name by which a field is given."""
+    """The name by which a field is validated: its alias or its own name."""
     alias = None if info is None else info.validation_alias or info.alias
     if isinstance(alias, AliasChoices):
         alias = next((each for each in alias.choices if isinstance(each, str)), None)
@@ -309,7 +308,7 @@ def _given_name(name: str, info: FieldInfo | None) -> str:
 
 
 def _made(value: Any) -> set[str]:
-    """The entries of a model that a default's factory made."""
+    """The shown names of a model's fields that hold the value of a default factory."""
     if not isinstance(value, BaseModel):
         return set()
     infos = type(value).model_fields
@@ -318,7 +317,7 @@ def _made(value: Any) -> set[str]:
 
 
 def _left_out(original: Any, shown: JsonObject) -> Iterator[tuple[str, str, Any]]:
-    """What was given to a model or a dataclass and is not shown: its name, the name it is given by, the value."""
+    """The fields that were given and are not shown: name, name for validation, value."""
     original = _unwrapped(original)
     infos, attributes = _fielded(original) or ({}, {})
     for name, value in attributes.items():
@@ -328,7 +327,7 @@ def _left_out(original: Any, shown: JsonObject) -> Iterator[tuple[str, str, Any]
 
 
 def _key(key: Any) -> str:
-    """A mapping's key as JSON has it."""
+    """A mapping's key as a JSON string."""
     try:
         return next(iter(from_json(to_json({key: None}, fallback=str))))
     except Exception:
@@ -336,24 +335,24 @@ def _key(key: Any) -> str:
 
 
 def _beside(parts: list[Any], shown: Any) -> list[Any]:
-    """What is shown of each part."""
+    """The shown form of each part; a placeholder for each if the lengths differ."""
     listed = cast("list[Any]", shown) if isinstance(shown, list) else []
     return listed if len(listed) == len(parts) else [_UNSHOWN] * len(parts)
 
 
 def _leaf(value: Any, shown: Any) -> Any:
-    """One piece as JSON. What has no JSON form by itself is what is shown of it, else its text."""
+    """A scalar as JSON; without a JSON form, what is shown of it, else its text."""
     try:
         return from_json(to_json(value, inf_nan_mode="strings"))
     except Exception:
         if shown is not _UNSHOWN:
             return shown
     text = str(value)
-    return type(value).__qualname__ if " at 0x" in text else text  # an address is another each time
+    return type(value).__qualname__ if " at 0x" in text else text  # an address differs each time
 
 
 def _masks(parts: Any, shown: Any) -> set[str]:
-    """The texts that are shown in place of what is not, here and further in."""
+    """The masks that are shown in place of hidden values, at any depth."""
     if isinstance(shown, str):
         return {shown} if shown and is_kept_back(parts, shown) else set()
     inner = _parts(parts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -43,13 +42,6 @@ CHOICES = ("retry", "skip", "abort")
 MOOT = "its call was settled without it"
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A call that cannot go on before this request is settled."""
-
-    request: HitlRequest
-
-
 async def ask_approve(
     run: Run,
     call: ToolCall,
@@ -58,10 +50,11 @@ async def ask_approve(
     digest: str,
     details: JsonObject | None,
     seconds: float | None = None,
-) -> ApproveAnswer | Waiting:
-    """May this call run with these arguments? ``digest`` is that of the call as it is ``shown``.
+) -> ApproveAnswer | HitlRequest:
+    """Ask a person whether a call may run with these arguments. ``digest`` is that of the call as it is ``shown``.
 
-    People have so many ``seconds``, if that is given.
+    Returns the answer, or the request itself if it has to be stored and waited for. ``seconds`` is the request's
+    time-out.
     """
     channel = run.channel
     if channel is not None:
@@ -78,7 +71,7 @@ async def ask_approve(
         digest=digest,
         args_schema=run.spec.tools_by_name[call.name].args_schema,
     )
-    return _waiting(run, payload.sealed(seal), call.id, seconds)
+    return _new_request(run, payload.sealed(seal), call.id, seconds)
 
 
 async def _approve_through(
@@ -96,8 +89,11 @@ async def _approve_through(
 
 async def ask_escalate(
     run: Run, call: ToolCall, args: BaseModel, attempt: int, *, changed: bool = False
-) -> EscalateAnswer | Waiting:
-    """A call was started and its end is unknown: what now? ``changed`` says that it was started with others."""
+) -> EscalateAnswer | HitlRequest:
+    """Ask a person what to do about a call in doubt: its body was started, and its end is not recorded.
+
+    ``changed`` says that the body was started with other arguments than these. Returns as `ask_approve` does.
+    """
     prompt = (
         f"{call.name} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort the run?"
@@ -111,19 +107,22 @@ async def ask_escalate(
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     schema = run.spec.tools_by_name[call.name].args_schema
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
-    first = f"{call.id}:escalate:1"  # as a channel numbers what is asked first
+    first = f"{call.id}:escalate:1"  # the id that a channel gives the first escalate of a call
     return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
 
 
 def answered_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
-    """What a person has said to this call, if it is on record: yes, no, or with what arguments."""
+    """A person's answer to the approve request about this call, if one is recorded on the thread."""
     known = run.thread.requests.get(call.id)
     answer = known.answer if known is not None and known.status == "answered" else None
     return answer if isinstance(answer, ApproveAnswer) else None
 
 
-async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | None:
-    """How a person refused this call, if one did; that is final. Raises the signal of a request that ran out."""
+async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | HitlRequest | None:
+    """A person's denial of this call, if one is recorded; a denial is final.
+
+    A request that was cancelled, timed out or aborted raises its signal.
+    """
     known = run.thread.requests.get(call.id)
     if known is None or known.status in ("pending", "superseded"):
         return None
@@ -136,13 +135,13 @@ async def refused_before(run: Run, call: ToolCall) -> ApproveAnswer | Waiting | 
         and isinstance(asked, ApproveRequest)
         and asks_about(known.request, asked.digest)
     ):
-        # The channel finds the answer as well, and has listeners and the trace hear of it if they have not yet.
+        # The channel finds the recorded answer too, and notifies listeners and the trace if it has not done so yet.
         return await _approve_through(run.channel, call, asked.args, asked.details)
     return outcome_of(known)
 
 
 async def _asked(run: Run, payload: HitlPayload, first: str) -> Any:
-    """The answer to this very question, if it is on record; else that it is waited for."""
+    """The recorded answer to this question, or the request that has to be settled first."""
 
     async def on_record(question_id: str) -> StoredRequest | None:
         return run.thread.requests.get(question_id)
@@ -151,32 +150,32 @@ async def _asked(run: Run, payload: HitlPayload, first: str) -> Any:
     known = await on_record(question_id)
     if known is not None and same_question(known.request, payload):
         return await _on_record(run, known)
-    return _waiting(run, payload, question_id)
+    return _new_request(run, payload, question_id)
 
 
 async def _on_record(run: Run, known: StoredRequest) -> Any:
-    """What a person has said to what they were asked before, if they were in time; or that it is still waited for."""
+    """The outcome of a request that is on the thread already; the request itself while it is pending."""
     if known.status == "pending":
         known = await run.expire(known)
-    return Waiting(known.request) if known.status == "pending" else outcome_of(known, is_found=True)
+    return known.request if known.status == "pending" else outcome_of(known, is_found=True)
 
 
-def _waiting(run: Run, payload: HitlPayload, question_id: str, seconds: float | None = None) -> Waiting:
-    return Waiting(
-        HitlRequest(
-            question_id=question_id,
-            thread_id=run.thread.thread_id,
-            payload=payload,
-            created_at=run.clock.now(),
-            timeout_seconds=seconds,
-        )
+def _new_request(
+    run: Run, payload: HitlPayload, question_id: str, seconds: float | None = None
+) -> HitlRequest:
+    return HitlRequest(
+        question_id=question_id,
+        thread_id=run.thread.thread_id,
+        payload=payload,
+        created_at=run.clock.now(),
+        timeout_seconds=seconds,
     )
 
 
 async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
-    """End what was asked in this run for calls that are settled without it, such as by one who has given up.
+    """Cancel requests of this run about ``calls`` that were settled without an answer, such as by a hook's time-out.
 
-    Without ``calls`` the run is over, and all is ended that nobody waits for.
+    Without ``calls`` the run is over: every request is cancelled except the one that the channel waits for.
     """
     channel = run.channel
     waited_for = None if channel is None or channel.pending is None else channel.pending.question_id
@@ -191,7 +190,10 @@ async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
 
 
 async def end_left(run: Run) -> None:
-    """Cancel requests about calls that have results: the process that wrote these died before it could."""
+    """Cancel pending requests about calls that have results.
+
+    A process that died between writing the results and cancelling the requests leaves such requests behind.
+    """
     if run.thread.pending is not None:
         resolved = call_ids(run.messages)
         await run.cancel_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
@@ -206,9 +208,9 @@ async def _end(run: Run, question_id: str) -> None:
 
 
 def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
-    """A settled request's answer, or the signal that stands for its absence.
+    """A settled request's answer; raises the signal of a request that ended without one.
 
-    ``is_found`` says that nobody has waited for it here: it was settled when the run came to it.
+    ``is_found`` says that the request was settled before this run looked at it, so no wait of this run ended with it.
     """
     match stored.status:
         case "answered":
@@ -219,8 +221,10 @@ def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
             raise HitlTimedOut(stored.request.timeout_seconds)
         case "aborted":
             raise HitlAborted(stored.reason or "aborted")
-        case _:  # superseded: the thread went on without this run
+        case _:  # superseded: another run has continued the thread
             # A newer prompt leaves a reason; a newer question under the same id does not.
-            if is_found and stored.reason:  # but its call is open: whoever made way for the prompt died of it
+            if (
+                is_found and stored.reason
+            ):  # the call has no result: the process died while the prompt replaced it
                 raise HitlAborted(SUPERSEDED.why)
             raise HitlDetached(SUPERSEDED.why if stored.reason else "its question was asked anew elsewhere")

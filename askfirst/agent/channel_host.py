@@ -22,13 +22,13 @@ from askfirst.requests import ArgsCheck, AskedCall, HitlRequest, StoredRequest, 
 if TYPE_CHECKING:
     from askfirst.agent.session import Session
 
-# What a channel knows of the agent that asks through it.
+# The agent's side of a channel.
 
 
 class Leaving:
-    """The way out of a run that is to wait for nobody any more: whoever asks within it gets the ``signal``.
+    """How a run leaves its waits for people: code that asks within the run gets the ``signal``.
 
-    If it was detached, its listeners hear of it first (``told``), then the run does.
+    After a detach the listeners are told first (``told`` is set), then the signal is raised in the run.
     """
 
     __slots__ = ("is_heard", "signal", "told")
@@ -41,7 +41,7 @@ class Leaving:
             self.told.set()
 
     async def hear(self) -> None:
-        """Wait until listeners were told."""
+        """Wait until the listeners were told."""
         await self.told.wait()
         self.is_heard = True
 
@@ -67,7 +67,7 @@ class Host:
         return self.session.top.has_under_it(thread_id)
 
     async def record(self, request: HitlRequest) -> StoredRequest | None:
-        """Store a request with the run that asks; None if no run does, or nothing is stored."""
+        """Store a request in a step of the run that asks; None without a run or a store."""
         run, asking = self.session.run, current_asking()
         if run is None:
             return None
@@ -80,13 +80,13 @@ class Host:
         return stored
 
     def _rests(self, run: Run, asking: Asking | None) -> bool:
-        """Whether nothing goes on in the run while a person is asked: no body but one at a safe point."""
+        """Whether the lease can be released while a person is asked: no body but one at a safe point is at work."""
         if asking is not None and asking.place == "tool":
             return False
         return all(call_id == self._safe_point(asking) for call_id in run.under_way)
 
     def _safe_point(self, asking: Asking | None) -> str | None:
-        """The call that asks from a safe point, if it is this agent's and not that of one within its tools."""
+        """The id of the call that asks from a safe point; None for another place, or for an agent within a tool."""
         if asking is None or asking.place != "safe_point" or current.get().session is not self.session:
             return None
         return asking.tool_call_id
@@ -110,16 +110,17 @@ class Host:
             await run.release_callers()
 
     async def leave(self, asked: Sequence[tuple[HitlChannel, HitlRequest]]) -> bool:
-        """Detach from what channels ask: listeners are told, then the run that waits; False if none does any more.
+        """Leave the waits for these requests: tell the listeners, then raise `HitlDetached` in the run.
 
-        An async listener may wait for that very run, so the run waits only until each of them has begun.
+        False if no run waits any more. An async listener may itself wait for that run, so the run waits only until
+        each listener has begun.
         """
         leaving, loop = Leaving(HitlDetached()), asyncio.get_running_loop()
         left = [it for channel, it in asked if channel.interrupt(leaving.signal, after=leaving.hear)]
         if not left:
             return False
         self.session.leave(leaving)
-        loop.call_soon(loop.call_soon, leaving.told.set)  # those that get tasks begin in the loop's next turn
+        loop.call_soon(loop.call_soon, leaving.told.set)  # async listeners begin in the next iteration
         try:
             for pending in left:
                 await self.session.emitter.emit(
@@ -130,7 +131,7 @@ class Host:
         return True
 
     def announce(self, request: HitlRequest) -> Awaitable[None]:
-        """Tell listeners of a request; to be awaited."""
+        """Tell listeners of a request; await what is returned."""
         run, asking = self.session.run, current_asking()
         if run is not None:
             run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
@@ -140,7 +141,7 @@ class Host:
         return together([asked, tell(run, request, "requested")])
 
     async def announce_settled(self, stored: StoredRequest) -> None:
-        """Tell listeners how a request was settled, and remember it while its call is open."""
+        """Tell listeners how a request was settled, and keep it on the thread while its call has no result."""
         run, asking = self.session.run, current_asking()
         if run is not None:
             run.asked.pop(stored.question_id, None)
@@ -159,14 +160,14 @@ class Host:
             await tell(run, stored.request, "resolved", decision_in(stored.answer))
 
     def recall(self, request: HitlRequest) -> StoredRequest | None:
-        """How this very request was settled before, if its call is open still."""
+        """This request as it was settled before, if its call has no result yet."""
         known = self.session.live.thread.requests.get(request.question_id)
         if known is None or known.status == "pending" or not same_question(known.request, request.payload):
             return None
         return known
 
     async def known(self, question_id: str) -> StoredRequest | None:
-        """What was asked under an id about the calls that are open; of what seems pending, how it stands by now."""
+        """The request under an id, of a call without a result; a pending one is read from the store again."""
         live = self.session.live
         known = live.thread.requests.get(question_id)
         if known is None or known.status != "pending" or live.checkpointer is None:
@@ -178,31 +179,31 @@ class Host:
 
     @property
     def stores(self) -> bool:
-        """Whether a run goes on whose requests are written with its thread."""
+        """Whether a run is here whose requests are stored with its thread."""
         run = self.session.run
         return run is not None and run.journal is not None
 
     def args_check(self, tool_name: str, call: AskedCall | None = None) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools."""
+        """A function that checks edited arguments of one of the agent's tools."""
         return self.session.inbox.args_check(tool_name, self.session.live.thread, call)
 
     def seal(self, call: AskedCall, known: str | None = None) -> str | None:
-        """What binds an answer to what is not shown of the arguments that a call stands at the gate with."""
+        """The seal that binds an answer to the hidden arguments of a call at the gate; None if nothing is hidden."""
         known = known or known_seal(self.session.live.thread, call.tool_call_id)
         args = self.session.live.thread.at_gate.get(call.tool_call_id)
         if args is None or json_object(args) != call.args:
-            return known  # what is asked is what was asked before, or nothing that the gate knows
+            return known  # the gate does not have these arguments: only an earlier seal can apply
         return seal_of(args, call.args, known)
 
     def args_schema(self, tool_name: str) -> JsonObject | None:
-        """What the arguments of one of the agent's tools are like."""
+        """The JSON Schema of the arguments of one of the agent's tools."""
         return self.session.inbox.args_schema(tool_name)
 
 
 async def _record_beside(
     run: Run, bodies: Bodies, call_id: str, request: HitlRequest
 ) -> StoredRequest | None:
-    """Store a request of a body beside which others are under way, for which the thread may be needed."""
+    """Store a request of a body while other bodies execute; release the lease only if all of them wait."""
     async with bodies.lock:
         stored = await run.record(request, release=False)
     if stored is not None and stored.status == "pending" and await bodies.pause(call_id):
@@ -213,10 +214,10 @@ async def _record_beside(
 def host_of(
     channel: HitlChannel, bound: ChannelHost | None, others: Collection[ChannelHost] = ()
 ) -> ChannelHost | None:
-    """The agent that asks through a channel just now: the one whose run this is, else the one it is bound to.
+    """The agent that asks through a channel: the one whose run executes here, else the one ``bound`` to the channel.
 
-    The run's agent may ask through another channel around this one, to which it, or the one that it works for,
-    was ``bound`` too; or through one that keeps its requests on the agent's own thread.
+    The running agent counts if this is its channel, or if the channel keeps requests on the agent's own thread, or
+    if the agent or one of its callers is among the ``others`` bound to the channel, such as through a wrapper.
     """
     running = current.get().session
     if running is None:
@@ -245,7 +246,7 @@ class Turns:
         self._lines: dict[int, _Line] = {}
 
     async def take(self, channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask when it is our turn, and wait for the answer."""
+        """Wait for the turn at a channel, then ask and wait for the answer."""
         line = self._lines.setdefault(id(channel), _Line())
         session = current.get().session
         if line.is_taken and channel.checkpointer is not None and session is not None:
@@ -253,15 +254,15 @@ class Turns:
         return await line.take(ask)
 
     def go_on(self) -> None:
-        """Let all ask again: whoever told them to stop was too late."""
+        """Let agents ask again: the signal that stopped them came after the person's answer."""
         for line in self._lines.values():
             line.stopped = None
 
 
 class _Line:
-    """Those who want to ask through one channel.
+    """The agents of one run that want to ask through one channel, one at a time.
 
-    When one of them is told to stop waiting, so are those that have not had their turn.
+    When one of them is detached or aborted, the signal is raised in those that wait for their turn, too.
     """
 
     __slots__ = ("_lock", "stopped")
@@ -286,9 +287,9 @@ class _Line:
 
 
 async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask through a channel when no other agent of this run does; whoever has the turn may ask at once.
+    """Ask through a channel when no other agent of this run asks there; code that has the turn asks at once.
 
-    A channel without a store does not release the lease with its request, so that is done here.
+    A channel without a store does not release the lease with its request, so the lease is released here.
     """
     at = current.get()
     session = at.session
@@ -301,7 +302,7 @@ async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
         return await ask()
 
     async def now() -> T:
-        token = current.set(Context(at.session, at.turns, channel, at.asking, at.hearing))
+        token = current.set(Context(at.session, at.turns, channel, at.asking, at.hearing, at.framework_run))
         try:
             return await ask()
         finally:

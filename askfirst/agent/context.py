@@ -1,4 +1,4 @@
-"""Where code runs: for which agent, from which place of a run it asks, whose turn it is. The one context variable."""
+"""The context variable: for which agent code runs, from which place of a run it asks, and who has the turn."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Place = Literal["gate", "tool", "safe_point"]
 class Asking:
     """The call that a question is about, and the place it is asked from.
 
-    At the gate and at a safe point nothing has happened yet that asking again would repeat; inside a tool's
-    body something may have.
+    At the gate and at a safe point a resumed run can ask again without repeating an effect. Inside a tool's body it
+    cannot: something may have happened already.
     """
 
     place: Place
@@ -31,20 +31,20 @@ class Asking:
     asked: int = 0
 
     def is_within(self, place: Place) -> bool:
-        """Whether this is such a place, or is called from one."""
+        """Whether this is that place, or is called from within it."""
         return self.place == place or (self.outer is not None and self.outer.is_within(place))
 
     def question_id(self, kind: str) -> str:
-        """An id that is the same again when the run is resumed; `question_ids.named` makes it the question's own."""
+        """A question id that a resumed run makes again; `question_ids.named` resolves conflicts."""
         self.asked += 1
         place = "" if self.place == "gate" else "body:"
         return f"{self.tool_call_id}:{place}{kind}:{self.asked}"
 
 
 class Context:
-    """What is known of the code that runs now. It is not changed: code further in gets a context of its own."""
+    """What the running code belongs to. It is immutable: inner code gets a context of its own."""
 
-    __slots__ = ("asking", "hearing", "session", "turn_at", "turns")
+    __slots__ = ("asking", "framework_run", "hearing", "session", "turn_at", "turns")
 
     def __init__(
         self,
@@ -53,20 +53,23 @@ class Context:
         turn_at: HitlChannel | None = None,
         asking: Asking | None = None,
         hearing: object | None = None,
+        framework_run: str | None = None,
     ) -> None:
         self.session = session
         """The agent whose run this code belongs to: several agents may ask through one channel."""
         self.turns = turns
-        """How the agents of this run take turns at a channel; None where one agent works alone."""
+        """How the agents of this run take turns at a channel; None if there is one agent."""
         self.turn_at = turn_at
         """The channel at which this code has the turn."""
         self.asking = asking
         """The call being gated or run."""
         self.hearing = hearing
-        """The request that a listener is being told of, in its task and the tasks that it makes."""
+        """The wait (`hitl.wait.Slot`) whose listener this code is, in the listener's task and its child tasks."""
+        self.framework_run = framework_run
+        """The key of another framework's run, where its tools are told of no key (`adapters.openai_agents`)."""
 
 
-current: ContextVar[Context] = ContextVar("askfirst", default=Context())  # noqa: B039  (nothing changes it)
+current: ContextVar[Context] = ContextVar("askfirst", default=Context())  # noqa: B039  (it is immutable)
 
 
 def current_asking() -> Asking | None:
@@ -75,7 +78,7 @@ def current_asking() -> Asking | None:
 
 
 class asking_from:  # noqa: N801  (used like a function)
-    """Questions asked within belong to this call."""
+    """A context manager: requests opened within belong to this call and place."""
 
     __slots__ = ("_asking", "_token")
 
@@ -87,7 +90,9 @@ class asking_from:  # noqa: N801  (used like a function)
 
     def __enter__(self) -> Asking:
         at = current.get()
-        self._token = current.set(Context(at.session, at.turns, at.turn_at, self._asking, at.hearing))
+        self._token = current.set(
+            Context(at.session, at.turns, at.turn_at, self._asking, at.hearing, at.framework_run)
+        )
         return self._asking
 
     def __exit__(self, *error: object) -> None:
@@ -95,7 +100,7 @@ class asking_from:  # noqa: N801  (used like a function)
 
 
 def safe_point() -> AbstractContextManager[Asking | None]:
-    """Declare that nothing done so far in this tool's body would be repeated by beginning anew."""
+    """Declare that running this tool's body again from its start would repeat no effect."""
     asking = current.get().asking
     return (
         nullcontext() if asking is None else asking_from("safe_point", asking.tool_call_id, asking.tool_name)

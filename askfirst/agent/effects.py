@@ -55,7 +55,7 @@ def _groups(settled: Sequence[Settled]) -> Iterator[list[Settled]]:
 
 
 async def _execute_group(run: Run, group: list[Settled]) -> None:
-    """Run a group and append its results; a call whose body a signal or a cancellation left stays open."""
+    """Run a group and append its results; a call whose body was left by a signal or cancellation gets no result."""
     results: dict[str, ToolResultMessage] = {}
     stopped: list[HitlControlException | Exception] = []
 
@@ -72,13 +72,13 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
         await (resolve(group[0]) if len(group) == 1 else _together(resolve, group))
     finally:
         run.bodies = None
-        run.under_way = frozenset()  # the next commit, whoever makes it, says how they ended
+        run.under_way = frozenset()  # the next commit writes their results
         if any(isinstance(why, HitlPaused | Exception) for why in stopped):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     if run.unwritten:
         await run.commit_results(wait=bool(stopped or run.asked) or run.aborted)
-    if run.asked:  # not before the results are written: a body that is run again would ask again
+    if run.asked:  # only after the results are written: until then a rerun body would ask again
         await _end_moot(run, group)
     if stopped:
         raise _foremost(stopped)
@@ -97,20 +97,20 @@ async def _together(resolve: Callable[[Settled], Awaitable[None]], group: list[S
 
 
 def _foremost(stopped: Sequence[BaseException]) -> BaseException:
-    """Of what stopped some bodies, that which stops the run: it is paused only if it is not stopped otherwise."""
+    """The exception that stops the run, of those that stopped bodies: `HitlPaused` only if there is no other."""
     return next((why for why in stopped if not isinstance(why, HitlPaused)), stopped[0])
 
 
 async def _end_moot(run: Run, group: list[Settled]) -> None:
-    """End what was asked for calls of the group that have a result by now: who asked has given up."""
+    """Cancel requests of calls of the group that have results now: their bodies stopped waiting."""
     unresolved = {call.id for call in unresolved_calls(run.messages)}
     await end_asked(run, {item.call.id for item in group} - unresolved)
 
 
 def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
-    """While one subagent waits, those that are done keep their results on their own threads.
+    """Drop the results of finished subagents while another body waits; they stay on the subagents' own threads.
 
-    So results stand in the order of the calls, whichever person answers first.
+    So the transcript has results in the order of the calls, whichever person answers first.
     """
     for item in filter(_is_subagent, group):
         results.pop(item.call.id, None)
@@ -119,9 +119,9 @@ def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessa
 def _in_order(
     run: Run, group: list[Settled], results: dict[str, ToolResultMessage]
 ) -> Iterator[ToolResultMessage]:
-    """The group's results in call order; an aborted run says of the bodies it cut short what is known.
+    """The group's results in call order; in an aborted run, cancelled bodies get a result that says so.
 
-    A subagent's call stays open until the subagent itself has been ended.
+    A subagent's call gets no result until the subagent itself has been ended.
     """
     for item in group:
         if item.call.id in results:
@@ -131,7 +131,7 @@ def _in_order(
 
 
 async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
-    """From now on bodies are under way, as the store knows."""
+    """Write down which bodies are about to start, and note them as under way."""
     run.under_way = frozenset(item.call.id for item in group if isinstance(item, Admitted))
     try:
         await _write_starts(run, group)
@@ -143,12 +143,12 @@ async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMe
 
 
 async def _write_starts(run: Run, group: list[Settled]) -> None:
-    """Write down that bodies are about to start, if their effects may not be repeated."""
+    """Commit the starts of bodies whose effects may not be repeated, before any of them starts."""
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
-        # A subagent is no effect, but it has some: its call must be on record before them.
+        # A subagent is no effect itself but has effects: its call must be stored before them.
         delegates = run.spec.delegates and any(map(_is_subagent, group))
-        # An answer that no store has seen counts only if nobody has gone on without it.
+        # An answer outside the store counts only if no other worker has taken the thread: a commit checks the fence.
         unsure = run.is_released_unstored and bool(run.under_way) and not run.journal.holds
         if starting or unsure or (delegates and run.unwritten):
             await run.commit(started=starting)
@@ -175,13 +175,13 @@ def _effect(item: Admitted, digest: str = "") -> StoredEffect:
 
 
 async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage]) -> None:
-    """Put the call's result into ``results`` as soon as there is one: what comes after may not lose it.
+    """Put the call's result into ``results`` as soon as there is one, so that later failures do not lose it.
 
-    No body starts once the run is aborted. Who listens just before or after a body asks as the body does: its
-    effect is under way then, and nobody else may take it up.
+    No body starts once the run is aborted. Listeners called just before or after a body ask from the body's place:
+    its effect is under way then, so the lease must be kept.
     """
     call = item.call
-    place = "safe_point" if _is_subagent(item) else "tool"  # a subagent goes on where it was
+    place = "safe_point" if _is_subagent(item) else "tool"  # a resumed subagent continues where it was
     with asking_from(place, call.id, call.name):
         if isinstance(item, Admitted):
             if run.emitter.listening and not run.aborted:
@@ -199,7 +199,7 @@ async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessa
     """Run the body, then the hooks after it."""
     call = item.call
     if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
-        await run.journal.confirm(run.run_id)  # this process may have stood still since the start was written
+        await run.journal.confirm(run.run_id)  # the process may have been suspended meanwhile
     run.thread.effects[call.id] = _effect(item)
     if tracing.on:
         result = results[call.id] = await _traced(run, item)
@@ -222,13 +222,13 @@ async def _traced(run: Run, item: Admitted) -> ToolResultMessage:
 
 
 async def _run_body(run: Run, item: Admitted) -> ToolResult:
-    """What the body returned, or how it failed."""
+    """The body's result, or an error result if it raised."""
     tool, call = item.tool, item.call
     try:
         return _without_record(item, as_result(await tool.run(item.args, _context(run, item))))
     except Exception as error:
         if isinstance(tool, SubagentTool):
-            raise  # its own failures are results: this is the store's, or ours, and what it was at is open still
+            raise  # a subagent returns its own failures: this is the store's error, and the call stays open
         failure: BaseException = error
     except (HitlTimedOut, HitlCancelled) as signal:
         return as_result(
@@ -242,10 +242,10 @@ async def _run_body(run: Run, item: Admitted) -> ToolResult:
 
 
 def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
-    """What a body returned, without what it claims that a person decided: that is for the gate to say.
+    """A body's result without claims about a person's decision in its details: only the gate records decisions.
 
-    A body that has asked a person itself, such as that of ``ask_user``, may say that there was no decision, unless
-    there was one at the gate.
+    A body that asked a person itself, such as ``ask_user``, may record a time-out or a cancellation, unless there was
+    a decision at the gate.
     """
     details: JsonObject = dict(result.details or {})
     said = details.get("hitl")
@@ -258,8 +258,11 @@ def _without_record(item: Admitted, result: ToolResult) -> ToolResult:
 
 
 async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
-    """What the hooks make of a result, in ``results`` too. Where a person was asked and did not say yes in the
-    end, whatever the reason, the model is not shown it: only that the tool has run."""
+    """Pass a result through the ``after_tool_call`` hooks, and keep it in ``results``.
+
+    If a hook asked a person and got no approval, for whatever reason, the result is withheld from the model, which
+    is told only that the tool ran.
+    """
     call = item.call
     ctx = ToolCallContext(
         call, item.tool, item.args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
@@ -282,7 +285,7 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
             except BaseException:
                 if asking.asked:
                     results[call.id] = _withheld(item, "a person was asked about it, and has not answered")
-                    if not is_cancelled():  # else this is left to the run that goes on
+                    if not is_cancelled():  # a cancelled task leaves the requests to the run that resumes
                         await run.cancel_where(
                             lambda asked: is_about(asked, asking.tool_call_id), "its call ended without it"
                         )
@@ -296,7 +299,7 @@ def _withheld(item: Admitted, why: str) -> ToolResultMessage:
 
 
 def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:
-    """The result, if it is one of this call's: any other would leave the call open, to be run again."""
+    """The result that a hook returned; raises if it is not this call's, because the call would be run again."""
     if not isinstance(result, ToolResultMessage) or result.tool_call_id != item.call.id:
         raise TypeError(f"after_tool_call returned {result!r}, which is no result of {item.call.id}")
     return result
@@ -318,10 +321,10 @@ def _context(run: Run, item: Admitted) -> ToolContext:
 
 
 def _lasting_id(run: Run) -> str:
-    """An id that a run has whenever it goes on, and no other run has; empty on a thread of an old version.
+    """A part of the idempotency key: an id that a run keeps when it is resumed, and that no other run has.
 
-    A subagent that no store knows gets a new run each time it goes on, but the run at the top does not. On a thread
-    from before keys were made with this, calls keep the keys that they may have been begun with.
+    Without a store a subagent gets a new run id at each resume, so the id of the root run is used. It is empty on a
+    thread of an old version, whose calls may have been started with keys that lack it.
     """
     if run.journal is not None:
         return run.run_id if run.journal.fence >= OLDEST_FIRST_FENCE else ""
@@ -331,7 +334,7 @@ def _lasting_id(run: Run) -> str:
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:
-    """The transcript's entry: what came of the call, and how a person decided on it."""
+    """The transcript's message: the call's result, and the record of a person's decision."""
     details: JsonObject = dict(result.details or {})
     content = result.content
     if item.trace is not None:

@@ -15,7 +15,7 @@ from askfirst.errors import HitlControlException
 from askfirst.events import AgentEvent, Event
 
 Listener = Callable[[AgentEvent], Any]
-"""A function of an event, sync or async; what it returns or raises is of no consequence."""
+"""A function of an event, sync or async; its return value is ignored, its exceptions are logged."""
 
 logger = logging.getLogger("askfirst")
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("askfirst")
 class Emitter:
     """The listeners of one agent, called in the order they subscribed and in the order of ``seq``.
 
-    Async listeners are awaited before the agent goes on. An event that nobody listens for is not made.
+    Async listeners are awaited before the agent continues. Without listeners no event is made.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Emitter:
         self._under_it: WeakSet[Emitter] | None = None
         self._listeners = tuple(listeners)
         self.listening = bool(listeners)
-        """Whether anybody would hear an event: here, or at the agent that this one works for."""
+        """Whether there is a listener, of this agent or of one that it works for."""
         if parent is not None:
             parent._adopt(self)
         self._seq = 0
@@ -70,7 +70,7 @@ class Emitter:
         return unsubscribe
 
     def _adopt(self, emitter: Emitter) -> None:
-        """Have the emitter of a subagent know whether anybody listens here."""
+        """Keep a subagent's emitter informed of whether this one has listeners."""
         if self._under_it is None:
             self._under_it = WeakSet()
         self._under_it.add(emitter)
@@ -98,11 +98,11 @@ class Emitter:
 
     @property
     def has_posted(self) -> bool:
-        """Whether async listeners may be at work on what was posted."""
+        """Whether posted events may still be with async listeners."""
         return bool(self._posted)
 
     async def flush(self) -> None:
-        """Wait until async listeners have dealt with what was posted."""
+        """Wait until async listeners are done with the posted events."""
         while self._posted:
             posted, self._posted = self._posted, ()
             await _all(posted)
@@ -137,17 +137,17 @@ class Emitter:
 
 
 class _Nothing:
-    """Awaited, it does nothing: most events have no async listener, and this costs no coroutine."""
+    """An awaitable that does nothing and costs no coroutine: most events have no async listener."""
 
     __await__ = ().__iter__
 
 
 NOTHING = cast("Awaitable[None]", _Nothing())
-"""What is awaited where nobody has to be waited for."""
+"""The awaitable for events without async listeners."""
 
 
 def together(telling: Sequence[Awaitable[None]]) -> Awaitable[None]:
-    """Several things that are told at once, as one that can be awaited; `NOTHING` if nobody has to be waited for."""
+    """Several emitted events as one awaitable; `NOTHING` if none has an async listener."""
     waiting = [each for each in telling if each is not NOTHING]
     if len(waiting) < 2:
         return waiting[0] if waiting else NOTHING
@@ -155,7 +155,7 @@ def together(telling: Sequence[Awaitable[None]]) -> Awaitable[None]:
 
 
 async def _all(waiting: Sequence[Awaitable[None]]) -> None:
-    """Wait for all, then raise what the first of them raised."""
+    """Wait for all, then raise the first exception, in order."""
     if len(waiting) == 1:
         await waiting[0]
         return
@@ -181,7 +181,7 @@ async def _raise(signal: HitlControlException) -> None:
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled this task; if not, a ``CancelledError`` is the callee's own doing."""
+    """Whether this task was cancelled; if not, a ``CancelledError`` was raised by the callee itself."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

@@ -1,4 +1,4 @@
-"""A channel that somebody else wrote: it has the six members of the protocol, and perhaps no more."""
+"""Channels that users write: they have the six members of the protocol, and perhaps no more."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from askfirst.errors import HitlControlException, HitlError, HitlStaleAnswer, In
 from askfirst.requests import EscalateAnswer, HitlRequest, check_seen
 
 SIX = ("confirm", "approve", "ask", "pending", "answer", "cancel")
-"""What a channel needs for an agent to ask through it."""
+"""The members that a channel must have."""
 _MORE = ("escalate", "subscribe", "thread_id", "checkpointer", "bind", "interrupt", "open_request")
-"""What an agent uses of a channel besides, where it comes to that."""
+"""Further members that an agent uses if a channel has them."""
 _WAY_OUT = (
     "add it to the channel, as askfirst.hitl.HitlChannel describes it, or derive that from InMemoryChannel"
 )
 
 
 def whole_channel(channel: Any) -> HitlChannel:
-    """A channel as an agent uses it: itself, or with what it lacks of it said when that is needed.
+    """A channel with all members that an agent uses: itself, or wrapped in `OwnChannel`.
 
-    Raises `InvalidAgent` for what is no channel.
+    Raises `InvalidAgent` if it lacks one of the six members.
     """
     kind: type = channel.__class__
     missing = [name for name in SIX if not hasattr(channel, name)] or _outdated(kind)
@@ -38,14 +38,14 @@ def whole_channel(channel: Any) -> HitlChannel:
 
 @lru_cache(64)
 def _outdated(kind: type) -> Sequence[str]:
-    """The methods of a channel that do not take what they are called with."""
+    """The methods of a channel that lack a parameter which agents pass."""
     told = (("interrupt", "after"), ("open_request", "thread_id"))
     return [f"{name} with {parameter}" for name, parameter in told if not _takes(kind, name, parameter)]
 
 
 @lru_cache(256)
 def _takes(kind: type, name: str, parameter: str) -> bool:
-    """Whether a method takes this by name; True for one that is not the class's own, or does not say."""
+    """Whether a method has a parameter of this name; True if the method is missing or has no signature."""
     try:
         parameters = inspect.signature(getattr(kind, name)).parameters
     except (AttributeError, ValueError, TypeError):
@@ -54,7 +54,7 @@ def _takes(kind: type, name: str, parameter: str) -> bool:
 
 
 class OwnChannel:
-    """What an agent uses in place of a channel that lacks some of what agents use."""
+    """A wrapper for a channel that lacks some members: using a missing one raises `HitlError` with a way out."""
 
     def __init__(self, channel: Any) -> None:
         self.channel = channel
@@ -93,7 +93,7 @@ class OwnChannel:
         return self.channel.pending
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
-        """The requests as they come, if the channel tells them."""
+        """The requests as they come, if the channel has `subscribe`."""
         subscribe = self._of_its_own("subscribe")
         if subscribe is None:
             raise self._lacks("subscribe()", "its requests cannot be followed")
@@ -108,7 +108,7 @@ class OwnChannel:
         via: str | None = None,
         digest: str | None = None,
     ) -> None:
-        """Answer the pending request; one for what is not pending any more is stale."""
+        """Answer the pending request; raises `HitlStaleAnswer` if it is not pending."""
         options: dict[str, Any] = {}
         for name, value in (("by", by), ("via", via), ("digest", digest)):
             if value is None:
@@ -139,7 +139,7 @@ class OwnChannel:
         return self._of_its_own("checkpointer")
 
     def bind(self, host: ChannelHost) -> None:
-        """Belong to an agent, if the channel cares."""
+        """Bind the channel to an agent, if it has `bind`."""
         bind = self._of_its_own("bind")
         if bind is not None:
             bind(host)

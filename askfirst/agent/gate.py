@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from askfirst.agent.arguments import parse_args, parse_edit, whole
 from askfirst.agent.asking import (
     MOOT,
-    Waiting,
     answered_before,
     ask_approve,
     ask_escalate,
@@ -52,16 +51,16 @@ from askfirst.messages import JsonObject, ToolCall, call_digest
 from askfirst.permissions.decision import Decision, PendingAction
 from askfirst.permissions.evaluate import decide
 from askfirst.permissions.guardrails import judge_answer, stricter, tighten
-from askfirst.requests import ApproveAnswer, EscalateAnswer, approval_seconds
+from askfirst.requests import ApproveAnswer, EscalateAnswer, HitlRequest, approval_seconds
 
-# What the policy and the guardrails say of calls before they run; whatever goes wrong denies.
+# Policy and guardrails: decisions about calls before they run. An error in one of them denies the call.
 
 
 ALLOWED = Decision.allow()
 
 
 def is_judged(run: Run) -> bool:
-    """Whether anybody has a say before calls run."""
+    """Whether the agent has a policy or guardrails."""
     return run.actor.policy is not None or bool(run.spec.guardrails)
 
 
@@ -111,9 +110,9 @@ class Admitted:
     trace: JsonObject | None = None
     attempt: int = 1
     digest: str | None = None
-    """The digest of these arguments, where it is known by now."""
+    """The digest of these arguments, if it was computed."""
     grant: str | None = None
-    """The digest of the grant by which nobody was asked."""
+    """The digest of the grant that made asking a person unnecessary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +127,14 @@ class Refused:
 Settled = Admitted | Refused
 
 
-async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], list[Waiting]]:
-    """Settle calls, in order: those that are settled, and those that wait for a person who is not here."""
+async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], list[HitlRequest]]:
+    """Decide about calls, in order. Returns the settled calls, and the requests that the other calls wait for."""
     admitted = [_admit(run, call) for call in calls]
     settled: list[Settled] = []
-    waiting: list[Waiting] = []
+    waiting: list[HitlRequest] = []
     for item, decision in zip(admitted, await _judged(run, admitted), strict=True):
         outcome = await _settle(run, item, decision)
-        if isinstance(outcome, Waiting):
+        if isinstance(outcome, HitlRequest):
             waiting.append(outcome)
         else:
             settled.append(outcome)
@@ -145,14 +144,14 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], li
     return settled, waiting
 
 
-async def put(run: Run, waiting: Sequence[Waiting], *, release: bool) -> None:
-    """Have what is waited for open, for people to find, and tell listeners of what is new."""
-    for request in await run.put([item.request for item in waiting], release=release):
+async def put(run: Run, waiting: Sequence[HitlRequest], *, release: bool) -> None:
+    """Store the requests that calls wait for, and tell listeners of the new ones."""
+    for request in await run.put(waiting, release=release):
         await tell(run, request, "requested")
 
 
 async def _tell_resolved(run: Run, settled: Sequence[Settled]) -> None:
-    """Tell listeners of the decisions that people made while nobody waited for them here."""
+    """Tell listeners of decisions that people made while no wait was open in this process."""
     if run.channel is not None or not run.thread.requests:
         return
     for item in settled:
@@ -162,7 +161,7 @@ async def _tell_resolved(run: Run, settled: Sequence[Settled]) -> None:
 
 
 async def _judged(run: Run, admitted: Sequence[Settled]) -> Sequence[Decision]:
-    """What policy and guardrails say of each call, all asked about at once."""
+    """The decisions of policy and guardrails about all calls; a refused call is not put to them."""
     if not is_judged(run):
         return [ALLOWED] * len(admitted)
     able = [item for item in admitted if isinstance(item, Admitted)]
@@ -171,14 +170,14 @@ async def _judged(run: Run, admitted: Sequence[Settled]) -> Sequence[Decision]:
 
 
 async def _cancel_moot(run: Run, settled: Sequence[Settled]) -> None:
-    """End what is still asked about calls that were settled without it, such as those of a tool that is gone.
+    """Cancel pending requests about calls that were settled without an answer, such as calls of a removed tool.
 
-    What the body of an admitted call asked before a restart is not moot: the body asks it again.
+    Requests that the body of an admitted call opened before a restart stay open: the body asks again.
     """
     if run.thread.pending is not None:
         for item in settled:
             await run.cancel_where(partial(_is_moot, item), MOOT)
-    if run.asked:  # by hooks that have given up
+    if run.asked:  # requests of hooks that stopped waiting
         await end_asked(run, [item.call.id for item in settled])
 
 
@@ -188,8 +187,8 @@ def _is_moot(settled: Settled, question_id: str) -> bool:
     return is_about(question_id, call_id) and not by_its_body
 
 
-async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | Waiting:
-    """Settle one call; one that was started before and is not run now may have taken effect then."""
+async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | HitlRequest:
+    """Settle one call. The refusal of a call in doubt also says that its earlier start may have taken effect."""
     effect = run.thread.effects.get(admitted.call.id)
     settled = await _decide(run, admitted, decision, effect)
     if effect is not None and isinstance(settled, Refused):
@@ -199,8 +198,8 @@ async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | 
 
 async def _decide(
     run: Run, admitted: Settled, decision: Decision, effect: StoredEffect | None
-) -> Settled | Waiting:
-    """Policy, an effect in doubt, middleware from the outside in, a person; whatever goes wrong refuses.
+) -> Settled | HitlRequest:
+    """Decide about one call: policy, middleware from the outside in, effect in doubt, person. Errors refuse the call.
 
     Arguments that change on the way are put to the policy again.
     """
@@ -215,11 +214,11 @@ async def _decide(
     with asking_from("gate", call.id, call.name):
         try:
             before = await _refused_before(run, admitted)
-            if before is not None:  # whatever the policy says by now
+            if before is not None:  # a denial is final, whatever the policy decides now
                 return before
             if verdict == "deny":
                 return _not_allowed(admitted, decision)
-            settled: Settled | Waiting = admitted
+            settled: Settled | HitlRequest = admitted
             run.thread.at_gate[call.id] = admitted.args
             if run.spec.onion.before_tool_call:
                 settled = await _through_middleware(run, admitted)
@@ -236,10 +235,10 @@ async def _decide(
             return Refused(call, why, trace)
 
 
-async def _refused_before(run: Run, admitted: Admitted) -> Refused | Waiting | None:
-    """What a person decided against before this run, if one did."""
+async def _refused_before(run: Run, admitted: Admitted) -> Refused | HitlRequest | None:
+    """The refusal that follows from a denial recorded earlier, if there is one."""
     before, tool = await refused_before(run, admitted.call), admitted.tool
-    if before is None or isinstance(before, Waiting):
+    if before is None or isinstance(before, HitlRequest):
         return before
     trace = approve_trace(tool, admitted.args, before)
     return Refused(admitted.call, denial(tool.name, before.reason), trace)
@@ -257,7 +256,7 @@ def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
 
 
 def _admit(run: Run, call: ToolCall) -> Settled:
-    """Admit what can be run at all."""
+    """Admit a call whose tool exists and whose arguments are valid; refuse any other."""
     tool = run.spec.tools_by_name.get(call.name)
     if tool is None:
         return Refused(call, unknown_tool(call.name, list(run.spec.tools_by_name)))
@@ -269,10 +268,10 @@ def _admit(run: Run, call: ToolCall) -> Settled:
     return Admitted(call, tool, args)
 
 
-async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | Waiting:
-    """A body that was started and whose end nobody saw: run it again if that does no harm, else ask.
+async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> Settled | HitlRequest:
+    """Settle a call in doubt: its body was started, and its end is unknown. Rerun it if that is harmless, else ask.
 
-    The person decides on what would run, which is what was started; if that is not so any more, they are told.
+    The person decides about the arguments that would run. They are told if the body was started with others.
     """
     call, tool = admitted.call, admitted.tool
     shown, args = _started(run, admitted, effect)
@@ -282,7 +281,7 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
         return again
     would_run = shown or _as_decided(run, admitted)
     answer = await ask_escalate(run, call, would_run, effect.attempt, changed=changed)
-    if isinstance(answer, Waiting):
+    if isinstance(answer, HitlRequest):
         return answer
     trace = with_decision(admitted.trace, escalate_trace(tool, would_run, answer))
     if answer.action == "abort":
@@ -299,9 +298,9 @@ async def _resolve_doubt(run: Run, admitted: Admitted, effect: StoredEffect) -> 
 
 
 def _started(run: Run, admitted: Admitted, effect: StoredEffect) -> tuple[BaseModel | None, BaseModel]:
-    """The arguments that a body was started with, None if they cannot be told, and those to go on with from here.
+    """Two sets of arguments: those the body was started with (None if unknown), and those the gate continues with.
 
-    The two differ where a person's edit is yet to be applied, as it is when the approval is looked at.
+    The two differ if a person edited the arguments: the edit is applied later, with the approval.
     """
     args, decided = admitted.args, _as_decided(run, admitted)
     if not effect.digest or args_digest(admitted.tool, decided) == effect.digest:
@@ -313,7 +312,7 @@ def _started(run: Run, admitted: Admitted, effect: StoredEffect) -> tuple[BaseMo
 
 
 def _as_decided(run: Run, admitted: Admitted) -> BaseModel:
-    """The arguments as a person has edited them, if one has."""
+    """The arguments with the person's recorded edit applied, if there is one."""
     answer = answered_before(run, admitted.call)
     if answer is None or answer.edited_args is None:
         return admitted.args
@@ -322,7 +321,7 @@ def _as_decided(run: Run, admitted: Admitted) -> BaseModel:
 
 
 def _retried_with(run: Run, admitted: Admitted, args: BaseModel) -> Iterator[BaseModel]:
-    """The arguments that a person had in view, or gave, when an earlier start of this call was in doubt."""
+    """The arguments that a person gave, or was shown, when an earlier start of this call was in doubt."""
     for known in run.thread.requests.values():
         asked = known.request.payload.call
         if (
@@ -368,7 +367,7 @@ async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
 async def _decided(
     hook: Callable[[ToolCallContext], Awaitable[BeforeToolCallResult | None]], ctx: ToolCallContext
 ) -> BeforeToolCallResult | None:
-    """What a hook decides about a call; one that fails blocks it."""
+    """A hook's decision about a call; an exception in the hook blocks the call."""
     name = ctx.tool.name
     try:
         decision = await hook(ctx)
@@ -383,18 +382,18 @@ async def _decided(
 
 
 def _differ_unseen(approved: BaseModel, args: BaseModel) -> bool:
-    """Whether arguments differ from those a person approved in nothing but what people are not shown."""
+    """Whether arguments differ from the approved ones only in hidden parts, such as secrets."""
     shown = json_object(args)
     return json_object(approved) == shown and whole(args, shown, made=False) != whole(
         approved, shown, made=False
     )
 
 
-async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled | Waiting:
-    """What was seen is what runs: an approval counts for the very arguments it was given for.
+async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled | HitlRequest:
+    """Make sure that an approval is for exactly the arguments that will run.
 
-    A person is asked (again) if the tool or the policy requires it and no approval is on record, or if the
-    arguments have changed since. What one has decided holds, whether or not it would be asked by now. A person's
+    A person is asked (again) if the tool or the policy requires an approval and none is recorded, or if the
+    arguments have changed since. A recorded decision holds even if no approval would be required now. A person's
     edit is put to the policy, which may deny it.
     """
     call, tool, before = admitted.call, admitted.tool, admitted.trace or {}
@@ -410,7 +409,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     details = attribution(run.actor.path, run.actor.principal, decision)
     seconds = _seconds(run, tool, decision)
     answer = await ask_approve(run, call, admitted.args, shown, digest, details, seconds)
-    if isinstance(answer, Waiting):
+    if isinstance(answer, HitlRequest):
         return answer
     trace = with_decision(before, approve_trace(tool, admitted.args, answer, digest))
     if answer.decision == "deny":
@@ -428,7 +427,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
 
 
 def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
-    """How long people have to decide: what the rule says, else the tool, else the agent."""
+    """The request's time-out in seconds: the rule's, else the tool's, else the agent's."""
     said = decision.approval_timeout if decision.requires_approval else None
     if said is None:
         said = run.spec.approval_timeout if tool.approval_timeout is None else tool.approval_timeout
@@ -436,7 +435,7 @@ def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
 
 
 def _misfit(call: ToolCall, faults: str, trace: JsonObject | None) -> Refused:
-    """Edited arguments that the tool does not take; a person's edit that never ran is recorded as such."""
+    """Refuse a call whose edited arguments are invalid; a person's edit is recorded as ``invalid_edit``."""
     if trace is not None and trace.get("decision") == "human_edit":
         trace = {**trace, "decision": "invalid_edit"}
     return Refused(call, misfit(call.name, faults), trace)

@@ -43,7 +43,7 @@ from askfirst.requests import (
 
 
 def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
-    """What a person is told beside the call: which agent asks, for whom, and which rule wants it asked."""
+    """The request's details: the asking agent, its principal, and the rule that requires the approval."""
     told: JsonObject = {}
     if len(path) > 1:
         told["agent_path"] = list(path)
@@ -83,7 +83,7 @@ def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
 
 
 def _shown_call(call: AskedCall) -> ToolCall:
-    # Its arguments are a copy: what was asked stays as it is, whatever becomes of what is shown.
+    # A copy of the arguments, so that a change to the approval does not change the request.
     args: JsonObject = from_json(to_json(call.args))
     return ToolCall.of_valid(id=call.tool_call_id, name=call.tool_name, args=args)
 
@@ -91,7 +91,7 @@ def _shown_call(call: AskedCall) -> ToolCall:
 def tell(
     run: Run, request: HitlRequest, phase: Literal["requested", "resolved"], decision: str | None = None
 ) -> Awaitable[None]:
-    """Tell listeners and the trace that a call waits, or has been decided; to be awaited for async listeners."""
+    """Emit `ApprovalEvent` and a trace event: a call waits, or was decided. Await it for async listeners."""
     if not (run.emitter.listening or tracing.on):
         return NOTHING
     approval = pending_approval(run.actor, request)
@@ -109,9 +109,9 @@ def tell(
 
 
 class Inbox:
-    """The open requests of one thread that nobody has to be waiting for.
+    """The open requests of one thread, whether or not a run waits for them.
 
-    ``shares`` says that the channel is others' too, as a subagent's is: what they ask there is not seen here.
+    ``shares`` says that other agents use the same channel, as subagents do: their requests are ignored here.
     """
 
     __slots__ = ("_channel", "_checkpointer", "_shares", "_spec", "_thread_id")
@@ -132,7 +132,7 @@ class Inbox:
         self._checkpointer = checkpointer
 
     async def open_in(self, thread: Thread) -> HitlRequest | None:
-        """The open request, going by the thread as it was last loaded; what is overdue is timed out."""
+        """The open request of the thread as last loaded; requests past their deadlines are settled as timed out."""
         while (known := thread.pending) is not None:
             expired = await self._expired(known.request)
             if expired is None:
@@ -141,7 +141,7 @@ class Inbox:
         return await self.kept()
 
     async def look(self) -> HitlRequest | None:
-        """The open request, as the store says now; what is overdue is timed out."""
+        """The open request as the store has it now; requests past their deadlines are settled as timed out."""
         stored = None
         if self._checkpointer is not None:
             stored = await self._checkpointer.load_pending_request(self._thread_id)
@@ -150,13 +150,13 @@ class Inbox:
         return stored or await self.kept()
 
     async def _expired(self, request: HitlRequest) -> StoredRequest | None:
-        """A stored request as it was settled, if it was, or is now because it is overdue."""
+        """A stored request that is settled, or is settled now because its deadline has passed; None while pending."""
         if self._checkpointer is None or request.expires_at is None:
             return None
         try:
             found = await self._checkpointer.expire(self._thread_id, request.question_id)
         except HitlNoPendingRequest:
-            return None  # it went with its thread, as whoever writes to that will find
+            return None  # the thread was deleted; the next step fails for that
         return None if found.status == "pending" else found
 
     async def answer(
@@ -168,7 +168,7 @@ class Inbox:
         via: str | None,
         digest: str | None = None,
     ) -> None:
-        """Settle the open request, or the one that is named; see `Agent.respond` for what it raises."""
+        """Answer the open request, or the one with ``question_id``; see `Agent.respond` for what it raises."""
         kept = await self.kept()
         if kept is not None and self._channel is not None and question_id in (None, kept.question_id):
             await self.check(thread, kept, digest)
@@ -179,7 +179,10 @@ class Inbox:
         await self.settle(thread, request, answer, by=by, via=via, digest=digest)
 
     async def _meant(self, thread: Thread, question_id: str | None, *, is_other_kept: bool) -> HitlRequest:
-        """The pending request that is meant, in the store or on the thread; ``is_other_kept`` by the channel."""
+        """The pending request with this id, in the store or on the thread; the oldest if there is no id.
+
+        ``is_other_kept`` says that the channel keeps a request with another id.
+        """
         if self._checkpointer is not None:
             return await self._stored(self._checkpointer, question_id)
         known = thread.pending if question_id is None else thread.requests.get(question_id)
@@ -191,13 +194,13 @@ class Inbox:
         raise HitlNoPendingRequest(self._thread_id, question_id)
 
     async def _check_settled(self, question_id: str | None) -> None:
-        """Raise `HitlStaleAnswer` for what the channel has settled, though whoever asked has yet to hear of it."""
+        """Raise `HitlStaleAnswer` if the channel has settled this request, but its run does not know yet."""
         channel = self._channel
         if question_id is None or channel is None or channel.checkpointer is not None:
             return
         if (
             await channel.open_request(thread_id=self._thread_id) is None
-        ):  # then there is nothing that this would answer
+        ):  # then the call below settles nothing; it only raises for a request that is settled
             try:
                 await channel.answer(question_id, None)
             except HitlStaleAnswer as stale:
@@ -205,13 +208,13 @@ class Inbox:
                     raise
 
     async def check(self, thread: Thread, request: HitlRequest, digest: str | None = None) -> None:
-        """Raise if a request is not what was shown, or if nobody could go on with its answer."""
+        """Raise if a request is not what the person was shown, or if no run could use its answer."""
         check_seen(request, digest)
         if self._is_asked_in(thread.messages, request):
             return
         way_out = "hand the conversation in as messages=, or use the store that has it"
         if self._checkpointer is not None:
-            stored = await self._checkpointer.load(self._thread_id)  # what is known here may be old
+            stored = await self._checkpointer.load(self._thread_id)  # the transcript in memory may be old
             if stored is not None and self._is_asked_in(stored.messages, request):
                 return
             way_out = "use the store and the thread_id that have the conversation"
@@ -223,8 +226,8 @@ class Inbox:
     def _is_asked_in(self, messages: Sequence[Message], request: HitlRequest) -> bool:
         """Whether a run on this transcript would ask this again, and so find the answer.
 
-        Only what is asked about a call can be known to be asked in none: an open call may ask about calls of its
-        own making, and so may a hook around the model, or whoever guards what it says.
+        False only if that is certain: the request is about a call that the transcript lacks, and nothing is left that
+        could make such a call itself (an unresolved call, a hook around the model, a guardrail).
         """
         call = request.payload.call
         if call is None and not is_of_a_place(request.question_id):
@@ -264,9 +267,9 @@ class Inbox:
         )
 
     async def cancel_kept(self, why: str) -> bool:
-        """End a request that only the channel keeps; a stored one ends with the step that ends its call.
+        """Cancel a request that only the channel keeps; False if there was none.
 
-        False if there was none.
+        A stored request is settled by the step that ends its call.
         """
         request = await self.kept()
         if request is None or self._channel is None:
@@ -274,26 +277,26 @@ class Inbox:
         try:
             await self._channel.cancel(request.question_id, why)
         except HitlStaleAnswer:
-            return False  # somebody else has ended it just now
+            return False  # it was settled meanwhile
         return True
 
     async def cancel_moot(self, messages: Sequence[Message]) -> None:
-        """End a request that only the channel keeps if its call is resolved, such as one of a tool that is gone."""
+        """Cancel a request that only the channel keeps if its call has a result, such as a call of a removed tool."""
         request = await self.kept()
         resolved = (message for message in messages if isinstance(message, ToolResultMessage))
         if request is not None and any(is_about(request.question_id, it.tool_call_id) for it in resolved):
             await self.cancel_kept("its call was settled without it")
 
     def args_check(self, tool_name: str, thread: Thread, call: AskedCall | None = None) -> ArgsCheck | None:
-        """How to check edited arguments of one of the agent's tools.
+        """A function that checks edited arguments of one of the agent's tools; None if there is no such tool.
 
-        What is not shown of the ``call`` that was asked about may stay as it is.
+        ``call`` is the call as it was shown: its hidden arguments may be left as they are.
         """
         tool = self._spec.tools_by_name.get(tool_name)
         return None if tool is None else lambda edited: _edit_faults(tool, thread, call, edited)
 
     def shown_answer(self, thread: Thread, stored: StoredRequest) -> Any:
-        """An answer for listeners: edited arguments as the tool shows them."""
+        """An answer as listeners get it: secrets in edited arguments are masked."""
         if stored.answer is None:
             return None
         plain = plain_answer(stored.answer)
@@ -305,20 +308,20 @@ class Inbox:
         return plain if shown is None else {**plain, name: shown}
 
     def _shown_edit(self, thread: Thread, payload: HitlPayload, edited: JsonObject) -> JsonObject | None:
-        """Edited arguments as they would be shown; None where nobody can say what of them would be."""
+        """Edited arguments with secrets masked; None if the tool is unknown and so are its secrets."""
         call = payload.call
         tool = None if call is None else self._spec.tools_by_name.get(call.tool_name)
         if call is None or tool is None:
-            return edited if payload.edit_schema is None else None  # of no tool, or of one that is gone
+            return edited if payload.edit_schema is None else None  # None: of a removed tool
         return shown_edit(tool, _standing(thread, tool, call), edited)
 
     def args_schema(self, tool_name: str) -> JsonObject | None:
-        """What the arguments of one of the agent's tools are like."""
+        """The JSON Schema of the arguments of one of the agent's tools."""
         tool = self._spec.tools_by_name.get(tool_name)
         return None if tool is None else tool.args_schema
 
     async def kept(self) -> HitlRequest | None:
-        """The open request, where the channel keeps its requests itself."""
+        """The open request of a channel that keeps its requests itself, outside the store."""
         if self._channel is None or self._channel.checkpointer is not None:
             return None
         request = await self._channel.open_request(thread_id=self._thread_id)
@@ -327,7 +330,7 @@ class Inbox:
         return request if request.thread_id is None and not self._shares else None
 
     async def _stored(self, checkpointer: Checkpointer, question_id: str | None) -> HitlRequest:
-        """The stored request that is meant: the one of this id, or the oldest that is open."""
+        """The pending stored request with this id; the oldest pending one if there is no id."""
         oldest = await checkpointer.load_pending_request(self._thread_id)
         if oldest is not None and question_id in (None, oldest.question_id):
             return oldest
@@ -346,14 +349,15 @@ def _edit_faults(
     args = None if call is None else _standing(thread, tool, call)
     if call is None or args is not None:
         return args_faults(tool, edited, args)
-    check = schema_check(tool.args_schema, call.args)  # as elsewhere; the gate knows the rest
+    # The schema alone, as other processes check; the gate checks the rest.
+    check = schema_check(tool.args_schema, call.args)
     return [] if check is None else check(edited)
 
 
 def _standing(thread: Thread, tool: Tool, call: AskedCall) -> BaseModel | None:
-    """The arguments that are shown as a call's, with what is not shown of them; None if they are not known here.
+    """The whole arguments of a call, hidden parts included, for what was shown; None if unknown in this process.
 
-    They are those that the call stands at the gate with, or the model's own if nobody has changed those.
+    They are the arguments that the call has at the gate, or the model's own if these were not changed.
     """
     considered = thread.at_gate.get(call.tool_call_id)
     if considered is not None and json_object(considered) == call.args:

@@ -14,18 +14,18 @@ from askfirst.requests import StoredRequest
 
 
 class Journal:
-    """One thread's pen: it knows the fence it writes under, and takes the lease when it has to.
+    """The writer of one thread: it keeps the fence, and takes the lease when a step needs it.
 
-    A wait for a person gives the lease back with the step that opens the request; the next step takes it
-    again, and fails if another worker has been at the thread meanwhile.
+    The step that opens a request releases the lease. The next step takes the lease again, and fails if another
+    worker has written to the thread meanwhile.
 
-    After a write that failed nothing more is written: a step without the one before it would be a hole in the
-    transcript. A step that no store could keep (`InvalidStep`) was not sent, and the lease is held as before.
+    After a failed write nothing more is written, because a later step would leave a hole in the transcript. A step
+    that the store refuses (`InvalidStep`) was not sent, and the lease is held as before.
 
-    A step need not be waited for (``wait=False``) if what follows does no harm should it fail, such as asking
-    the model. The next one raises its failure, and is not written then either: the fence did not move. Somebody
-    else may have moved it, under the same owner's name even, if the step was to take the lease, or the lease may
-    have lapsed: then the next one waits for it (``lags``).
+    A step may be written behind (``wait=False``) if what follows has no effect, such as a model call. The next step
+    raises the failure of that step, and is not written either: the fence did not move. If the step written behind
+    takes the lease, or the lease may have lapsed, another worker may have moved the fence, even under the same
+    owner's name. Then the next step waits for it first (``lags``).
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Journal:
 
     @property
     def failure(self) -> Exception | None:
-        """What went wrong with it."""
+        """The error of the write that failed, if one did."""
         return self._failure
 
     @property
@@ -90,13 +90,13 @@ class Journal:
         return self._holds
 
     def has_sent(self, step: Step) -> bool:
-        """Whether this step went to the store before `write` was cancelled; then it is written, or we `failed`."""
+        """Whether this step was sent before `write` was cancelled; then it is written, or ``failed`` is set."""
         return self._sent is step
 
     async def write(self, step: Step, *, wait: bool = True) -> None:
-        """Write a step whole, or raise (`LeaseHeld`, `LeaseLost`) and write nothing, now or later.
+        """Write a step in one transaction, or raise (`LeaseHeld`, `LeaseLost`) and never write it.
 
-        Whoever is cancelled meanwhile can find out what became of it: see `has_sent`.
+        If the caller is cancelled meanwhile, `has_sent` tells whether the step was sent.
         """
         if self._failure is not None:
             raise self._failure
@@ -110,14 +110,14 @@ class Journal:
             self._takes_lease = not self._holds and bool(self._fence)
             self._fence, self._holds = whole.first_fence or self._fence + 1, not step.release
             if not self._behind.keeps_order:
-                await asyncio.sleep(0)  # so that it is on its way before the model is asked
+                await asyncio.sleep(0)  # so that the step is sent before the model is asked
             return
         await self._pen.acquire()  # not `async with`, which takes two coroutines more for every step
         try:
             if self._fence or self._caller is None:
                 await self._commit(step)
             else:
-                async with self._caller._pen:  # so that its fence stands still meanwhile
+                async with self._caller._pen:  # so that the caller's fence does not move meanwhile
                     await self._commit(step)
         finally:
             self._pen.release()
@@ -130,9 +130,9 @@ class Journal:
         return step._replace(parent_thread_id=self._parent, first_fence=first_fence(), parent_fence=held)
 
     async def confirm(self, run_id: str) -> None:
-        """Make sure that the thread is still leased to this run, if another may have taken it over since it wrote.
+        """Check with an empty step that this run still holds the lease, if the lease may have lapsed.
 
-        Bodies that start at the same time all ask; one of them writes. Raises `LeaseLost`.
+        Of bodies that start together, the first writes the step for all. Raises `LeaseLost`.
         """
         async with self._pen:
             if self.may_have_lapsed:
@@ -150,8 +150,8 @@ class Journal:
                 self._thread_id, step, fence=self._fence, acquire=acquire
             )
         except asyncio.CancelledError as cancelled:
-            # The write is decided by now, and made unless its failure is the cause. Then there is nothing to give
-            # back: the next fence, and the lease, may be those of another worker, of the same owner even.
+            # The transaction has ended: it is committed, unless its failure is the cause of the cancellation. After
+            # a failure no lease is released: fence and lease may be another worker's, even of the same owner.
             if isinstance(cancelled.__cause__, Exception):
                 await self._fail(cancelled.__cause__, step, acquire=acquire)
             else:
@@ -161,44 +161,44 @@ class Journal:
             self._under_way, self._sent = earlier, None
             raise
         except Exception as failure:
-            # Those that followed it failed with it; what it says is why.
+            # If an earlier step written behind failed, that failure is the cause.
             failures = [it.exception() for it in earlier if it.done()]
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
             await self._fail(cause, step, acquire=acquire)
             raise cause from None
         self._holds = not step.release
-        self._written_at = began  # for the lease is as old as that
+        self._written_at = began  # the lease runs from the start of the write
 
     async def _fail(self, why: Exception, step: Step, *, acquire: bool) -> None:
-        """Write no more; a lease that is ours, because all that failed is that a person was first, is given back."""
+        """Stop writing. If the step failed only because a person had answered first, release the lease."""
         self._failure, self._holds = why, False
         if not acquire and isinstance(why, HitlStaleAnswer):
-            await self._give_back(step.run_id)
+            await self._release(step.run_id)
 
-    async def _give_back(self, run_id: str) -> None:
-        """Let the next worker have the thread at once: a person was first, and nothing of this run is written."""
+    async def _release(self, run_id: str) -> None:
+        """Release the lease with an empty step, so that the next worker need not wait for it to lapse."""
         try:
             await self._checkpointer.commit(self._thread_id, Step(run_id, release=True), fence=self._fence)
         except (LeaseLost, LeaseHeld):
-            pass  # then it is another's already
+            pass  # another worker has the lease
         except Exception:
-            logger.exception("the lease of thread %s could not be given back; it will lapse", self._thread_id)
+            logger.exception("the lease of thread %s could not be released; it will lapse", self._thread_id)
 
     @property
     def may_have_lapsed(self) -> bool:
-        """Whether so much time has passed since the last step that another may have taken the thread over."""
+        """Whether the last step is so long ago that the lease may have lapsed."""
         return self._holds and time.monotonic() - self._written_at > self._patience
 
     @property
     def lags(self) -> bool:
-        """Whether a step is under way that the next one is to wait for, lest that be written without it."""
+        """Whether the next step has to wait for a step written behind: it could be written without that one."""
         if not self._under_way or self._behind is None:
             return False
         is_sure = self._behind.keeps_order and not self._takes_lease
         return not is_sure or time.monotonic() - self._written_at > self._patience
 
     async def catch_up(self) -> None:
-        """Wait for the steps that nobody has waited for."""
+        """Wait for the steps written behind; raises the failure of the first that failed."""
         while self._under_way:
             try:
                 await self._under_way[0]
@@ -209,14 +209,14 @@ class Journal:
             self._under_way.pop(0)
 
     async def expire(self, known: StoredRequest) -> StoredRequest:
-        """A pending request of the thread as it stands, timed out if its deadline has passed."""
+        """A pending request as the store has it now; settled as timed out if its deadline has passed."""
         try:
             return await self._checkpointer.expire(self._thread_id, known.question_id)
         except HitlNoPendingRequest:
-            return known  # it went with its thread, as whoever writes to that will find
+            return known  # the thread was deleted; the next step fails for that
 
     async def cancel(self, question_id: str, why: str) -> StoredRequest | None:
-        """End a request of the thread, whoever holds the lease; None if somebody settled it before."""
+        """Cancel a request, whoever holds the lease; None if it was settled before."""
         try:
             return await self._checkpointer.cancel(self._thread_id, question_id, why)
         except (HitlStaleAnswer, HitlNoPendingRequest):

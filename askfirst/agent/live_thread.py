@@ -50,27 +50,27 @@ class LiveThread:
         self.run_by: str | None = None
         """The agent whose run that is, as far as the store knows."""
         self.held: LeaseHeld | None = None
-        """There if another worker held the lease when the thread was loaded."""
+        """Set if another worker held the lease when the thread was loaded."""
         self.untold: tuple[str, ...] = ()
-        """The ids of requests that were settled with nobody waiting for them: listeners are told of them next."""
+        """The ids of requests that were settled while no wait was open for them; listeners are told next."""
         self.state: Knowledge = "new" if is_new else "stale"
         if not is_new:
             self.forget()
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a run was begun on the thread, as far as is known, and has not come to its end."""
+        """Whether the thread, as known here, has a run that has not ended."""
         return bool(self.thread.messages) and not is_finished(self.thread.messages)
 
     def forget(self) -> None:
-        """Have the thread loaded before it is used again: another worker may write to it from now on."""
+        """Mark the thread as stale, so that it is loaded before its next use: another worker may write to it now."""
         self.state = "known" if self.checkpointer is None else "stale"
 
     async def load(self, *, fresh: bool = False, keeps_answers: bool = False) -> bool:
         """Load the thread if it is stale, or in any case if ``fresh``; returns whether it was loaded.
 
-        ``keeps_answers`` says that the agent's channel is in no store: then answers that were given through it are
-        kept, as long as the thread has not moved.
+        ``keeps_answers`` says that the agent's channel keeps its requests outside the store: then answers given
+        through it are kept, unless the thread was written to.
         """
         if self.checkpointer is None or (self.state != "stale" and not fresh):
             return False
@@ -91,9 +91,9 @@ class LiveThread:
         return True
 
     def _heard(self, stored: StoredThread) -> dict[str, StoredRequest]:
-        """The answers that are known here and in no store, if the thread has not moved since."""
+        """The settled requests that only this process knows; none if the thread was written to since."""
         known = self.thread.requests
-        is_same = birth_of(self.fence) == birth_of(stored.fence)  # and no other thread of the same name
+        is_same = birth_of(self.fence) == birth_of(stored.fence)  # it was not deleted and created again
         if not known or not is_same or len(stored.messages) != len(self.thread.messages):
             return {}
         return {question_id: it for question_id, it in known.items() if it.status != "pending"}

@@ -59,19 +59,19 @@ async def ask_model(run: Run) -> AssistantMessage:
             message = await _guarded(run, message)
     if run.thread.requests:
         await _cancel_moot(run)
-    if message.stop_reason in ("error", "aborted"):  # such a message resolves nothing, so it may call nothing
+    if message.stop_reason in ("error", "aborted"):  # its calls would never be run: drop them
         content = tuple(part for part in message.content if not isinstance(part, ToolCall))
         return message.model_copy(update={"content": content})
     return message
 
 
 def _place(run: Run) -> str:
-    """Where a resumed run asks again, under the same id."""
+    """The place of a model call, from which question ids are made: the same in a resumed run."""
     return f"model-{len(run.messages)}"
 
 
 async def _cancel_moot(run: Run) -> None:
-    """End what was asked here before and was not asked again, and what is asked about calls that have a result."""
+    """Cancel pending requests of this model call that were not asked again, and those of calls that have results."""
     resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
     moot = (_place(run), f"{_place(run)}-answer", *resolved)
     await run.cancel_where(
@@ -80,9 +80,10 @@ async def _cancel_moot(run: Run) -> None:
 
 
 async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
-    """An answer that calls nothing, if the guardrails let it pass; the gate puts those that call to them.
+    """An answer without tool calls, if the guardrails allow it; the gate asks them about answers with calls.
 
-    A guardrail that wants a person's approval gets it through the channel; without one the answer is refused.
+    If a guardrail wants a person's approval, it is asked for through the channel; without a channel the answer is
+    refused.
     """
     objection = await judge_answer(message, run.spec.guardrails)
     if objection is None:
@@ -118,7 +119,7 @@ async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
                 await run.hear(item)
     finally:
         close = getattr(stream, "aclose", None)
-        if close is not None:  # stop asking the provider now, not when it is collected
+        if close is not None:  # close the provider's stream now, not at garbage collection
             await close()
     if final is None:
         raise ModelError(f"model {model.name} ended its stream without a message")
@@ -135,12 +136,12 @@ def _failure(why: str) -> AssistantMessage:
 
 
 async def advance(run: Run) -> None:
-    """Carry a thread on until nothing is left to do, or until the run is aborted.
+    """Advance a thread until nothing is left to do, or until the run is aborted.
 
-    What to do next is read off the transcript, every time: calls without a result are settled (all of
-    them, before any starts) and executed; where there are none, the model is asked; when it calls nothing,
-    or fails, that is the end. The loop remembers nothing, so it can stop anywhere and go on in another
-    process from the transcript alone.
+    The next action is read from the transcript each time. Calls without a result are settled (all of them, before
+    any starts) and executed. If there are none, the model is asked. When the model calls nothing, or fails, the run
+    ends. The loop keeps no state, so it can stop anywhere and be resumed in another process from the transcript
+    alone.
     """
     while not (run.aborted or is_finished(run.messages)):
         if not tracing.on:
@@ -169,17 +170,17 @@ async def _turn(run: Run) -> None:
 
 
 async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:
-    """What the model calls in a message that is in the transcript now; the calls have the ids that they got there."""
+    """Append the model's message; returns its calls, with the ids that they got in the transcript."""
     await run.append(message)
     last = run.messages[-1]
     return last.tool_calls if last.role == "assistant" else []
 
 
 async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:
-    """Settle calls and run what may run; stops the run where a person has to decide who is not here.
+    """Settle calls and run the admitted ones; raises `HitlPaused` if a call waits for a person without a channel.
 
-    By default nothing starts before all is settled. With ``tool_gate="each"`` what is settled starts while
-    the rest waits.
+    By default no call starts before all are settled. With ``tool_gate="each"`` settled calls start while the others
+    wait.
     """
     apart = run.spec.tool_gate == "each"
     for group in [[call] for call in calls] if apart and run.channel is not None else [calls]:

@@ -35,9 +35,9 @@ def is_of_a_place(question_id: str) -> bool:
 
 
 def ambiguous(question_id: str | None, open_ids: Sequence[str] = ()) -> HitlError:
-    """What to raise if an answer could be for several requests: no id is given, and there are these.
+    """The error for an answer that fits several requests: without an id, ``open_ids`` are the candidates.
 
-    Or the agents of a tree have something open under one id, for call ids are a thread's own.
+    With an id, several agents of a tree have a request under it: call ids are unique in one thread only.
     """
     question_id = question_id or (open_ids[0] if len(set(open_ids)) == 1 else None)
     if question_id is None:
@@ -53,16 +53,16 @@ def ambiguous(question_id: str | None, open_ids: Sequence[str] = ()) -> HitlErro
     )
 
 
-# An id names one question, for ever: a late answer to what was asked first is not taken for what is asked now.
+# An id names one question for ever, so that a late answer to an earlier question never answers a newer one.
 
 ASKED_ANEW = "something else was asked in its place"
-"""Why a question was cancelled in whose place another is asked, outside of a run's steps: those supersede it."""
+"""Why a channel cancelled a request that another one replaces; a run's step settles it as superseded instead."""
 
 
 def first_id(payload: HitlPayload) -> str:
-    """The id that a question gets unless it is another's: for an approve the tool call's, else one of its place.
+    """The id to try first: the tool call's for an approve, else one made from the place that asks.
 
-    Where no call is gated or run there is no place that it could be asked from again, and its id is nobody else's.
+    Outside of a call there is no such place, so no resumed run could ask again; the id is random.
     """
     if payload.gated_call is not None:
         return payload.gated_call.tool_call_id
@@ -73,9 +73,9 @@ def first_id(payload: HitlPayload) -> str:
 async def named(
     first: str, payload: HitlPayload, known: Callable[[str], Awaitable[StoredRequest | None]]
 ) -> str:
-    """The id of a question: the ``first``, unless that is another's; then the next, ``~2`` and so on.
+    """The id of a question: ``first``, or if another question has that, ``first~2`` and so on.
 
-    ``known`` finds what is on record under an id. The question's own id is found again when a run is resumed.
+    ``known`` looks up the request under an id. A resumed run finds the same question under the same id.
     """
     question_id, number = first, 1
     while (found := await known(question_id)) is not None and not _is_still(found, payload):
@@ -85,12 +85,12 @@ async def named(
 
 
 def is_replaced(known: StoredRequest) -> bool:
-    """Whether something else was asked in a request's place: it is over, also for whoever asks the same again."""
+    """Whether a request was replaced by another one; then it never counts again, even if the same is asked."""
     return known.status == "superseded" or (known.status == "cancelled" and known.reason == ASKED_ANEW)
 
 
 def replaced_ids(request: HitlRequest) -> Iterator[str]:
-    """The ids in whose place this one was `named`; a call that is to be approved keeps its own."""
+    """The earlier ids that `named` counted up from; none for an approve, which keeps its call's id."""
     first, mark, number = request.question_id.rpartition("~")
     if mark and number.isdecimal() and request.payload.gated_call is None:
         yield first
@@ -98,7 +98,7 @@ def replaced_ids(request: HitlRequest) -> Iterator[str]:
 
 
 def replaced(known: Mapping[str, StoredRequest], opened: Iterable[HitlRequest]) -> list[Settlement]:
-    """How the questions end that are pending, and in whose place these are asked."""
+    """Settlements for the pending requests that the ``opened`` ones replace."""
     earlier = [known[it] for request in opened for it in replaced_ids(request) if it in known]
     return [Settlement(it.question_id, "superseded") for it in earlier if it.status == "pending"]
 
@@ -121,7 +121,7 @@ def mark(
 
 
 def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:
-    """Whether this is the question that is on record, and one that can still have an answer."""
+    """Whether a request asks the same question, and was not replaced."""
     if is_replaced(known):
         return False
     return same_question(known.request, payload) or same_question(known.request, _as_stored(payload))

@@ -68,7 +68,7 @@ def suspended(messages: Sequence[Message], thread_id: str, run_id: str, reason: 
 
 
 def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> AgentResult:
-    """Read the outcome off a transcript at rest."""
+    """The result of a run that has stopped, read from its transcript."""
     last = next(answers(messages), None)
     status: RunStatus = "completed"
     reason = None
@@ -93,11 +93,11 @@ def _last_words(messages: Sequence[Message]) -> str:
 
 
 _FOR_ANSWERS = {"payload": {"args_schema"}}
-"""What a request that has its answer needs no more."""
+"""The fields that a settled request no longer needs."""
 
 
 class KeptRequest(Value):
-    """What was asked about an open call, and what became of it."""
+    """A settled request about a call without a result: `StoredRequest` as JSON in a checkpoint."""
 
     request: JsonObject
     status: RequestStatus
@@ -121,7 +121,7 @@ class KeptRequest(Value):
         )
 
     def stored(self, thread_id: str) -> StoredRequest:
-        """The request as a run knows it."""
+        """The request as the thread of a restored run keeps it."""
         request = with_seal(HitlRequest.model_validate(self.request), self.seal)
         answer = None if self.answer is None else fit_answer(request, self.answer)
         return StoredRequest(
@@ -130,7 +130,7 @@ class KeptRequest(Value):
 
 
 class KeptEffect(Value):
-    """A tool body that was started and whose end nobody saw."""
+    """An effect in doubt: a tool body that was started and whose end is unknown."""
 
     tool_call_id: str
     tool_name: str
@@ -153,7 +153,7 @@ class SerializedSession(Value):
 
 
 class CheckpointUsage(Value):
-    """What the run has cost so far, in tokens."""
+    """The tokens that the run has used so far."""
 
     prompt: int = 0
     completion: int = 0

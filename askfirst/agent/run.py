@@ -56,27 +56,27 @@ from askfirst.requests import HitlRequest, StoredRequest, same_question
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a conversation ends that waits for people, and what they are asked with it."""
+    """How a conversation is ended early; the requests that are open in it get the same ``status`` and reason."""
 
     status: Literal["aborted", "superseded"]
     why: str
     is_told: bool = False
-    """Whether listeners are told that somebody chose to end it there."""
+    """Whether `AgentAbortedEvent` is emitted: somebody chose to end the conversation here."""
 
 
 SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
 STOPPED = Ending("aborted", "the run was aborted")
 
 
-# The bodies of a run's calls while they are under way: which go on, and which only wait for people.
+# The tool bodies of a run that are executing: which are at work, and which only wait for people.
 
 
 class Bodies:
-    """Calls that a run has started together, some of which are subagents.
+    """A group of calls that a run has started together, some of which are subagents.
 
-    A subagent that waits for a person rests. While all that is left of the group rests, nothing goes on in the
-    caller either, and its thread, too, is leased to nobody. A subagent that goes on takes its caller's lease
-    first, and that one its own caller's: so if two workers have the answer, one of them gets the whole tree.
+    While every unfinished body of the group waits for a person, the run releases its lease. A subagent that
+    continues takes its caller's lease first, and the caller takes its own caller's. So if two workers have the
+    answer, one of them gets the whole tree.
     """
 
     __slots__ = ("_keeps_result", "_left", "_resting", "_results", "_run", "lock")
@@ -90,36 +90,36 @@ class Bodies:
         self._resting: set[str] = set()
         self._results = results
         self.lock = asyncio.Lock()
-        """Held while something is written to the run's thread: its bodies do so one at a time."""
+        """Held while a body writes to the run's thread, so that bodies write one at a time."""
 
     def is_alone(self, call_id: str) -> bool:
-        """Whether this is all that is left of the group."""
+        """Whether this call is the only unfinished one of the group."""
         return self._left == {call_id}
 
     async def pause(self, call_id: str) -> bool:
-        """A body waits for a person from now on. True if the lease was released for it."""
+        """Note that a body waits for a person. True if the run's lease was released because of that."""
         self._resting.add(call_id)
         return await self._release()
 
     def stir(self, call_id: str) -> None:
-        """A body waits no longer."""
+        """Note that a body no longer waits for a person."""
         self._resting.discard(call_id)
 
     async def wake(self, call_id: str) -> None:
-        """A body is about to write to its own thread: hold ours; raises `LeaseHeld` or `LeaseLost`."""
+        """Take the run's lease again, before a body writes to its own thread; raises `LeaseHeld` or `LeaseLost`."""
         self.stir(call_id)
         async with self.lock:
             if self._run.journal is not None and not self._run.journal.holds:
                 await self._run.commit()
 
     async def done(self, call_id: str) -> bool:
-        """A body has come to its end. True if the lease was released, because all others wait."""
+        """Note that a body has ended. True if the lease was released because all others wait for people."""
         self._left.discard(call_id)
         self._resting.discard(call_id)
         return await self._release()
 
     async def _release(self) -> bool:
-        """Release the lease if all bodies that are left wait for people, with the results of those that are done."""
+        """Write the finished results and release the lease, if every unfinished body waits for people."""
         async with self.lock:
             run = self._run
             if not self._left or self._left - self._resting or run.journal is None or not run.journal.holds:
@@ -130,7 +130,7 @@ class Bodies:
             return not run.journal.holds
 
     def _take_finished(self) -> list[ToolResultMessage]:
-        """The results there are. Those of subagents stay on their own threads while another one waits."""
+        """The results to write now. A subagent's result stays on its own thread while another body waits."""
         finished = [
             call_id
             for call_id, keeps in self._keeps_result.items()
@@ -141,7 +141,7 @@ class Bodies:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """What the loop works on: the thread, what the agent is made of, who listens, and where it is written."""
+    """One passage of the loop: the agent, its thread, its listeners, and the journal that writes its steps."""
 
     actor: Actor
     thread: Thread
@@ -154,25 +154,25 @@ class Run:
     """Whether somebody has asked this run to stop."""
     _signal: asyncio.Event | None = None
     said: list[str] | None = None
-    """The text of the message that the model is just saying; None between messages."""
+    """The text streamed so far of the model's current message; None between messages."""
     unwritten: list[Message] = field(default_factory=list[Message])
     """Messages that the next commit writes."""
     settlements: list[Settlement] = field(default_factory=list[Settlement])
-    """How `close` settled the requests that were open."""
+    """How `close` settles the open requests; `finish` writes it."""
     is_recorded: bool = False
-    """Whether the store knows of this run; its answers are found by it."""
+    """Whether the run's record is in the store."""
     caller: Run | None = None
     """The run whose call this one serves."""
     bodies: Bodies | None = None
-    """The calls that are under way, where there are subagents among them and a store."""
+    """The group of calls that is executing, if it has subagents and there is a store."""
     under_way: frozenset[str] = frozenset()
     """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
     asked: dict[str, str] = field(default_factory=dict[str, str])
-    """What people were asked and have not settled, by question id: the call it was asked for, or ``""``."""
+    """The unsettled requests of this run: question id to the id of the call that asked, or ``""``."""
     is_released_unstored: bool = False
-    """Whether the lease was released for a question that is in no store: another worker may have gone on since."""
+    """Whether the lease was released for a request that is in no store: another worker may have taken the thread."""
     error_type: str = "failed"
-    """The kind of failure that a run ends with, if it fails."""
+    """The name of the error that the run failed with, for traces."""
     messages: list[Message] = field(init=False)
     """The thread's transcript."""
     spec: AgentSpec = field(init=False)
@@ -183,7 +183,7 @@ class Run:
 
     @property
     def signal(self) -> asyncio.Event:
-        """Set when the run is aborted; made when somebody wants to see it, for most runs nobody does."""
+        """An event that is set when the run is aborted; created on first use, because most runs never need it."""
         if self._signal is None:
             self._signal = asyncio.Event()
             if self.aborted:
@@ -197,11 +197,11 @@ class Run:
             self._signal.set()
 
     def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
-        """Tell the agent's listeners; to be awaited."""
+        """Emit an event to the agent's listeners; await what is returned."""
         return self.emitter.emit(event_type, self.run_id, **fields)
 
     async def append(self, *messages: Message) -> None:
-        """Put messages at the transcript's end and tell the listeners; the next commit writes them."""
+        """Append messages to the transcript and tell the listeners; the next commit writes the messages."""
         added = self._add(messages)
         if self.emitter.listening:
             for message in added:
@@ -216,7 +216,7 @@ class Run:
         return added
 
     async def tell(self, message: Message) -> None:
-        """Tell listeners of a message that is in the transcript now."""
+        """Tell listeners of a message that was appended."""
         if self.said is None:
             await self.emit(MessageStartedEvent, role=message.role)
         self.said = None
@@ -232,10 +232,11 @@ class Run:
         release: bool = False,
         wait: bool = True,
     ) -> None:
-        """Write what is new, in one transaction; nothing to do where there is no store.
+        """Write one step in one transaction: unwritten messages, requests, settlements and effects.
 
-        A result and the end of its effect are written together. Without ``wait`` the run goes on meanwhile;
-        that is for what is followed by a question to the model, which has no effect.
+        A result and the end of its effect are in the same step. Without a store only the thread in memory is updated.
+        Without ``wait`` the run continues while the step is written; use that only if the next thing is a model call,
+        which has no effect.
         """
         journal = self.journal
         if journal is None:
@@ -252,17 +253,17 @@ class Run:
             ledger.update([effect.tool_call_id for effect in started])
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
         if run is None and not was_recorded:
-            run = RunRecord(self.spec.id)  # it goes on from a thread without a run, such as a fork
+            run = RunRecord(self.spec.id)  # the thread has no run yet: it is a fork, for instance
         step = Step(self.run_id, writing, opened, settled, started, ended, run, release)
         if opened and self.actor.resumer is not None:
             step = step._replace(resumer=self.actor.resumer, resumes=self.actor.root_thread_id)
         try:
             await journal.write(step, wait=wait)
         except (InvalidStep, asyncio.CancelledError):
-            if not journal.has_sent(step):  # the next commit has the same to write
+            if not journal.has_sent(step):  # nothing was sent: the next commit writes the same
                 self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
                 ledger.difference_update([effect.tool_call_id for effect in started])
-            elif not journal.failed:  # an aborted run, too, knows what it has asked; and nobody waits for it
+            elif not journal.failed:  # the step is written: the requests are open, and no wait follows
                 self._know(opened, settled)
                 self.asked.update({it.question_id: "" for it in opened})
             raise
@@ -270,7 +271,7 @@ class Run:
         self._know(opened, settled)
 
     def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
-        """Know the thread's requests as a step has left them."""
+        """Update the thread's requests with what a step opened and settled."""
         if opened or settled:
             mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
 
@@ -285,7 +286,7 @@ class Run:
             await self.commit(wait=wait)
 
     def _shorten(self, problem: str) -> bool:
-        """Replace the large results among what is unwritten; False if there is none."""
+        """Replace the large results among the unwritten messages; False if there is none."""
         large = [it for it in self.unwritten if it.role == "tool" and len(encode(it)) > LARGE]
         for result in large:
             short = too_large(result, problem)
@@ -296,10 +297,10 @@ class Run:
     async def open(
         self, message: UserMessage, *, superseding: bool = False, is_new: bool = False
     ) -> list[Message]:
-        """Begin with what a person says, written before anyone is told; returns what was added.
+        """Begin with a user message, committed before listeners are told; returns the messages that were added.
 
-        Calls that are still open are not run any more, and their requests are settled as superseded. Nobody
-        can be ahead of us on a thread that ``is_new``: if nobody listens either, the model is asked meanwhile.
+        Unresolved calls get results that say so, and their requests are settled as superseded. On a thread that
+        ``is_new`` no other worker can have written, so without listeners the commit need not be waited for.
         """
         superseded = self._settlements(Ending("superseded", "a newer prompt came"))
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
@@ -310,7 +311,7 @@ class Run:
         return added
 
     async def record(self, request: HitlRequest, *, release: bool) -> StoredRequest | None:
-        """Store a request, with whatever is unwritten; or find it as it was stored before a restart."""
+        """Store a request in one step with the unwritten messages; or return it as it was stored before a restart."""
         if self.journal is None:
             return None
         known = self.thread.requests.get(request.question_id)
@@ -332,7 +333,7 @@ class Run:
             await caller.release_callers()
 
     async def cancel(self, question_id: str, why: str) -> None:
-        """Cancel a stored request that need not be answered any more, unless it was settled just now."""
+        """Cancel a stored request that is no longer needed; nothing happens if it was settled meanwhile."""
         settled = None if self.journal is None else await self.journal.cancel(question_id, why)
         if settled is not None:
             self.thread.requests[question_id] = settled
@@ -348,15 +349,15 @@ class Run:
         return MemoryKeeper(self.thread.requests, self.clock).expire(known.question_id, known)
 
     async def cancel_where(self, is_moot: Callable[[str], bool], why: str) -> None:
-        """End those of the open requests, by their question ids, that need not be answered any more."""
+        """Cancel the pending requests for whose question id ``is_moot`` is true."""
         for known in list(self.thread.requests.values()):
             if known.status == "pending" and is_moot(known.question_id):
                 await self.cancel(known.question_id, why)
 
     async def put(self, requests: Sequence[HitlRequest], *, release: bool) -> list[HitlRequest]:
-        """Have these requests open, and tell listeners of those that were not; those are returned.
+        """Store these requests, unless they are open already; returns the new ones, of which listeners are told.
 
-        With ``release`` the thread is leased to nobody afterwards.
+        ``release`` also releases the lease.
         """
         known = self.thread.requests
         new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
@@ -368,21 +369,21 @@ class Run:
         return new
 
     async def _open(self, requests: Sequence[HitlRequest], *, release: bool) -> None:
-        """Store requests; what they are asked in place of is over in the same step."""
+        """Store requests; the same step settles the requests that they replace."""
         over = replaced(self.thread.requests, requests)
         try:
             await self.commit(opened=requests, settled=over, release=release)
-        except HitlStaleAnswer as stale:  # it was answered just now: whoever goes on looks at the thread anew
+        except HitlStaleAnswer as stale:  # answered meanwhile: the run that resumes reads the thread again
             raise HitlDetached(str(stale)) from stale
 
     async def open_message(self) -> None:
-        """The model begins to speak."""
+        """Note that the model begins a message."""
         self.said = []
         if self.emitter.listening:
             await self.emit(MessageStartedEvent, role="assistant")
 
     async def hear(self, delta: Delta) -> None:
-        """The model said a little more."""
+        """Take one delta of the model's message."""
         if self.said is not None:
             if isinstance(delta, TextDelta):
                 self.said.append(delta.text)
@@ -392,15 +393,15 @@ class Run:
             await self.emit(MessageDeltaEvent, delta=delta)
 
     async def hold(self, ending: Ending) -> None:
-        """Hold the lease with every open request settled: nobody goes on with the thread while it is being ended."""
+        """Take the lease and settle every open request, so that no other worker resumes while the thread is ended."""
         settled = self._settlements(ending)
         if settled or (self.journal is not None and not self.journal.holds):
             await self.commit(settled=settled)
 
     def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
-        """End a run early: no call is left open, and the last word is what the model had said by then.
+        """End a run early: every unresolved call gets a result, then comes what the model had streamed so far.
 
-        Returns what was added, for listeners to be told of once it is written.
+        Returns the messages that were added; tell listeners of them once they are written.
         """
         last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
         self.settlements = self._settlements(ending)
@@ -414,19 +415,20 @@ class Run:
 
     @property
     def failure(self) -> Exception | None:
-        """Why nothing can be written any more, if so."""
+        """The failed write after which nothing more can be written, if there was one."""
         return None if self.journal is None else self.journal.failure
 
     @property
     def is_open(self) -> bool:
-        """Whether the thread is leased to this run, or lacks some of what happened in it."""
+        """Whether this run holds the lease or has unwritten messages, and can still write."""
         journal = self.journal
         return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
 
     async def release(self) -> None:
-        """Release the lease where the thread stands, with nothing unwritten; not if the lease is lost anyway.
+        """Write the unwritten messages and release the lease; does nothing if the lease is lost.
 
-        Messages that no store could keep are left out: they are the last, and the thread is read anew.
+        Messages that the store refuses (`InvalidStep`) are dropped. They are the last ones, and the next run loads
+        the thread again.
         """
         if not self.is_open:
             return
@@ -438,7 +440,7 @@ class Run:
                 await self.commit(release=True)
 
     def _settlements(self, ending: Ending) -> list[Settlement]:
-        """How the open requests end when their calls are not run any more."""
+        """Settlements for the pending requests of a conversation that ends early."""
         pending = [it for it in self.thread.requests.values() if it.status == "pending"]
         return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
 
@@ -452,7 +454,7 @@ class Run:
         return found
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
-        """The result of a call whose body began and whose end nobody saw."""
+        """A result for a call in doubt: its body was started, and its end is unknown."""
         is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
         why = INTERRUPTED
         if self.thread.effects[call.id].effect == "none" and not is_subagent:

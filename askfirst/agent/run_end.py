@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def end(
     session: Session, run: Run, last: Sequence[Message] = (), asked: Sequence[str] = ()
 ) -> AgentResult:
-    """Write the end of a run and tell listeners of it; a run whose thread another worker has is suspended.
+    """Write the end of a run and tell listeners; if another worker has the lease, the run is suspended instead.
 
     ``last`` and ``asked`` are as in `write_end`.
     """
@@ -38,10 +38,10 @@ async def end(
 
 
 async def write_end(session: Session, run: Run, last: Sequence[Message], asked: Sequence[str]) -> AgentResult:
-    """Write the end of a run, then tell listeners of its ``last`` messages, if nobody was told of them yet.
+    """Write the end of a run, then tell listeners of its ``last`` messages.
 
-    The requests ``asked`` by then are settled with that step, and listeners are told of them first. Afterwards the
-    thread as it is known here is the thread as it is stored.
+    The same step settles the requests ``asked``, and listeners are told of these first. Afterwards the thread in
+    memory equals the stored one.
     """
     result = result_of(run.messages, session.thread_id, run.run_id)
     await run.finish(result.status, result.usage)
@@ -56,11 +56,11 @@ async def write_end(session: Session, run: Run, last: Sequence[Message], asked: 
 
 
 async def suspend(session: Session, run: Run, stopped: BaseException) -> AgentResult:
-    """Stop where the thread stands; another worker goes on with it later, or does already."""
+    """Stop where the thread stands, so that another worker can resume it, or because another has."""
     await release(session, run)
-    stopped = run.failure or stopped  # a subagent may have found that another worker has the thread
+    stopped = run.failure or stopped  # a subagent may have been the first to notice the lost lease
     if not isinstance(stopped, HitlDetached):
-        await session.load(fresh=True)  # what this run has made of the thread is not what is stored
+        await session.load(fresh=True)  # the thread in memory differs from the stored one
     await tell_settled(session, run)
     result = suspended(session.live.thread.messages, session.thread_id, run.run_id, str(stopped))
     await tell_ended(run, result)
@@ -68,9 +68,9 @@ async def suspend(session: Session, run: Run, stopped: BaseException) -> AgentRe
 
 
 async def release(session: Session, run: Run) -> None:
-    """Release the lease, if it is held, with all that happened; the next run loads the thread anew.
+    """Write what is unwritten and release the lease, if it is held; the next run loads the thread again.
 
-    A task that is cancelled meanwhile hears of that afterwards.
+    If the task is cancelled meanwhile, the cancellation is raised after the write.
     """
     try:
         if run.is_open:
@@ -87,7 +87,7 @@ async def release(session: Session, run: Run) -> None:
 async def _write_and_release(session: Session, run: Run) -> None:
     """Write what is unwritten and release the lease; if the last message is the end of the run, write that too."""
     if run.messages and is_finished(run.messages):
-        with suppress(InvalidStep):  # the last message cannot be stored, so that this is no end
+        with suppress(InvalidStep):  # the last message cannot be stored, so the run has not ended
             result = result_of(run.messages, session.thread_id, run.run_id)
             await run.finish(result.status, result.usage)
             return
@@ -115,9 +115,9 @@ class releasing:  # noqa: N801  (used like a function)
 
 
 def asked_unheard(session: Session) -> tuple[str, ...]:
-    """The pending requests of the channel that are stored, and for whose end nobody waits in this process.
+    """The ids of pending stored requests that no wait of this process is for.
 
-    Whoever waits for a request in this process is told of its end by the channel.
+    A wait of this process is notified by its channel; of these, listeners have to be told here.
     """
     if session.channel is None:
         return ()
@@ -128,7 +128,7 @@ def asked_unheard(session: Session) -> tuple[str, ...]:
 
 
 async def cancel_kept(session: Session, why: str) -> bool:
-    """Cancel the request that only the channel keeps, for listeners to be told of; False if there was none."""
+    """Cancel the request that only the channel keeps, and note it for listeners; False if there was none."""
     channel = session.channel
     if channel is None or channel.checkpointer is not None:
         return False
@@ -142,7 +142,7 @@ async def cancel_kept(session: Session, why: str) -> bool:
 
 
 async def cancel_moot(session: Session, run: Run, *, is_resumed: bool) -> None:
-    """Cancel what was asked and what nobody needs to know any more, now that the run has come to its end."""
+    """Cancel the requests that are still open at the end of a run: their answers are no longer needed."""
     if run.asked:
         await end_asked(run)
     if run.thread.requests:
@@ -161,7 +161,7 @@ def _is_waited_for(session: Session, request: HitlRequest) -> bool:
 
 
 async def check_unsettled(session: Session, request: HitlRequest | None) -> None:
-    """Raise `HitlStaleAnswer` if somebody has settled a request, though the run that waits may not know yet."""
+    """Raise `HitlStaleAnswer` if the store has a request as settled; the waiting run may not know yet."""
     if request is not None and session.live.checkpointer is not None:
         thread_id = request.thread_id or session.thread_id
         stored = await session.live.checkpointer.request(thread_id, request.question_id)
@@ -173,14 +173,14 @@ async def check_unsettled(session: Session, request: HitlRequest | None) -> None
 
 
 async def tell_settled(session: Session, run: Run) -> None:
-    """Tell of the requests that were settled without anybody waiting for them, each once."""
+    """Tell listeners, once each, of requests that were settled while no wait was open for them."""
     untold, session.live.untold = session.live.untold, ()
     for question_id in untold:
         await run.emit(HitlAnswerEvent, question_id=question_id, cancelled=True)
 
 
 async def tell_ended(run: Run, result: AgentResult) -> None:
-    """Tell how the run came to rest."""
+    """Emit `RunEndedEvent`: how the run ended."""
     if run.emitter.listening:
         await run.emit(
             RunEndedEvent, status=result.status, text=result.text, reason=result.reason, usage=result.usage

@@ -31,8 +31,7 @@ _resumed: OrderedDict[str, None] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class StreamEnvelope:
-    """One thing that a stream tells: an ``event``; that the run has ``paused``, with what is pending; at last
-    the ``result``."""
+    """One item of a stream: an ``event``; ``paused``, with the pending approvals; or, at last, the ``result``."""
 
     type: Literal["event", "paused", "result"]
     event: AgentEvent | None = None
@@ -156,7 +155,7 @@ async def _resume(
 
 
 def _take(checkpoint: RunCheckpoint) -> None:
-    """Nobody else in this process resumes this checkpoint."""
+    """Mark a checkpoint as resumed in this process; raises if it was before."""
     checkpoint_id = checkpoint.checkpoint_id
     if checkpoint_id is None:
         return
@@ -174,7 +173,7 @@ async def _until(
     """Do the work, and abort it when the signal is set."""
     if signal is None:
         return await work()
-    if signal.is_set():  # a run that never has to wait would be done before the watcher looked
+    if signal.is_set():  # a run that never waits would end before the watcher task starts
         session.abort_soon()
     watcher = asyncio.create_task(_watch(signal, session))
     try:

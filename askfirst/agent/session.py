@@ -82,15 +82,15 @@ class Passage:
     scope: asyncio.Timeout
     loop: asyncio.AbstractEventLoop
     leaving: Leaving | None = None
-    """There if the run, and those of its subagents, are to wait for nobody any more."""
+    """Set when the run and its subagents' runs are told to leave their waits for people."""
     is_doomed: bool = False
-    """Whether a run that follows on this session is to be aborted, too."""
+    """Whether the session's next run is aborted, too."""
 
 
 class Session:
     """The life of runs on one thread: one run at a time, of one agent or subagent.
 
-    What is known of the thread is in ``live``, what a channel may ask of the agent is in ``host``. A session has one
+    ``live`` is the thread as this process knows it, ``host`` the agent's side of its channel. A session has one
     ``state``::
 
                  +-------------------------------------------------+
@@ -103,8 +103,8 @@ class Session:
 
     ``idle``: no run is here. ``doomed``: the next run is aborted as soon as it begins. ``running``: a run advances,
     or waits for people through a channel; it can be aborted. ``leaving``: its wait is over by a detach, a newer
-    prompt or an abort of the request; whoever asks within it gets that signal. ``resting``: the run is writing its
-    end or releasing its lease; there is nothing left to abort. ``passage`` is there in the last three.
+    prompt or an abort of the request; code that asks within the run gets that signal. ``resting``: the run is writing
+    its end or releasing its lease; there is nothing left to abort. ``passage`` is set in the last three.
 
     A subagent's session knows its ``parent``, and a session its ``children`` by the ids of the calls they work on.
     """
@@ -153,7 +153,7 @@ class Session:
 
     @property
     def top(self) -> Session:
-        """The agent at the root of the tree; itself, if it works for none."""
+        """The session at the root of the tree of agents."""
         top = self
         while top.parent is not None:
             top = top.parent
@@ -173,7 +173,7 @@ class Session:
         return self.children[call_id]
 
     def apart(self) -> Session:
-        """The same thread, to be loaded and looked at while a run may go on with it here.
+        """A second session on the same thread, to load and read it while a run of this session may be at work.
 
         Without a store there is nothing to load, and this is the session itself.
         """
@@ -185,7 +185,7 @@ class Session:
         )
 
     async def load(self, *, fresh: bool = False) -> None:
-        """Know the thread as the store does; ``fresh`` looks again even if nothing seems to have changed."""
+        """Load the thread from the store if it is stale, or in any case if ``fresh``."""
         if self.live.checkpointer is None or (self.live.state != "stale" and not fresh):
             return
         keeps_answers = self.channel is not None and self.channel.checkpointer is None
@@ -197,7 +197,7 @@ class Session:
                 child.live.forget()
 
     def new_run(self, run_id: str, journal: Journal | None = None) -> Run:
-        """A run on the thread as it is known; with a ``journal`` that may hold the lease already."""
+        """Make a run on the thread as it is known; a ``journal`` that is given may hold the lease already."""
         live = self.live
         is_recorded, live.run_id = run_id == live.run_id, run_id
         caller = None if self.parent is None else self.parent.run
@@ -219,10 +219,10 @@ class Session:
     # What the agent does.
 
     async def prompt(self, message: UserMessage, run_id: str, on_pending: OnPending) -> AgentResult:
-        """A run that begins with a message."""
+        """Run from a new user message."""
         if on_pending not in ("raise", "supersede"):
             raise InvalidAgent(f"on_pending is raise or supersede, not {on_pending!r}")
-        self.lock.check()  # before a run that waits makes way for one that cannot begin
+        self.lock.check()  # before a waiting run is interrupted for one that cannot begin
         self._make_way(on_pending)
         async with self.lock:
             return await self._begin(message, run_id, on_pending)
@@ -231,7 +231,7 @@ class Session:
         for _ in range(_ATTEMPTS):
             await self.load(
                 fresh=bool(self.live.thread.requests)
-            )  # others may have settled them, and gone on
+            )  # another worker may have settled the requests and continued
             superseding = await self._check_pending(on_pending)
             try:
                 run = self.new_run(run_id, await self._supersede_children())
@@ -241,7 +241,7 @@ class Session:
             except (LeaseLost, HitlStaleAnswer):
                 self.live.forget()  # another worker was at the thread since it was loaded: look again
                 if self.parent is not None:
-                    raise  # for the whole tree is that one's
+                    raise  # the other worker has the whole tree
             else:
                 self.live.state = "known"
                 self.live.untold += asked
@@ -249,9 +249,9 @@ class Session:
         raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
     async def _supersede_children(self) -> Journal | None:
-        """End what subagents have open, in the name of the run that called them.
+        """End the unfinished runs of subagents, within the run that called them.
 
-        Returns the journal that holds the thread since then, if there may have been anything to end.
+        Returns the journal that holds the lease since then; None if there are no such subagents.
         """
         if not open_subagents(self):
             return None
@@ -261,12 +261,12 @@ class Session:
         return run.journal
 
     async def resume(self, otherwise: UserMessage | None = None) -> AgentResult:
-        """A run that goes on from what the transcript says; ``otherwise`` begins one that says nothing yet."""
+        """Run from where the transcript stands; if it is empty, begin with ``otherwise``."""
         async with self.lock:
             return await self.resume_held(otherwise)
 
     async def resume_held(self, otherwise: UserMessage | None = None) -> AgentResult:
-        """The same for a caller that has the lock."""
+        """Like `resume`, for a caller that holds the lock."""
         await self.load(fresh=True)
         if otherwise is not None and not self.live.thread.messages:
             return await self._begin(otherwise, new_id(), "raise")
@@ -274,29 +274,29 @@ class Session:
         return await self._go_on()
 
     async def _go_on(self) -> AgentResult:
-        """A run from where the thread stands, which is known."""
+        """Run from where the loaded thread stands."""
         run = self.new_run(self.live.run_id or new_id())
-        if self.live.held is not None:  # then the model need not be asked to find that out
+        if self.live.held is not None:  # another worker holds the lease: do not ask the model first
             await run.emit(RunStartedEvent, agent_id=self.actor.spec.id, resumed=True)
             return await suspend(self, run, self.live.held)
         return await self._work(run, None)
 
     async def check_owner(self) -> None:
-        """Raise `WrongAgent` if the thread, which is known, is another agent's to go on with."""
+        """Raise `WrongAgent` if another agent has to resume the loaded thread."""
         await check_owner(self)
 
     async def close(self, reason: str) -> None:
         """End the conversation where it waits for a person.
 
-        First a run that waits here is woken, and closes itself; then, under the lock, whatever nobody waits
-        for is closed. Raises `HitlNoPendingRequest` if nobody is being asked, and `HitlStaleAnswer` if the
-        person was first.
+        First a run that waits in this process is interrupted, and closes itself. Then, under the lock, the
+        conversation is closed if it is still open. Raises `HitlNoPendingRequest` if nobody is being asked, and
+        `HitlStaleAnswer` if the person answered first.
         """
         self.lock.check()
         await check_unsettled(self, request_in_flight(self))
         waiting = self._interrupt(HitlAborted(reason))
         if waiting is not None:
-            await self._cancel_all_kept(reason)  # at once: nobody is to answer any more
+            await self._cancel_all_kept(reason)  # at once, so that no answer comes in between
         elif self.state == "running":
             check_closed(self, waiting)  # the run is at work, not waiting
         async with self.lock:
@@ -307,20 +307,20 @@ class Session:
                 if await open_request(self) is None and not is_cut_short(self):
                     check_closed(self, waiting)
                     return
-                await check_unsettled(self, waiting)  # else this is the next question, which nobody meant
+                await check_unsettled(self, waiting)  # if it was, the open request is a newer one
                 run = self.new_run(self.live.run_id or new_id())
                 try:
                     async with releasing(self, run):
                         await self._close(run, Ending("aborted", reason, is_told=True))
                     return
                 except (LeaseLost, LeaseHeld, HitlStaleAnswer):
-                    pass  # it moved on since it was loaded: look again
+                    pass  # another worker wrote to the thread since it was loaded: load it again
                 finally:
                     self.live.forget()
             raise LeaseHeld(self.thread_id, "other workers, one after another", 0)
 
     async def end(self, ending: Ending) -> None:
-        """End the run of a subagent whose call is not run any more, whomever it waits for."""
+        """End the unfinished run of a subagent whose call is dropped."""
         async with self.lock:
             await self.load(fresh=True)
             await load_tree(self)
@@ -330,27 +330,27 @@ class Session:
                     await self._close(run, ending)
 
     async def hold(self, run: Run, ending: Ending) -> None:
-        """Have a run hold the lease, so that nobody goes on with the subagents; open requests are settled with that.
+        """Take the lease, so that no other worker continues the subagents; the same step settles open requests.
 
-        Listeners are told of these requests with whatever comes next, even if the thread is lost.
+        Listeners are told of these requests with the next events, even if the lease is lost.
         """
         asked = asked_unheard(self)
         await run.hold(ending)
         self.live.untold += asked
 
     def abort(self) -> None:
-        """Stop the run that is going on, if any; from any thread."""
+        """Abort the current run, if any; may be called from any thread."""
         passage = self.passage
         if passage is not None and self.state != "resting":
             call_on(passage.loop, self.abort_run, passage.run.run_id)
 
     async def delegate(self, tool: SubagentTool, tool_call_id: str, prompt: str) -> ToolResult:
-        """Let a subagent work on a call, from its beginning or from where it stands."""
+        """Run a subagent for a call, from its beginning or from where its thread stands."""
         child = self.child(tool, tool_call_id)
         return returned_by(tool, await child.resume(UserMessage(prompt)))
 
     def abort_soon(self) -> None:
-        """Stop the run that is going on, or the one that is about to begin."""
+        """Abort the current run, or the one that is about to begin."""
         if self.passage is None:
             self.state = "doomed"
         else:
@@ -358,7 +358,7 @@ class Session:
             self.abort()
 
     def abort_run(self, run_id: str) -> bool:
-        """Stop this run; False if it is not the one that is going on."""
+        """Abort this run; False if it is not the current one."""
         passage = self.passage
         if passage is None or self.state == "resting" or passage.run.run_id != run_id:
             return False
@@ -368,7 +368,7 @@ class Session:
         return True
 
     def leave(self, leaving: Leaving | None) -> None:
-        """Have the run here, and those of its subagents, wait for nobody any more; None has them wait again."""
+        """Tell the run and its subagents' runs to leave their waits for people; None lets them wait again."""
         if self.passage is not None:
             self.passage.leaving = leaving
             if self.state in ("running", "leaving"):
@@ -377,14 +377,14 @@ class Session:
     # How a run goes.
 
     def _make_way(self, on_pending: OnPending) -> None:
-        """A run of this process that waits for a person is not waited for: it is named, or let go."""
+        """Before a prompt: raise if a run of this process waits for a person, or interrupt that wait."""
         pending = request_in_flight(self)
         if pending is not None and on_pending == "raise":
             raise HitlRequestPending(pending.thread_id or self.thread_id, pending.question_id)
         self._interrupt(HitlDetached(SUPERSEDED.why))
 
     def _interrupt(self, signal: HitlControlException) -> HitlRequest | None:
-        """Let the run that waits for people hear this, if it is one of ours; what was waited for, or some of it."""
+        """Raise ``signal`` in the waits of this session and its subagents; returns one of the requests, if any."""
         if (self.channel is None and not self.children) or request_in_flight(self) is None:
             return None
         heard = [channel.interrupt(signal) for channel, _ in in_flight(self)]
@@ -394,7 +394,7 @@ class Session:
         return waited_for
 
     async def _check_pending(self, on_pending: OnPending) -> bool:
-        """Refuse to go on while a person is being asked, or see to it that nobody is: True if one was."""
+        """Raise if a request is open, or cancel it (``supersede``); True if one was open."""
         if self.channel is None and not self.live.thread.requests and not self.actor.spec.delegates:
             return False
         await load_tree(self)
@@ -407,7 +407,7 @@ class Session:
         return True
 
     async def _work(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
-        """One passage of the loop, from new messages or from where the transcript stands; traced."""
+        """One passage of the loop in a trace span, from ``added`` messages or from where the transcript stands."""
         if not tracing.is_set_up():
             return await self._pass(run, added)
         with tracing.run_span(self.actor.spec.id, self.thread_id) as span:
@@ -419,7 +419,7 @@ class Session:
     async def _pass(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
         scope, at = asyncio.timeout(None), current.get()
         turns = Turns() if self.parent is None and self.actor.spec.delegates else at.turns
-        token = current.set(Context(self, turns, at.turn_at, at.asking, at.hearing))
+        token = current.set(Context(self, turns, at.turn_at, at.asking, at.hearing, at.framework_run))
         is_doomed = self.state == "doomed" or (self.passage is not None and self.passage.is_doomed)
         passage = self.passage = Passage(run, scope, asyncio.get_running_loop(), is_doomed=is_doomed)
         try:
@@ -439,7 +439,7 @@ class Session:
         except HitlAborted as aborted:
             return await self._end_aborted(run, aborted.reason)
         except BaseException as error:
-            if not (isinstance(error, TimeoutError) and scope.expired()):  # not `abort`, which sets deadlines
+            if not (isinstance(error, TimeoutError) and scope.expired()):  # `abort` sets a deadline
                 await release(self, run)
                 self.emitter.post(RunEndedEvent, run.run_id, status="suspended", reason=type(error).__name__)
                 raise
@@ -454,7 +454,7 @@ class Session:
             return await end(self, run)
 
     async def _tell_started(self, run: Run, added: Sequence[Message] | None) -> None:
-        """Tell listeners that the run begins, or goes on, and of the messages that it begins with."""
+        """Tell listeners that the run begins or is resumed, and of the messages that it begins with."""
         if run.emitter.listening:
             await run.emit(RunStartedEvent, agent_id=self.actor.spec.id, resumed=added is None)
         if self.live.untold:
@@ -464,11 +464,11 @@ class Session:
                 await run.tell(message)
 
     async def _stop(self, run: Run) -> AgentResult:
-        """End a run that was aborted while it went on."""
+        """End a run that `abort` has stopped."""
         try:
             await load_tree(self, fresh=False)  # others may have begun what is open here
             for _ in range(_ATTEMPTS):
-                # A person may answer just now; that changes nothing any more.
+                # A person may answer meanwhile; the run is aborted all the same.
                 with suppress(HitlStaleAnswer):
                     await end_subagents(self, run, STOPPED)
                     break
@@ -482,7 +482,7 @@ class Session:
         return result
 
     async def _end_aborted(self, run: Run, reason: str) -> AgentResult:
-        """Close the conversation where the run stands; if a person answered just before, it goes on instead."""
+        """Close the conversation where the run stands; if a person answered first, the run continues instead."""
         async with releasing(self, run):
             try:
                 await load_tree(self, fresh=False)  # others may have begun what is open here
@@ -498,7 +498,10 @@ class Session:
         return await self._go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
-        """Close the conversation at a request that nobody is to answer any more, unless somebody has."""
+        """Close the conversation: cancel requests, end subagents, write the end.
+
+        Raises `HitlStaleAnswer` if a person answered first.
+        """
         await self._cancel_all_kept(ending.why)
         await end_subagents(self, run, ending)
         asked = asked_unheard(self)
@@ -512,14 +515,14 @@ class Session:
     async def _cancel_all_kept(self, why: str) -> None:
         """Cancel the requests that only channels keep, of this agent and of its subagents."""
         owners = list(walk(self))
-        for _ in owners:  # a channel names but one at a time
+        for _ in owners:  # a channel reports one open request at a time
             if not any([await cancel_kept(owner, why) for owner in owners]):
                 return
 
     async def _pause(self, run: Run) -> AgentResult:
-        """Stop where people have to decide; what they are asked is stored by now, where there is a store.
+        """Release the lease and return a checkpoint; the requests are stored already, if there is a store.
 
-        Whoever answers while the thread is still leased to this run cannot go on: then this run does.
+        An answer that came while this run held the lease could not be resumed by anybody else, so this run continues.
         """
         may_be_late = self.live.checkpointer is not None and (run.is_open or self.actor.spec.delegates)
         await release(self, run)
@@ -532,7 +535,7 @@ class Session:
         return result
 
     async def _has_news(self) -> bool:
-        """Know the thread, and those under it, as the store does; whether something was settled meanwhile."""
+        """Load the whole tree again; whether a request was settled meanwhile."""
         asked = {(owner.thread_id, stored.question_id) for owner, stored in open_requests(self)}
         await self.load(fresh=True)
         await load_tree(self)
@@ -541,4 +544,4 @@ class Session:
 
 
 _ATTEMPTS = 5
-"""How often a prompt looks at a thread again that other workers keep moving on."""
+"""How often a prompt loads a thread again that other workers keep writing to."""

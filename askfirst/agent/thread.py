@@ -11,15 +11,16 @@ from askfirst.messages import NO_USAGE, AssistantMessage, Message, ToolCall, Too
 from askfirst.requests import StoredRequest
 
 _LONGEST_ID = 40  # OpenAI takes no longer one
-_LONGEST_ASKED = 200  # what is asked about a call gets an id made of the call's, which a store has to take
+_LONGEST_ASKED = 200  # question ids are longer than the call's id, and have to fit the store's column
 
 
 class Thread:
     """One conversation: its transcript, which only ever grows at its end, and what is open in it.
 
-    ``requests`` are those of its open calls, by question id; ``effects`` are the tool bodies that were started
-    and have not ended, by tool call id, ``ledger`` the ids of those whose start is written down, ``returned`` what
-    came of those that ended on threads of their own. ``at_gate`` are the arguments that calls were last seen with.
+    ``requests`` are those of calls without a result, by question id. ``effects`` are the tool bodies that were
+    started and have not ended, by tool call id; ``ledger`` has the ids of those whose start is stored. ``returned``
+    has the results of subagents that ended on their own threads. ``at_gate`` has the latest arguments of calls at
+    the gate.
     """
 
     __slots__ = ("_call_ids", "at_gate", "effects", "ledger", "messages", "requests", "returned", "thread_id")
@@ -54,19 +55,19 @@ class Thread:
 
     @property
     def pending(self) -> StoredRequest | None:
-        """The request that was open when the thread was last looked at, if any."""
+        """The first pending request, as far as this process knows."""
         return next((known for known in self.requests.values() if known.status == "pending"), None)
 
 
 def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The tool calls, in order, that no result follows yet; only the last assistant message can have any."""
+    """The tool calls without a result, in order; only the last assistant message can have any."""
     resolved: set[str] = set()
     for message in reversed(messages):
         if message.role == "tool":
             resolved.add(message.tool_call_id)
         elif message.role == "assistant":
             calls: list[ToolCall] = []
-            for part in message.content:  # not `tool_calls`: this is asked of every transcript many times
+            for part in message.content:  # not `tool_calls`: this function is called often
                 if isinstance(part, ToolCall) and part.id not in resolved:
                     calls.append(part)  # noqa: PERF401
             return calls
@@ -76,26 +77,26 @@ def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def is_finished(messages: Sequence[Message]) -> bool:
-    """Whether nothing is left to do: the model spoke last and called nothing. A failure is not an end."""
+    """Whether nothing is left to do: the last message is the model's, without calls. A failure is not an end."""
     if not messages:
         return True
     last = messages[-1]
     if last.role != "assistant" or last.stop_reason == "error":
         return False
-    for part in last.content:  # noqa: SIM110  (this is asked of every transcript many times)
+    for part in last.content:  # noqa: SIM110  (this function is called often)
         if isinstance(part, ToolCall):
             return False
     return True
 
 
 def has_failed(messages: Sequence[Message]) -> bool:
-    """Whether the last thing that happened is a failure."""
+    """Whether the last message is a failure of the model."""
     last = messages[-1]
     return last.role == "assistant" and last.stop_reason == "error"
 
 
 def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
-    """What the model said since the last user message, latest first."""
+    """The model's messages since the last user message, latest first."""
     for message in reversed(messages):
         if message.role == "user":
             return
@@ -115,7 +116,7 @@ def iterations(messages: Sequence[Message]) -> int:
 
 
 def usage(messages: Sequence[Message]) -> Usage:
-    """What the answers since the last user message cost."""
+    """The tokens used since the last user message."""
     total = NO_USAGE
     for message in reversed(messages):
         if message.role == "assistant":
@@ -138,9 +139,9 @@ def call_ids(messages: Sequence[Message]) -> set[str]:
 
 
 def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
-    """The message with every tool call's id new to the thread, and such as every store keeps.
+    """The message with call ids that are unique in the thread and that every store accepts.
 
-    Some models number their calls anew in each message; results, answers and effects are told apart by id.
+    Some models restart their numbering in each message, but results, answers and effects are found by call id.
     """
     new: set[str] = set()
     renamed: dict[int, ToolCall] = {}
@@ -162,6 +163,6 @@ def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMe
 
 
 def _kept(call_id: str) -> str:
-    """An id without what some store refuses: nothing at all, NUL, lone surrogates, spaces at its end."""
+    """An id without what some store refuses: NUL, lone surrogates, trailing spaces; never empty."""
     plain = call_id if call_id.isascii() else call_id.encode(errors="ignore").decode()
     return plain.replace("\0", "").rstrip(" ") or "call"

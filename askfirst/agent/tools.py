@@ -28,11 +28,11 @@ from askfirst.messages import FilePart, ImagePart, JsonObject, TextPart, Unknown
 from askfirst.models.base import ToolSchema
 from askfirst.requests import approval_seconds
 
-# Sets in one order: Python's own differs from process to process, and digests and people compare.
+# Sets in a fixed order: Python's order differs between processes, and digests have to be equal.
 
 
 def in_order(model: BaseModel, shown: JsonObject) -> JsonObject:
-    """What is shown of a model, with all that are sets in it sorted."""
+    """A model's JSON form with its sets sorted."""
     return (
         _beside(model.model_dump(by_alias=True, warnings=False), shown) if _has_sets(type(model)) else shown
     )
@@ -42,7 +42,7 @@ def in_order(model: BaseModel, shown: JsonObject) -> JsonObject:
 def _has_sets(model: type[BaseModel]) -> bool:
     try:
         return "'uniqueItems': True" in repr(model.model_json_schema())
-    except PydanticUserError:  # something in it has no JSON form, and no tool takes such a model
+    except PydanticUserError:  # a type without a JSON form; no tool accepts such a model
         return False
 
 
@@ -51,7 +51,7 @@ def _beside(value: Any, shown: Any) -> Any:
         return sorted(cast("list[Any]", shown), key=canonical_json)
     if isinstance(value, Mapping) and isinstance(shown, dict):
         parts, entries = list(cast("Mapping[Any, Any]", value).values()), cast(JsonObject, shown)
-        if len(parts) != len(entries):  # two keys that are one in JSON
+        if len(parts) != len(entries):  # two keys have the same JSON form
             return entries
         return {key: _beside(part, each) for part, (key, each) in zip(parts, entries.items(), strict=True)}
     if isinstance(value, list | tuple) and isinstance(shown, list):
@@ -65,7 +65,7 @@ def _beside(value: Any, shown: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes: a parameter model, and how its fields become arguments again."""
+    """A function's parameters as a model, and how the model's fields become arguments again."""
 
     description: str
     parameters: type[BaseModel]
@@ -87,7 +87,7 @@ class Signature:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a function is called; a callable object goes by its class, a partial by what it wraps."""
+    """A function's name; for a callable object its class's, for a partial that of the wrapped function."""
     written = _written(function)
     return getattr(written, "__name__", type(written).__name__)
 
@@ -134,12 +134,12 @@ def read_signature(
 
 
 def _written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that somebody wrote: what a partial wraps."""
+    """The function itself, or the one that a partial wraps."""
     return cast("partial[Any]", function).func if isinstance(function, partial) else function
 
 
 def _bound(function: Callable[..., Any]) -> Set[str]:
-    """The parameters that a partial has named and filled."""
+    """The keyword parameters that a partial has bound."""
     return cast("partial[Any]", function).keywords.keys() if isinstance(function, partial) else frozenset()
 
 
@@ -154,7 +154,7 @@ def _field_name(parameter: str, taken: Set[str]) -> str:
 
 
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and what is said of each parameter."""
+    """The description, and the description of each parameter."""
     try:
         parsed = docstring_parser.parse(text)
     except docstring_parser.ParseError:
@@ -200,7 +200,7 @@ _PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool's body may know about the call it serves; ask for it with a parameter of this type."""
+    """What a tool's body may know about its call; the body gets it by a parameter of this type."""
 
     thread_id: str
     run_id: str
@@ -213,7 +213,7 @@ class ToolContext:
     _emitter: Emitter = field(repr=False)
     _loop: asyncio.AbstractEventLoop = field(repr=False)
     _begun_in: str = field(default="", repr=False)
-    """What tells the call from one of the same id on another thread of the same name."""
+    """The run's lasting id, which tells this call from one on a deleted thread of the same name."""
 
     @property
     def idempotency_key(self) -> str:
@@ -226,7 +226,7 @@ class ToolContext:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
     def report(self, progress: float | str, text: str = "") -> None:
-        """Tell listeners how far the body is: a fraction from 0 to 1, a text, or both; from any thread."""
+        """Tell listeners of the body's progress: a fraction from 0 to 1, a text, or both; from any thread."""
         fraction = None
         if isinstance(progress, str):
             text = progress
@@ -247,7 +247,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a body may return to say more than its content.
+    """What a body may return if it has more to return than content.
 
     ``content`` is what the model sees: a string, JSON, a pydantic model or content parts. ``details`` is
     kept in the transcript for people and programs and is not sent to the model.
@@ -283,9 +283,9 @@ class Tool:
     execution_mode: ExecutionMode = "parallel"
     approval_timeout: float | str | None = None
     schema: ToolSchema = field(init=False, repr=False)
-    """What models are told about this tool."""
+    """The tool's description for models."""
     args_schema: JsonObject | None = field(init=False, repr=False)
-    """What goes with a request, for those who check edited arguments without knowing this tool."""
+    """The schema that goes with a request, so that edits can be checked where the tool is unknown."""
     _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
     _is_async: bool = field(init=False, repr=False)
 
@@ -313,7 +313,7 @@ class Tool:
         object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, as if it were no tool."""
+        """Call the function itself, without the agent."""
         return self.function(*args, **kwargs)
 
     async def run(self, args: BaseModel, context: ToolContext) -> Any:
@@ -330,7 +330,7 @@ def _check_name(name: Any) -> None:
 
 
 def _yields(function: Any) -> bool:
-    """Whether calling it would only make a generator, and run nothing."""
+    """Whether it is a generator function: calling it would run nothing."""
     forms = (function, type(function).__call__)
     return any(inspect.isgeneratorfunction(it) or inspect.isasyncgenfunction(it) for it in forms)
 
@@ -338,7 +338,7 @@ def _yields(function: Any) -> bool:
 def _in_thread(call: Callable[[BaseModel, ToolContext], Any], args: BaseModel, context: ToolContext) -> Any:
     try:
         return call(args, context)
-    except StopIteration as error:  # no future can carry one: whoever awaits it would wait for ever
+    except StopIteration as error:  # a future cannot carry StopIteration, so awaiting it would hang
         raise RuntimeError("the body raised StopIteration") from error
 
 
@@ -347,7 +347,7 @@ def _schema(tool: Tool) -> JsonObject:
         schema = tool.parameters.model_json_schema()
     except PydanticUserError as error:
         raise InvalidTool(tool.name, f"a parameter's type has no JSON form: {error.message}") from error
-    # pydantic writes the Python class's name, which tells a model nothing.
+    # The title is the Python class's name, which is useless to a model.
     schema.pop("title", None)
     return schema
 
@@ -357,7 +357,7 @@ def _by_model(tool: Tool) -> Callable[[BaseModel, ToolContext], Any]:
     function = tool.function
     try:
         inspect.signature(function).bind(None, None)
-    except (TypeError, ValueError):  # one parameter, or a builtin that does not say
+    except (TypeError, ValueError):  # one parameter, or a builtin without a signature
         return lambda args, _context: function(args)
     return lambda args, context: function(args, context)
 
@@ -423,8 +423,8 @@ def _from_function(
 def as_result(returned: Any) -> ToolResult:
     """What a body returned, as content parts and JSON details.
 
-    By now the effect has happened, so nothing here may fail: a model that was told of an error would try
-    again. What has no JSON form is therefore written as its ``str``.
+    The effect has happened, so this must not fail: a model that is told of an error would try again. A value without
+    a JSON form is therefore written as its ``str``.
     """
     result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
     details = None if result.details is None else json_object(result.details)
@@ -432,13 +432,13 @@ def as_result(returned: Any) -> ToolResult:
 
 
 def json_object(value: Any) -> JsonObject:
-    """A mapping or a model as a JSON object, whatever is in it; what has no JSON form is written as text."""
+    """A mapping or a model as a JSON object; values without a JSON form are written as text."""
     try:
         plain: Any = value
         if not isinstance(plain, BaseModel | dict) and isinstance(plain, Mapping):
             plain = dict(cast("Mapping[Any, Any]", plain))
         encoded = to_json(plain, fallback=str, inf_nan_mode="strings")
-        check_depth(encoded, within=24)  # it may become a part of what is checked again
+        check_depth(encoded, within=24)  # it may become a part of a larger value with the same limit
         parsed: Any = from_json(encoded)
         if parsed.__class__ is not dict:
             return {"text": _text(value)}
@@ -458,10 +458,10 @@ def _content(value: Any) -> tuple[Any, ...]:
 
 
 def _text(value: Any) -> str:
-    """A string as it is, JSON for what has it, and for the rest what Python says of it."""
+    """A string unchanged, another value as JSON, or as its ``str`` if it has no JSON form."""
     try:
         text = value if isinstance(value, str) else _json(value)
-    except Exception:  # an object whose own ``str`` or serializer raises
+    except Exception:  # an object whose ``str`` or serializer raises
         text = f"<{type(value).__name__}>"
     return text.encode("utf-8", "replace").decode()
 
@@ -469,5 +469,5 @@ def _text(value: Any) -> str:
 def _json(value: Any) -> str:
     try:
         return to_json(value, fallback=str, inf_nan_mode="constants").decode()
-    except Exception:  # bytes that are no text, a circle, half a character
+    except Exception:  # bytes that are not text, a circular reference, a lone surrogate
         return str(value)

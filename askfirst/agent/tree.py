@@ -63,7 +63,7 @@ def open_subagents(session: Session) -> Sequence[tuple[str, SubagentTool]]:
 
 
 def open_children(session: Session) -> list[Session]:
-    """The sessions of those calls, as far as they are known in this process."""
+    """The sessions of the calls of `open_subagents`, as far as this process has them."""
     return [session.children[it] for it, _ in open_subagents(session) if it in session.children]
 
 
@@ -75,21 +75,21 @@ def walk(session: Session) -> Sequence[Session]:
 
 
 async def load_tree(session: Session, *, fresh: bool = True) -> None:
-    """Know all that work for a session, which itself is known, as the store does."""
+    """Load the threads of all subagents under a session that is loaded itself."""
     for call_id, tool in open_subagents(session):
         child = session.child(tool, call_id)
         await child.load(fresh=fresh)
         await load_tree(child, fresh=fresh)
-        if child.live.thread.messages:  # begun by another process, perhaps
+        if child.live.thread.messages:  # another process may have begun it
             begun = StoredEffect(call_id, tool.name, "", tool.effect, 1)
             session.live.thread.effects.setdefault(call_id, begun)
             _note_returned(session, child, tool, call_id)
 
 
 def _note_returned(session: Session, child: Session, tool: SubagentTool, call_id: str) -> None:
-    """Know what a subagent has returned whose call is open still, for another one was waited for.
+    """Note the result of a finished subagent whose call has no result yet, because another body waited.
 
-    Not where hooks are to see it first: they come with the call's own turn, if it has one.
+    Not if the agent has ``after_tool_call`` hooks: these have to see the result first, when the call is executed.
     """
     if session.actor.spec.onion.after_tool_call or not is_finished(child.live.thread.messages):
         return
@@ -102,7 +102,7 @@ def _note_returned(session: Session, child: Session, tool: SubagentTool, call_id
 
 
 def returned_by(tool: SubagentTool, result: AgentResult) -> ToolResult:
-    """What a subagent's call returns; raises the signal of one that has not come to its end."""
+    """The result of a subagent's call; raises the signal that fits a run which has not completed."""
     match result.status:
         case "paused":
             raise HitlPaused
@@ -117,7 +117,7 @@ def returned_by(tool: SubagentTool, result: AgentResult) -> ToolResult:
 
 
 def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
-    """What people are being asked, by the session or one that works for it."""
+    """The pending requests of a session and its subagents, each with the session that asks."""
     return [
         (owner, stored)
         for owner in walk(session)
@@ -127,7 +127,7 @@ def open_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
 
 
 async def open_request(session: Session) -> HitlRequest | None:
-    """One of those requests, if there is any; those that are past their deadlines are timed out."""
+    """One open request of the tree, if there is any; requests past their deadlines are settled as timed out."""
     for owner in walk(session):
         request = await owner.inbox.open_in(owner.live.thread)
         if request is not None:
@@ -136,7 +136,7 @@ async def open_request(session: Session) -> HitlRequest | None:
 
 
 async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
-    """What people are being asked, and by whom: as far as it is in the store, on a thread, or in a channel alone."""
+    """The open requests of the tree, each with the session that asks; those that only a channel keeps included."""
     found: list[tuple[Session, HitlRequest]] = []
     for owner in walk(session):
         first = await owner.inbox.open_in(owner.live.thread)
@@ -148,21 +148,21 @@ async def asked(session: Session) -> list[tuple[Session, HitlRequest]]:
 
 
 async def end_subagents(session: Session, run: Run, ending: Ending) -> None:
-    """End what subagents have open whose calls are not run any more, before the end of the run itself is written.
+    """End the unfinished runs of subagents, before the end of the caller's own run is written.
 
-    If the process dies in between, the caller is open still, and whoever comes next ends it.
+    If the process dies in between, the caller's run is still open, and the next worker ends it.
     """
     if not open_subagents(session):
         return
     await session.hold(run, ending)
-    await load_tree(session)  # not before: until then another worker may begin one
+    await load_tree(session)  # only now: without the lease another worker could begin one
     for child in open_children(session):
         if child.live.is_under_way:
             await child.end(ending)
 
 
 def check_closed(session: Session, waiting: HitlRequest | None) -> None:
-    """Nothing is open: that is right if the run that was ``waiting`` has closed itself, and else an error."""
+    """Raise unless the run that was ``waiting`` has closed itself; called if no request is open."""
     for owner in walk(session):
         for call in unresolved_calls(owner.live.thread.messages):
             for known in owner.live.thread.requests.values():
@@ -187,9 +187,9 @@ def is_cut_short(session: Session) -> bool:
 
 
 def in_flight(session: Session) -> list[tuple[HitlChannel, HitlRequest]]:
-    """What channels ask just now for the session, or for those that work for it; a subagent may have one of its own.
+    """The requests that channels of this process wait for, of the session and its subagents, with their channels.
 
-    Other agents may ask through the same channels; their requests are none of ours.
+    Requests of other agents on the same channels are left out.
     """
     if not session.children:
         channel = session.channel
@@ -204,7 +204,7 @@ def in_flight(session: Session) -> list[tuple[HitlChannel, HitlRequest]]:
 
 
 def request_in_flight(session: Session) -> HitlRequest | None:
-    """One of those requests, if there is any."""
+    """One of the requests of `in_flight`, if there is any."""
     if not session.children and (session.channel is None or session.channel.pending is None):
         return None
     found = in_flight(session)
@@ -212,19 +212,37 @@ def request_in_flight(session: Session) -> HitlRequest | None:
 
 
 Approval = tuple[PendingApproval, "Session", StoredRequest]
-"""A request as a value to be shown and answered, whose it is, and how it stands."""
+"""A request as a portable value, the session that asks, and the request as it stands."""
 
 
 def pending_approvals(session: Session) -> list[Approval]:
-    """Those requests as values to be shown and answered, each with whom and what it is about."""
+    """The pending requests of the tree as portable approvals."""
     return [
         (pending_approval(owner.actor, stored.request), owner, stored)
         for owner, stored in open_requests(session)
     ]
 
 
+def approvals_to_show(
+    session: Session, asked_here: Sequence[tuple[HitlChannel, HitlRequest]]
+) -> tuple[PendingApproval, ...]:
+    """The requests that can still be answered, as values: the known ones, and those that only channels have."""
+    found = [
+        pending_approval(owner.actor, stored.request)
+        for owner, stored in open_requests(session)
+        if _is_open(stored)
+    ]
+    owners = {owner.thread_id: owner for owner in walk(session)}
+    seen = {approval.id for approval in found}
+    for _, request in asked_here:
+        approval = pending_approval(owners.get(request.thread_id or "", session).actor, request)
+        if approval.id not in seen:
+            found.append(approval)
+    return tuple(found)
+
+
 def decided_approvals(session: Session) -> list[Approval]:
-    """What people have answered about calls that are still open."""
+    """The answered requests about calls that have no result yet."""
     return [
         (pending_approval(owner.actor, stored.request), owner, stored)
         for owner in walk(session)
@@ -234,13 +252,13 @@ def decided_approvals(session: Session) -> list[Approval]:
     ]
 
 
-# Whose thread it is: an agent neither goes on with, nor ends, what waits for a person under another one.
+# Ownership: an agent neither resumes nor ends a thread whose run belongs to another agent.
 
 
 async def check_owner(session: Session) -> None:
-    """Raise `WrongAgent` if a thread, which is known, is another agent's to go on with; nothing is changed then.
+    """Raise `WrongAgent` if a loaded thread belongs to another agent; nothing is changed then.
 
-    That is if its run was begun by an agent of another id, or if a person is being asked about a call of a tool that
+    It does if an agent of another id began its unfinished run, or if a person is asked about a call of a tool that
     this agent does not have.
     """
     if session.parent is not None:
@@ -256,7 +274,7 @@ async def check_owner(session: Session) -> None:
 
 
 async def _waits(owner: Session, call_id: str) -> bool:
-    """Whether a person is being asked about this call, or by a subagent that it runs."""
+    """Whether a request about this call is open, or one of the subagent that the call runs."""
     asked = [it for it in owner.live.thread.requests.values() if is_about(it.question_id, call_id)]
     kept = await owner.inbox.kept()
     if any(map(_is_open, asked)) or (kept is not None and is_about(kept.question_id, call_id)):
@@ -277,16 +295,16 @@ async def _waits_beneath(checkpointer: Checkpointer, thread_id: str, call_id: st
 
 
 def _is_open(asked: StoredRequest) -> bool:
-    """Whether somebody can still answer; what is past its deadline is timed out by whoever comes."""
+    """Whether a request is pending and its deadline has not passed."""
     expires_at = asked.request.expires_at
     return asked.status == "pending" and (expires_at is None or expires_at > SystemClock().now())
 
 
-# A paused run as a checkpoint, and back again; and people's responses put where the run finds them.
+# A paused run as a checkpoint, and a session restored from one.
 
 
 def checkpoint_of(session: Session, pending: Sequence[Approval]) -> RunCheckpoint:
-    """A session, and all that work for it, as a value; what it is made of is valid as it is."""
+    """A session and its subagents' sessions as a portable value; its parts need no validation."""
     messages = session.live.thread.messages
     children = [each for each in walk(session) if each is not session and each.live.thread.messages]
     return RunCheckpoint.of_valid(
@@ -308,7 +326,7 @@ def checkpoint_of(session: Session, pending: Sequence[Approval]) -> RunCheckpoin
 
 
 def _seals(pending: Sequence[Approval]) -> dict[str, str] | None:
-    """The seals of what is pending, by the id of the approval; a store has them itself."""
+    """The seals of the pending requests by approval id; needed only without a store, which keeps them itself."""
     sealed = {approval.id: seal for approval, _, it in pending if (seal := seal_in(it.request)) is not None}
     return sealed or None
 
@@ -326,7 +344,7 @@ def _serialized(session: Session) -> SerializedSession:
 
 
 def _settled(session: Session) -> tuple[KeptRequest, ...]:
-    """The answers that calls which are still open have got; what is pending is listed as such."""
+    """The settled requests of unresolved calls; the pending ones are in the checkpoint's ``pending``."""
     known = session.live.thread.requests.values()
     return tuple([KeptRequest.of(each) for each in known if each.status != "pending"])
 
@@ -347,7 +365,7 @@ def _effects(session: Session) -> tuple[KeptEffect, ...]:
 
 
 def restore(session: Session, checkpoint: RunCheckpoint) -> None:
-    """Put a checkpoint into a fresh session of the same agent that has no store."""
+    """Fill a new session of the same agent, without a store, from a checkpoint."""
     _check_spec(session, checkpoint)
     session.live.thread = Thread(session.thread_id, checkpoint.root_messages)
     session.live.run_id = checkpoint.run_id
@@ -360,7 +378,7 @@ def restore(session: Session, checkpoint: RunCheckpoint) -> None:
     owners = {each.actor.call_path: each for each in walk(session)}
     for approval in checkpoint.pending:
         owner = owners.get(approval.call_path)
-        if owner is not None:  # else the subagent that asked is none any more, and its call is refused
+        if owner is not None:  # None: the agent no longer has that subagent, so the gate refuses the call
             effect = owner.live.thread.effects.get(approval.tool_call.id)
             asked = request_of(approval, owner.thread_id, 1 if effect is None else effect.attempt)
             request = with_seal(asked, (checkpoint.seals or {}).get(approval.id))
@@ -400,7 +418,7 @@ def _fill(session: Session, requests: Sequence[KeptRequest], effects: Sequence[K
 
 
 def request_of(approval: PendingApproval, thread_id: str, attempt: int = 1) -> HitlRequest:
-    """What was asked, from what was shown: the answer counts for that and nothing else."""
+    """The request that a portable approval stands for; an answer is bound to what the approval shows."""
     call = approval.tool_call
     payload: HitlPayload
     if approval.kind == "escalate":

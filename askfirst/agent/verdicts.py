@@ -1,4 +1,4 @@
-"""Every record and every sentence about a call that did not run, or that ran otherwise than the model asked."""
+"""Records of decisions about calls, and every sentence that the model is told about a call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from askfirst.errors import HitlCancelled, HitlTimedOut
 from askfirst.messages import JsonObject, ToolCall, ToolResultMessage, call_digest
 from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest
 
-# What is recorded of a person's decision, and what the model is told of it.
+# The record of a person's decision, which goes into the result's ``details["hitl"]``.
 
 
 APPROVED = frozenset({"human_approve", "human_edit"})
@@ -46,7 +46,7 @@ def approve_trace(
 
 
 def escalate_trace(tool: Tool, args: BaseModel, answer: EscalateAnswer) -> JsonObject:
-    """The record of what a person chose for a call whose end nobody saw."""
+    """The record of a person's answer about a call in doubt."""
     trace: JsonObject = {"decision": f"human_{answer.action}"}
     edited = answer.modified_params
     shown = None if edited is None else shown_edit(tool, args, edited)
@@ -58,14 +58,14 @@ def escalate_trace(tool: Tool, args: BaseModel, answer: EscalateAnswer) -> JsonO
 def shown_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> JsonObject | None:
     """Edited arguments as they are shown: what a person typed into a masked field is masked.
 
-    None if they do not fit the tool: nobody can say then what in them is not to be shown.
+    None if they do not fit the tool: then it is unknown which of them are secret.
     """
     read = parse_edit(tool, args, edited)
     return None if isinstance(read, str) else _as_shown(read, edited)
 
 
 def _as_shown(read: BaseModel, edited: Mapping[str, Any]) -> JsonObject:
-    """As much of the arguments as an edit gave."""
+    """The arguments that an edit names, as shown."""
     return {name: value for name, value in json_object(read).items() if name in edited}
 
 
@@ -75,9 +75,9 @@ def _given(reason: str | None, answered_by: str | None, via: str | None) -> Json
 
 
 def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
-    """The record with one more decision: who made the one before, and why, does not count for the latest.
+    """The record with one more decision, which replaces who decided before, and why.
 
-    That a person had it run again stays on record, as ``retry``.
+    An earlier ``human_retry`` is kept as ``retry``.
     """
     if before is None or "decision" not in latest:
         return {**(before or {}), **latest}
@@ -88,7 +88,7 @@ def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
 
 
 def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[str, JsonObject]:
-    """What the model is told, and what is recorded, when nobody decided."""
+    """What the model is told, and the record, if a request timed out or was cancelled."""
     if isinstance(signal, HitlTimedOut):
         return f"{tool_name} was not run: {signal}.", {"decision": "timed_out", "seconds": signal.seconds}
     trace: JsonObject = {"decision": "cancelled"}
@@ -97,7 +97,7 @@ def refusal_of(tool_name: str, signal: HitlTimedOut | HitlCancelled) -> tuple[st
 
 
 def said_of(signal: HitlTimedOut | HitlCancelled) -> str:
-    """Why there is no answer to what was asked."""
+    """Why a request has no answer, in words."""
     if isinstance(signal, HitlTimedOut):
         return f"a person was asked, and {signal}"
     return f"a person was asked, and the request was cancelled ({signal.reason})"
@@ -107,14 +107,19 @@ def edit_notice(args: BaseModel, trace: JsonObject | None) -> str | None:
     """What the model is told before the result of a call whose arguments a person changed."""
     if trace is None or "edited_args" not in trace:
         return None
-    ran = json.dumps(json_object(args), ensure_ascii=False)
+    return edited_notice(json_object(args))
+
+
+def edited_notice(args: JsonObject) -> str:
+    """What the model is told before the result of a call that ran with these arguments in place of its own."""
+    ran = json.dumps(args, ensure_ascii=False)
     return f"Note: a person changed the arguments before this ran. It ran with {ran}. Its result:"
 
 
 def with_answer(trace: JsonObject | None, known: StoredRequest | None, decision: str) -> JsonObject | None:
-    """The record of a call that is not run, with what a person had answered about it, if one had.
+    """The record of a call that is not run, with the person's earlier answer about it, if there is one.
 
-    ``decision`` is what was decided instead, for a record that there is none of yet.
+    ``decision`` is the record's decision if ``trace`` has none.
     """
     if known is None or not isinstance(known.answer, ApproveAnswer):
         return trace
@@ -123,7 +128,7 @@ def with_answer(trace: JsonObject | None, known: StoredRequest | None, decision:
 
 
 def synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultMessage:
-    """The result of a call that nothing was returned for."""
+    """A result for a call whose body returned nothing: it did not run, or was interrupted."""
     details: JsonObject = {"synthetic": True}
     if trace is not None:
         details["hitl"] = trace
@@ -134,14 +139,14 @@ def synthetic(call: ToolCall, why: str, trace: JsonObject | None) -> ToolResultM
 
 
 def unknown_tool(name: str, known: list[str]) -> str:
-    """What a model is told that called a tool there is not."""
+    """The model called a tool that does not exist."""
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"There is no tool called {name}.{hint} Available tools: {', '.join(known) or 'none'}."
 
 
 def expected(tool: Tool) -> str:
-    """What a tool takes, in a sentence."""
+    """The arguments that a tool takes, in a sentence."""
     properties = tool.schema.parameters.get("properties")
     required = tool.schema.parameters.get("required")
     names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
@@ -163,17 +168,17 @@ def invalid_args(tool: Tool, faults: str) -> str:
 
 
 def denial(tool_name: str, reason: str | None) -> str:
-    """A person said no."""
+    """A person denied the call."""
     return f"A person denied {tool_name}" + (f": {reason}" if reason else ".")
 
 
 def not_allowed(tool_name: str, reason: str | None) -> str:
-    """The policy, or a guardrail, says no."""
+    """The policy or a guardrail denied the call."""
     return f"{tool_name} was not run: it is not allowed" + (f" ({reason})." if reason else ".")
 
 
 def blocked(tool_name: str) -> str:
-    """A hook of the agent's middleware says no, and not why."""
+    """A middleware hook blocked the call without a reason."""
     return f"{tool_name} was not allowed to run."
 
 
@@ -212,7 +217,7 @@ def failed(tool_name: str, what: str | None) -> str:
 
 
 def withheld(tool_name: str, why: str) -> str:
-    """The body ran, and whoever checks results does not let this one pass."""
+    """The body ran, and an ``after_tool_call`` hook withholds its result."""
     return f"{tool_name} ran, but what came of it is withheld: {why}."
 
 
@@ -227,11 +232,11 @@ def ended_before(why: str) -> str:
 
 
 LARGE = 100_000
-"""No result is shortened that has fewer characters."""
+"""Results with fewer characters than this are never replaced."""
 
 
 def too_large(result: ToolResultMessage, problem: str) -> ToolResultMessage:
-    """In place of a result that no statement is large enough for."""
+    """An error result in place of one that is too large for the database."""
     said = f"{result.tool_name} ran, and what it returned is too large to be stored ({problem})."
     record = (result.details or {}).get("hitl")
     details: JsonObject | None = None if record is None else {"hitl": record}

@@ -5,7 +5,7 @@ The rules that every checkpointer keeps:
 - **One step, one commit.** `Checkpointer.commit` writes a whole `Step` or nothing of it.
 - **One writer, and none on a stale view.** A thread has a *fence*, a number that grows by one with every
   commit. A commit names the fence it stands on and fails, changing nothing, if the thread has moved since:
-  so whoever writes has seen all that was written, also by a worker that was thought dead. A new thread's fence
+  so a worker that writes has seen all that was written, also by a worker that was thought dead. A new thread's fence
   begins at a number that no thread of that name had before: who knew one that was deleted cannot write to it.
 - **Leased only while work goes on.** A step may take the lease (``acquire``), keep it, or release it
   (``release``); one commit may do both. A held lease is renewed by a heartbeat until it is released or its

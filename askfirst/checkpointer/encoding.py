@@ -310,7 +310,7 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
 
 
 def encode_body(body: JsonObject) -> str:
-    """A body as JSON that can be read again; raises `StoreError` for one that is none."""
+    """A body as JSON that can be read again; raises `StoreError` if it has no JSON form."""
     try:
         encoded = to_json(body)
         is_object = isinstance(from_json(encoded, allow_inf_nan=False), dict)

@@ -46,11 +46,11 @@ async def encrypting(engine: Engine, masters: MasterKeys | None) -> Engine:
 
     Closes the engine and raises `StoreError` if the database is encrypted and the key to it was not given.
     """
-    from askfirst.store import encryption
+    from askfirst.store import data_keys
 
     try:
         if masters is None:
-            if await engine.read(encryption.kept_data_keys):
+            if await engine.read(data_keys.kept_data_keys):
                 raise StoreError(
                     f"this database is encrypted: set {KEY_VARIABLE} to its key, or {FILE_VARIABLE} to a file that "
                     "has it"
@@ -59,9 +59,9 @@ async def encrypting(engine: Engine, masters: MasterKeys | None) -> Engine:
         with needs("Encryption", "encryption"):
             from askfirst.store.encryption import SealingEngine, ring
             from askfirst.store.encryption import fresh_ring as fresh
-        rows = await engine.read(encryption.kept_data_keys)
+        rows = await engine.read(data_keys.kept_data_keys)
         if not rows:
-            rows = await engine.write(partial(encryption.first_data_key, fresh(masters)))
+            rows = await engine.write(partial(data_keys.first_data_key, fresh(masters)))
         return SealingEngine(engine, ring(rows, masters))
     except BaseException:
         await engine.close()

@@ -18,6 +18,11 @@ class PostgresCheckpointer(ServerCheckpointer):
 
     _extra = "postgres"
 
+    @property
+    def dsn(self) -> str:
+        """The database's address, with the password: for another library that works in the same database."""
+        return self._dsn
+
     def _server(self, dsn: str) -> Server:
         from askfirst.store.postgres_engine import PostgresServer
 

@@ -130,7 +130,7 @@ class SqlCheckpointer(ABC):
         if store is not None:
             store.check_home()
             self._open_store = None
-            self._transcripts.clear()  # it may be opened again on what is another database by then
+            self._transcripts.clear()  # the same path may be another database when it is opened again
             await self._leases.stop()
             await store.close()
 

@@ -19,7 +19,7 @@ class SQLiteCheckpointer(SqlCheckpointer):
     """Keeps threads in a file: ``async with SQLiteCheckpointer("threads.db") as checkpointer: ...``
 
     Any number of processes may share the file. What is committed survives a power cut. If the file is removed or
-    replaced while it is open, whoever writes to it gets `StoreError`.
+    replaced while it is open, writing to it raises `StoreError`.
     """
 
     keeps_order = True

@@ -306,7 +306,7 @@ def _plain(value: object) -> object:
 
 
 class Keyed:
-    """The waits of a store, as this client goes on with them."""
+    """The durable waits of a store, continued by this client."""
 
     def __init__(self, desk: Desk, waits: Waits) -> None:
         self._desk = desk

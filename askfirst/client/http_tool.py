@@ -72,7 +72,7 @@ def http_tool(
     a checkpointer, the run then ends as ``"suspended"``, and nothing is held while the person thinks;
     `askfirst.client.http_tool.resume_when_decided` goes on with it, in any process, and ``agent.resume()`` does so
     too. The request is never sent again. Without both, the tool waits. Credentials belong to the client
-    (``auth`` or ``http``): whoever goes on with the wait needs them as well.
+    (``auth`` or ``http``): a process that continues the wait needs them as well.
     """
     method = method.upper()
     meant = effect or _EFFECTS.get(method, "once")

@@ -333,7 +333,7 @@ def deliver_review_url(url: str, mode: str = "auto") -> None:
     ``mode`` is ``"desktop"`` (the browser of this machine), ``"qr"`` (a code in the terminal, for a phone),
     ``"messaging"`` (the messengers and mail that the environment configures), ``"auto"``, which finds out which of
     these fits, or the name of a delivery, such as ``"telegram"``. It returns when the link is on its way. Raises
-    `DeliveryError` if that did not work and ``ValueError`` for a mode that is none, or for what is no web address.
+    `DeliveryError` if that did not work and ``ValueError`` for an unknown mode or no web address.
     Whoever has the link may answer: it is in no error and in no log.
 
     In a thread that runs an event loop it raises ``RuntimeError``: the loop would stand still meanwhile. Call it as

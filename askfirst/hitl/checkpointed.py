@@ -32,7 +32,7 @@ from askfirst.requests import (
     same_question,
 )
 
-# What the subagents under a thread ask, as the store knows it: no agent is needed to find it.
+# The open requests of subagents under a thread, read from the store without an agent.
 
 
 async def open_beneath(checkpointer: Checkpointer, thread_id: str) -> list[StoredRequest]:
@@ -52,7 +52,7 @@ async def _open_under(checkpointer: Checkpointer, caller: StoredThread) -> list[
 
 
 _REPLACED = 100
-"""How many requests are remembered in whose place others were asked elsewhere."""
+"""How many requests are remembered that other processes have replaced."""
 
 
 class RequestKeeper(Protocol):
@@ -68,14 +68,14 @@ class RequestKeeper(Protocol):
 
 
 class CheckpointedChannel(InMemoryChannel):
-    """Asks through a checkpointer: any process may answer, hours later, and whoever waits then wakes.
+    """Asks through a checkpointer: any process may answer, hours later, and wake a run that waits.
 
     With one of Askfirst's checkpointers requests are settled in the store, once, whoever answers. A checkpointer
     of one's own needs only ``save_pending_request`` and ``load_pending_request``; the answer then comes through
     this channel or through ``agent.respond``.
 
-    Inside the body of a custom tool asking raises `HitlDurabilityNotGuaranteed`, for after a restart the body
-    begins anew; ``allow_inside_custom_tool=True`` accepts that.
+    Asking inside the body of a custom tool raises `HitlDurabilityNotGuaranteed`, because after a restart the body
+    runs from its start again; ``allow_inside_custom_tool=True`` accepts that.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class CheckpointedChannel(InMemoryChannel):
         return self._checkpointer
 
     def bind(self, host: ChannelHost) -> None:
-        """Belong to an agent; its thread and this channel's must be the same."""
+        """Bind the channel to an agent; raises `InvalidAgent` if the agent's thread is another."""
         if host.thread_id != self.thread_id:
             raise InvalidAgent(
                 f"the channel is for thread {self.thread_id!r} and the agent for {host.thread_id!r}; give both one id"
@@ -122,7 +122,7 @@ class CheckpointedChannel(InMemoryChannel):
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The open request of the thread, or of a subagent under it, as the store knows it.
 
-        What is overdue is timed out.
+        Requests past their deadlines are settled as timed out.
         """
         while (request := await self._keeper.load_pending_request(self.thread_id)) is not None:
             if request.expires_at is None or not await self._is_over(request, self.thread_id):
@@ -140,7 +140,7 @@ class CheckpointedChannel(InMemoryChannel):
             try:
                 found = await self.checkpointer.expire(thread_id, request.question_id)
             except HitlNoPendingRequest:
-                return True  # it went with its thread
+                return True  # its thread was deleted
             return found.status != "pending"
         async with self._keeping:
             kept = self._known_as_kept(request)
@@ -156,7 +156,7 @@ class CheckpointedChannel(InMemoryChannel):
         thread_id = self.thread_id if host is None else host.thread_id
         if self.checkpointer is not None:
             return await self.checkpointer.request(thread_id, question_id)
-        # A keeper has the latest alone: what that was asked in place of is known by its id.
+        # A keeper has only the latest request; the ids of requests that it replaced follow from its own id.
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is None or kept.thread_id != thread_id:
             return None
@@ -179,13 +179,13 @@ class CheckpointedChannel(InMemoryChannel):
         for earlier in replaced_ids(request):
             with suppress(HitlStaleAnswer, HitlNoPendingRequest):
                 await self.checkpointer.cancel(thread_id, earlier, ASKED_ANEW)
-        # A call that begins anew asks all of its own again, whatever of it is open still.
+        # A body that is run again asks all its questions again, so an open one must not refuse the new one.
         alone = current_asking() is None
         await self.checkpointer.save_pending_request(thread_id, request, alone=alone)
         return self._opened(request)
 
     def _check_place(self, host: ChannelHost | None) -> None:
-        """Refuse to ask from within a tool's body, also for an agent of its own that runs there."""
+        """Raise if the request comes from within a tool's body, or from an agent that runs there."""
         asking = current_asking()
         if asking is None or self._allow_inside_custom_tool:
             return
@@ -197,7 +197,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlDurabilityNotGuaranteed(asking.tool_name)
 
     def _waited_on(self, question_id: str) -> str:
-        """The thread on which a request is waited for here: a subagent's perhaps, or our own."""
+        """The thread of the request that this channel waits for: a subagent's, or the channel's own."""
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:
             return self._home(slot.request)
@@ -247,9 +247,9 @@ class CheckpointedChannel(InMemoryChannel):
         return self._as_asked(found)
 
     async def _stored(self, question_id: str, digest: str | None = None) -> HitlRequest:
-        """The request that is pending under this id; raises `HitlStaleAnswer` if none is.
+        """The pending request with this id; raises `HitlStaleAnswer` if there is none.
 
-        If several agents have something pending under it, ``digest`` has to tell which of these is meant.
+        If several agents have a pending request under the id, ``digest`` has to tell which one is meant.
         """
         if self._slot is not None and self._slot.request.question_id == question_id:
             return self._slot.request
@@ -269,14 +269,14 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id, own.status if own is not None else None)
         return known.request.model_copy(update={"thread_id": known.thread_id})
 
-    # One id may be asked about again: by another process, or by a thread of the same name made anew.
+    # An id may be used for another request: by another process, or on a deleted thread that was created again.
 
     async def _settle_shown(
         self, shown: HitlRequest, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        """Answer what is shown here, not what was asked since under its id.
+        """Answer the request that is shown here, not a later one under the same id.
 
-        An answer that does not name its ``digest`` may be for what was asked before: it counts for the first round.
+        An answer without a ``digest`` counts for the first round only.
         """
         question_id = shown.question_id
         check_seen(shown, digest)
@@ -298,7 +298,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise
 
     async def _check_round(self, shown: HitlRequest) -> None:
-        """Raise `HitlStaleAnswer` if something else was asked since; then whoever waits here is told so too."""
+        """Raise `HitlStaleAnswer` if another request has replaced this one; a wait for it here ends, too."""
         question_id = shown.question_id
         found = await cast(Checkpointer, self.checkpointer).request(self._home(shown), question_id)
         if found is not None and not _answers(found, shown):
@@ -306,7 +306,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id, "superseded")
 
     def _forget(self, stored: StoredRequest) -> None:
-        """What was shown here and then asked otherwise elsewhere is remembered: an answer to it may still come."""
+        """Forget a settled request; one that was replaced elsewhere is remembered, for late answers to it."""
         super()._forget(stored)
         self._replaced.pop(stored.question_id, None)
         if stored.status == "superseded":
@@ -315,7 +315,7 @@ class CheckpointedChannel(InMemoryChannel):
                 self._replaced.popitem(last=False)
 
     def _as_asked(self, found: StoredRequest) -> StoredRequest:
-        """What became of the request that is waited for: if the store has another in its place, superseded."""
+        """The outcome of the request that this channel waits for: superseded, if another is in its place."""
         slot = self._slot
         if slot is None or _answers(found, slot.request):
             return found
@@ -325,13 +325,14 @@ class CheckpointedChannel(InMemoryChannel):
         if self._slot is not None and _answers(stored, self._slot.request):
             super()._deliver(stored)
 
-    # A plain keeper only keeps: what is settled is known here, and is cleared there before anyone is told.
+    # A plain keeper stores only the open request. How a request was settled is known in this process; the keeper is
+    # cleared before anybody is told.
 
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
             kept = await self._keeper.load_pending_request(self.thread_id)
             if kept is not None and host is None and self._is_in_the_way(kept, request):
-                raise HitlConcurrencyError(kept.question_id)  # it keeps one, and would lose this one
+                raise HitlConcurrencyError(kept.question_id)  # the keeper has room for one request
             if kept is not None and (
                 _is_the_same(kept, request) or kept.question_id in replaced_ids(request)
             ):
@@ -342,14 +343,14 @@ class CheckpointedChannel(InMemoryChannel):
             return stored
 
     def _known_as_kept(self, request: HitlRequest) -> StoredRequest:
-        """What the keeper keeps, as this process knows it."""
+        """The keeper's request as a `StoredRequest` in this process's memory."""
         return self._memory.kept.setdefault((request.thread_id, request.question_id), self._opened(request))
 
     async def _clear(self, ended: StoredRequest) -> StoredRequest:
-        """Clear the request that is kept, and know how it ended; nobody can call that off in the middle.
+        """Clear the keeper, then note how the request ended; a cancellation waits until both are done.
 
-        If the keeper fails, nobody knows whether it is cleared. The request is pending still, and as it is we who
-        were at it, not another process, whoever settles it next can.
+        If the keeper fails, it is unknown whether it is cleared. The request stays pending here, and ``_clearing``
+        marks that this process tried, not another, so that the next attempt to settle it is accepted.
         """
         clearing = asyncio.ensure_future(self._clear_and_put(ended))
         try:
@@ -366,7 +367,7 @@ class CheckpointedChannel(InMemoryChannel):
         return self._keep_ended(ended)
 
     async def _check_kept(self, question_id: str, *, is_answer: bool = True) -> None:
-        """Raise `HitlStaleAnswer` if a request, whichever process opened it, waits no longer."""
+        """Raise `HitlStaleAnswer` if a request is not pending any more, whichever process opened it."""
         kept = await self._keeper.load_pending_request(self.thread_id)
         if kept is not None and kept.question_id == question_id:
             self._known_as_kept(kept)
@@ -376,7 +377,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id)  # another process settled it
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
-        """Whether another question is open; a call that begins anew asks all of its own again."""
+        """Whether another request is open that would be lost; a body that is run again asks its questions again."""
         is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
         return kept.question_id != request.question_id and not is_over and current_asking() is None
 
@@ -394,11 +395,11 @@ def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
         return False
     if same_question(stored.request, asked.payload):
         return True
-    # Not everything comes out of a store as it was put in: subclasses and NaN do not.
+    # A store changes some values: subclasses and NaN.
     kept = HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True))
     return same_question(stored.request, kept.payload)
 
 
 def _superseded(found: StoredRequest, asked: HitlRequest) -> StoredRequest:
-    """How a request was settled in whose place another was found."""
+    """The request as superseded: another was found in its place."""
     return StoredRequest(asked, found.thread_id, found.run_id, "superseded")

@@ -19,15 +19,15 @@ from askfirst.requests import (
 )
 
 _KEPT = 1000
-"""How many requests are remembered, for those that ask again and those that answer late; open ones always are."""
+"""How many settled requests are remembered, for repeated questions and late answers; open ones always are."""
 
 
 _COUNTED = 100_000
-"""Of how many ids it is known how often something was asked under them."""
+"""For how many ids the number of rounds is remembered."""
 
 
 class InMemoryChannel(Channel):
-    """Asks within this process; what is pending is lost with it.
+    """A channel within this process; pending requests are lost with it.
 
     ``default_timeout`` in seconds holds for every request that does not say otherwise; None means no limit.
     """
@@ -37,7 +37,7 @@ class InMemoryChannel(Channel):
         self._memory: MemoryKeeper[tuple[str | None, str]] = MemoryKeeper(clock=self._clock)
         """By the thread's id and the question's: call ids are unique in a thread only."""
         self._rounds: dict[tuple[str | None, str], int] = {}
-        """How often something was asked under an id."""
+        """The number of rounds of each id."""
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
         """The request that waits for an answer, also after the agent was detached from it.
@@ -71,7 +71,7 @@ class InMemoryChannel(Channel):
         return self._memory.open(key, request, self._next_round(key))
 
     def _next_round(self, key: tuple[str | None, str]) -> int:
-        """The how-manieth new question this is under an id."""
+        """The next round's number under an id."""
         number = self._rounds.pop(key, 0) + 1
         self._rounds[key] = number
         if len(self._rounds) > _COUNTED:
@@ -79,7 +79,7 @@ class InMemoryChannel(Channel):
         return number
 
     def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
-        """Refuse to ask under the id of what another agent has open, unless both work for one and take turns."""
+        """Raise if another agent has an open request under this id, unless both are in one tree and take turns."""
         for (thread_id, question_id), kept in self._memory.kept.items():
             if question_id != request.question_id or thread_id == request.thread_id:
                 continue
@@ -98,7 +98,7 @@ class InMemoryChannel(Channel):
     def _answered(
         self, question_id: str, answer: Any, by: str | None, via: str | None, digest: str | None
     ) -> StoredRequest:
-        """The request as it will be once it is answered."""
+        """The request with its answer, not kept yet."""
         kept = self._found(question_id, is_answer=True, digest=digest)
         key = self._key(kept, question_id)
         return self._memory.answered(key, question_id, answer, by=by, via=via, digest=digest, fit=self.fit)
@@ -107,7 +107,7 @@ class InMemoryChannel(Channel):
         return self._keep_ended(self._cancelled(question_id, reason))
 
     def _cancelled(self, question_id: str, reason: str) -> StoredRequest:
-        """The request as it will be once it is cancelled."""
+        """The request as cancelled, not kept yet."""
         key = self._key(self._found(question_id), question_id)
         return self._memory.cancelled(key, question_id, reason)
 
@@ -124,7 +124,7 @@ class InMemoryChannel(Channel):
             del self._memory.kept[key]
 
     def drop(self, question_id: str) -> None:
-        """Forget a request that nobody is to answer any more."""
+        """Forget a request, so that it cannot be answered any more."""
         kept = self._found(question_id)
         if kept is not None:
             del self._memory.kept[kept.request.thread_id, question_id]
@@ -132,9 +132,9 @@ class InMemoryChannel(Channel):
     def _found(
         self, question_id: str, *, is_answer: bool = False, digest: str | None = None
     ) -> StoredRequest | None:
-        """What is kept under an id: the request that is waited for, else the oldest that is pending.
+        """The request under an id: the one that is waited for, else the oldest pending one.
 
-        If several agents have something pending under it, ``digest`` has to tell which of these an answer is for.
+        If several agents have a pending request under it, ``digest`` has to tell which of them an answer is for.
         """
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:
@@ -153,7 +153,7 @@ class InMemoryChannel(Channel):
         return self.thread_id if kept is None else kept.request.thread_id, question_id
 
     def _keep_ended(self, ended: StoredRequest) -> StoredRequest:
-        """Keep what has ended, and forget the oldest if too many of the requests have."""
+        """Keep a settled request, and forget the oldest settled one if there are too many."""
         key, kept = (ended.request.thread_id, ended.request.question_id), self._memory.kept
         self._memory.put(key, ended)
         if len(kept) > _KEPT:

@@ -55,7 +55,7 @@ class _InstantChannel(InMemoryChannel):
 
     @abstractmethod
     def _reply(self, request: HitlRequest) -> Any:
-        """What the person says."""
+        """The scripted answer."""
 
     async def _record(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         stored = await super()._record(request, host)
@@ -155,7 +155,7 @@ class FakeClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: whoever sleeps until then wakes, in order, and gets to run."""
+        """Advance the clock: tasks whose sleeps end by then wake in order, and run."""
         if not (_is_number(seconds) and 0 <= seconds < math.inf):  # nan is not, either
             raise ValueError(f"a clock is advanced by a number of seconds, from 0 on; {seconds!r} is none")
         until = self._now + seconds
@@ -220,7 +220,7 @@ def _hooked(hook: Callable[[str], None]) -> Generator[None]:
 
 @dataclass(frozen=True, slots=True)
 class RaceOutcome:
-    """What came of one process: what it returned, or the exception that ended it, or the signal.
+    """The outcome of one process: its return value, the exception that ended it, or the signal that killed it.
 
     ``facts`` are the exception's own attributes, as JSON has them: ``status`` of a `HitlStaleAnswer`, or the list
     of ``faults`` of a `HitlInvalidAnswer`.
@@ -249,7 +249,7 @@ class Cancels:
 class TimesOut:
     """In place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
 
-    Seeing that it is too late is no claim: where the time-out wins, every one of these has won.
+    If the time-out wins, every process of this kind has won.
     """
 
 
@@ -257,7 +257,7 @@ class TimesOut:
 class Aborts:
     """In place of an answer: this process aborts the conversation at the request, if that is still open.
 
-    Whatever else is open in the conversation ends with it.
+    Other open requests of the conversation are settled with it.
     """
 
     reason: str = "aborted"
@@ -266,8 +266,7 @@ class Aborts:
 class RaceTrack:
     """A process from which racers are forked: ``with RaceTrack() as track: await track.race(...)``.
 
-    The first race on it costs an import of everything, the others little. There are none where there is no
-    ``os.fork`` (Windows).
+    The first race imports everything, the later ones are quick. It needs ``os.fork``, so it does not run on Windows.
     """
 
     def __init__(self) -> None:

@@ -197,7 +197,7 @@ class Slot:
     async def tell(self, telling: Awaitable[None]) -> None:
         """Await the async listeners, in a context by which `settling` recognises them."""
         at = current.get()
-        current.set(Context(at.session, at.turns, at.turn_at, at.asking, self))
+        current.set(Context(at.session, at.turns, at.turn_at, at.asking, self, at.framework_run))
         await telling
 
     def close(self) -> None:

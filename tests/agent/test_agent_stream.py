@@ -11,9 +11,9 @@ from kit.transcripts import Held, assert_sound, calls, texts
 
 from askfirst import Agent, AgentEvent, HitlControlException, tool
 from askfirst.checkpointer.memory import MemoryCheckpointer
-from askfirst.errors import StoreError
+from askfirst.errors import InvalidCheckpoint, StoreError
 from askfirst.events import MessageDeltaEvent, RunEndedEvent, RunStartedEvent, ToolStartedEvent
-from askfirst.messages import TextDelta, UserMessage
+from askfirst.messages import TextDelta, ToolCall, UserMessage
 from askfirst.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
@@ -46,10 +46,10 @@ async def test_events_come_before_the_run_is_over() -> None:
     assert agent.messages[-1].text == "done"
 
 
-async def test_leaving_early_aborts_the_run() -> None:
+async def test_leaving_early_aborts_the_run_if_asked_to() -> None:
     held = Held()
     agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool])
-    async with aclosing(agent.stream("go")) as stream:
+    async with aclosing(agent.stream("go", abort_on_leave=True)) as stream:
         async for event in stream:
             if isinstance(event, ToolStartedEvent):
                 await held.started.wait()
@@ -63,7 +63,7 @@ async def test_leaving_early_aborts_the_run() -> None:
 async def test_leaving_early_without_closing() -> None:
     held = Held()
     agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool])
-    async for event in agent.stream("go"):
+    async for event in agent.stream("go", abort_on_leave=True):
         if isinstance(event, ToolStartedEvent):
             break
     gc.collect()
@@ -71,11 +71,11 @@ async def test_leaving_early_without_closing() -> None:
     assert_sound(agent.messages)
 
 
-async def test_an_exception_in_the_loop_aborts_the_run() -> None:
+async def test_an_exception_in_the_loop_aborts_the_run_if_asked_to() -> None:
     held = Held()
     agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool])
     with pytest.raises(ValueError, match="mine"):  # noqa: PT012
-        async with aclosing(agent.stream("go")) as stream:
+        async with aclosing(agent.stream("go", abort_on_leave=True)) as stream:
             async for event in stream:
                 if isinstance(event, ToolStartedEvent):
                     raise ValueError("mine")
@@ -92,12 +92,12 @@ async def test_leaving_after_the_end_harms_nothing() -> None:
     assert (await agent.prompt("again")).text == "two"
 
 
-async def test_cancelling_the_reader_aborts_the_run() -> None:
+async def test_cancelling_the_reader_aborts_the_run_if_asked_to() -> None:
     held = Held()
     agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool])
 
     async def read() -> None:
-        async for _ in agent.stream("go"):
+        async for _ in agent.stream("go", abort_on_leave=True):
             pass
 
     reader = asyncio.create_task(read())
@@ -137,7 +137,7 @@ async def test_leaving_a_stream_that_still_waits() -> None:
     agent = Agent(model=ScriptedModel([calls("held"), "first", "third"]), tools=[held.tool])
     first = asyncio.create_task(agent.prompt("one"))
     await held.started.wait()
-    waiting = agent.stream("two")
+    waiting = agent.stream("two", abort_on_leave=True)
     step = asyncio.create_task(anext(waiting))
     await asyncio.sleep(0)
     step.cancel()
@@ -218,7 +218,7 @@ async def test_what_a_left_run_fails_by_is_logged(
     held = Held()
     async with MemoryCheckpointer() as store:
         agent = Agent(model=ScriptedModel([calls("held"), "next"]), tools=[held.tool], checkpointer=store)
-        async with aclosing(agent.stream("go")) as stream:
+        async with aclosing(agent.stream("go", abort_on_leave=True)) as stream:
             async for event in stream:
                 if isinstance(event, ToolStartedEvent):
                     await held.started.wait()
@@ -229,3 +229,96 @@ async def test_what_a_left_run_fails_by_is_logged(
     assert [record.name for record in caplog.records] == ["askfirst"]
     assert f"thread {agent.thread_id}: a run failed after its stream was left" in caplog.text
     assert "the line went dead" in caplog.text
+
+
+async def test_leaving_a_stream_lets_the_run_go_on() -> None:
+    held = Held()
+    agent = Agent(model=ScriptedModel([calls("held"), "done", "next"]), tools=[held.tool])
+    async with aclosing(agent.stream("go")) as stream:
+        async for event in stream:
+            if isinstance(event, ToolStartedEvent):
+                await held.started.wait()
+                break
+    gc.collect()  # nothing but the package keeps the run now
+    held.release.set()
+    assert (await agent.prompt("again")).text == "next"  # it waits for its turn
+    assert not held.cancelled.is_set()
+    said = [message.text for message in agent.messages if message.role in ("user", "assistant")]
+    assert said == ["go", "", "done", "again", "next"]
+
+
+@tool(requires_approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+async def test_a_resumed_run_is_streamed() -> None:
+    async with MemoryCheckpointer() as store:
+        model = ScriptedModel([[ToolCall("c1", "pay", {"cents": 9})], "done"])
+        agent = Agent(model=model, tools=[pay], checkpointer=store)
+        assert (await agent.prompt("pay")).status == "paused"
+        await store.settle(agent.thread_id, "c1", {"decision": "approve"})
+        events = [event async for event in agent.resume_stream()]
+    assert isinstance(events[0], RunStartedEvent)
+    assert events[0].resumed
+    assert [event.tool_name for event in events if isinstance(event, ToolStartedEvent)] == ["pay"]
+    assert isinstance(events[-1], RunEndedEvent)
+    assert (events[-1].status, events[-1].text) == ("completed", "done")
+
+
+async def test_a_run_is_resumed_with_answers_and_streamed() -> None:
+    agent = Agent(model=ScriptedModel([[ToolCall("c1", "pay", {"cents": 9})], "done"]), tools=[pay])
+    [asked] = (await agent.prompt("pay")).pending_approvals
+    answer = {"id": asked.id, "decision": "edit", "edited_args": {"cents": 8}}
+    events = [event async for event in agent.resume_stream([answer])]
+    [started] = [event for event in events if isinstance(event, ToolStartedEvent)]
+    assert started.args == {"cents": 8}
+    assert isinstance(events[-1], RunEndedEvent)
+    assert events[-1].text == "done"
+
+
+async def test_answers_that_do_not_fit_come_out_of_the_stream_and_run_nothing() -> None:
+    agent = Agent(model=ScriptedModel([[ToolCall("c1", "pay", {"cents": 9})], "done"]), tools=[pay])
+    await agent.prompt("pay")
+    with pytest.raises(InvalidCheckpoint):
+        [event async for event in agent.resume_stream([{"id": "other", "decision": "approve"}])]
+    assert [each.id for each in await agent.pending_approvals()] == ["c1"]
+
+
+async def test_a_resumed_run_whose_stream_is_left_goes_on_or_is_aborted() -> None:
+    for abort in (False, True):
+        held = Held()
+        turns = [[ToolCall("c1", "pay", {"cents": 9})], calls("held"), "done"]
+        agent = Agent(model=ScriptedModel(turns), tools=[pay, held.tool])
+        [asked] = (await agent.prompt("pay")).pending_approvals
+        answer = {"id": asked.id, "decision": "approve"}
+        async with aclosing(agent.resume_stream([answer], abort_on_leave=abort)) as stream:
+            async for event in stream:
+                if isinstance(event, ToolStartedEvent) and event.tool_name == "held":
+                    await held.started.wait()
+                    break
+        assert held.cancelled.is_set() == abort
+        held.release.set()
+        assert (await agent.resume()).status == ("aborted" if abort else "completed")
+        assert_sound(agent.messages)
+
+
+async def test_a_resumed_stream_hears_nothing_of_the_run_before_it() -> None:
+    held = Held()
+    agent = Agent(model=ScriptedModel([calls("held"), "first"]), tools=[held.tool])
+    first = asyncio.create_task(agent.prompt("one"))
+    await held.started.wait()
+    events: list[AgentEvent] = []
+
+    async def read() -> None:
+        events.extend([event async for event in agent.resume_stream()])
+
+    reader = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    held.release.set()
+    await first
+    await reader
+    assert isinstance(events[0], RunStartedEvent)
+    assert events[0].resumed
+    assert not [event for event in events if isinstance(event, MessageDeltaEvent)]

@@ -49,7 +49,7 @@ def payer(till: Till, channel: Any, *more: Any) -> Agent:
 
 
 async def read(agent: Agent, *, until: type | None = None) -> None:
-    async with aclosing(agent.stream("go")) as stream:
+    async with aclosing(agent.stream("go", abort_on_leave=True)) as stream:
         async for event in stream:
             if until is not None and isinstance(event, until):
                 return

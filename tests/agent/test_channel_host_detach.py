@@ -495,7 +495,7 @@ async def test_leaving_a_stream_where_it_is_suspended_keeps_the_request(rig: Rig
         agent.subscribe(_noting([]))
 
     async def read() -> None:
-        stream: Any = agent.stream("again")
+        stream: Any = agent.stream("again", abort_on_leave=True)
         async with aclosing(stream):
             async for event in stream:
                 if event.type == "agent_suspended":

@@ -258,4 +258,4 @@ async def test_a_person_who_is_first_while_a_run_is_aborted_locks_nobody_out(
         await asyncio.wait([running])
     assert running.cancelled() if cancelled else running.result().status == "suspended"
     assert (await _left(checkpointer, "t") is not None) == fails
-    assert ("could not be given back; it will lapse" in caplog.text) == fails
+    assert ("could not be released; it will lapse" in caplog.text) == fails

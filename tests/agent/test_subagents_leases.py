@@ -28,7 +28,7 @@ from askfirst.hitl import CheckpointedChannel, ask_user_tool
 from askfirst.hitl.testing import RaceTrack
 from askfirst.messages import AssistantMessage, UserMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.anyio
 database = databases(*SHARED)
 
 ACT = f"{act.__module__}:{act.__name__}"

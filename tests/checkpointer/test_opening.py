@@ -18,6 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from kit import racers_store
+from kit.paths import with_kit
 from kit.stores import (
     SERVERS,
     SHARED,
@@ -308,3 +309,23 @@ def test_opening_a_known_database_loads_no_alembic(tmp_path: Path) -> None:
         "assert 'alembic' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", check], check=True)  # noqa: S603
+
+
+def test_a_store_without_encryption_opens_without_the_extra_for_encryption(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "sys.modules['cryptography'] = None  # as if it were not installed\n"
+        "from askfirst import SQLiteCheckpointer\n"
+        "async def main():\n"
+        "    async with SQLiteCheckpointer(sys.argv[1]) as store:\n"
+        "        print(await store.load('none'))\n"
+        "asyncio.run(main())\n"
+    )
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script, str(tmp_path / "a.db")],
+        capture_output=True,
+        text=True,
+        env=with_kit(),
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "None\n", "")

@@ -207,7 +207,7 @@ class Crowd:
 
     async def _read_a_little(self, somebody: Member) -> None:
         """Like a browser that is closed."""
-        events = somebody.agent.stream("go")
+        events = somebody.agent.stream("go", abort_on_leave=True)
         try:
             for _ in range(self.dice.choice([1, 5, 20])):
                 await anext(events)

@@ -25,11 +25,13 @@ from kit.paths import TESTS
 
 SERVERS = {"postgres", "postgresql", "mysql"}
 ON_SERVERS = {
+    "proofs/test_crowds_workers.py",
     "proofs/test_restarts.py",
     "proofs/test_restarts_checkpointer.py",
     "project/test_kit_servers.py",
+    "workers/test_procrastinate_engine.py",
 }
-"""Files whose tests start servers of their own, whatever their parameters are."""
+"""Files whose tests need a server, or start some of their own, whatever their parameters are."""
 STARTS = {
     *("Popen", "create_subprocess_exec", "subprocess", "fork", "race_track", "RaceTrack", "Nursery"),
     *("sync_playwright", "async_playwright", "pyright"),

@@ -710,7 +710,11 @@ async def test_connections_are_kept_while_the_model_is_entered(wire: Wire) -> No
 
 def _run(code: str) -> str:
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=10 * PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from kit.paths import ROOT
+from kit.patience import PATIENCE
 
 EXAMPLES = ROOT / "examples" / "meets_a_202"
 GUIDE = ROOT / "docs" / "guide" / "client.md"
@@ -47,7 +48,7 @@ def test_an_example_runs_and_prints_what_the_guide_says(name: str, tmp_path: Pat
         text=True,
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         check=False,
-        timeout=60,
+        timeout=10 * PATIENCE,
     )
     assert (done.stderr, done.returncode) == ("", 0)
     assert "presses Approve (303)" in done.stdout
