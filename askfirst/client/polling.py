@@ -246,10 +246,10 @@ class Poller:
                 etag=self._etag if with_tag else None,
                 caller=self._caller,
             )
+            polled: Polled
             which, polled = await first_of(asking, self._clock.sleep(STUCK))
             if which != 0:
                 raise PollFailed(f"no answer within {STUCK:g} s")
-        assert isinstance(polled, Polled)
         self._unchanged = self._unchanged + 1 if polled.answer is None else 0
         self._etag = polled.etag if polled.answer is not None else polled.etag or self._etag
         return polled
