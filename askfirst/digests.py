@@ -23,19 +23,21 @@ def canonical_json(value: Any) -> bytes:
     on a float has an exponent, which no integer has. So no two values share an encoding.
     """
     try:
-        return _canonical(value)
-    except ValueError as error:
-        raise InvalidMessage("", f"no canonical JSON: {error}") from None
-
-
-def _canonical(value: Any) -> bytes:
-    try:
         return to_json(_in_order(value))
     except _NotPlain:
         pass
+    except ValueError as error:
+        raise _no_canonical_json(error) from None
     mark = secrets.token_hex(16)
-    written = rfc8785.dumps(_mark_large(value, mark))
+    try:
+        written = rfc8785.dumps(_mark_large(value, mark))
+    except ValueError as error:
+        raise _no_canonical_json(error) from None
     return re.sub(rf'"{mark}(-?\d+)"'.encode(), rb"\1", written)
+
+
+def _no_canonical_json(error: ValueError) -> InvalidMessage:
+    return InvalidMessage("", f"no canonical JSON: {error}")
 
 
 class _NotPlain(Exception):
@@ -53,9 +55,11 @@ def _in_order(value: Any) -> Any:
         for key in fields:
             if not (key.__class__ is str and key.isascii()):
                 raise _NotPlain
-        return {
-            key: item if (item := fields[key]).__class__ is str else _in_order(item) for key in sorted(fields)
-        }
+        ordered: dict[str, Any] = {}
+        for key in sorted(fields):  # a loop: before Python 3.12 a comprehension is a call
+            item = fields[key]
+            ordered[key] = item if item.__class__ is str else _in_order(item)
+        return ordered
     if kind is list:
         return [_in_order(item) for item in value]
     if kind is int and -(2**53) < value < 2**53:
