@@ -156,12 +156,12 @@ def _absent(value: object) -> bool:
 
 
 class TextPart(Value):
-    """Words."""
+    """Text."""
 
     type: Literal["text"] = "text"
     text: Text
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
-    """What the model's provider wants to see again with this part; opaque to everyone else."""
+    """Data that the model's provider needs back with this part; opaque to everyone else."""
 
     @plain_init
     def __init__(self, text: str, **fields: Any) -> None:
