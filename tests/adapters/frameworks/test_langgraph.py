@@ -256,4 +256,4 @@ async def test_a_thread_that_the_graph_does_not_know_is_said(tmp_path: Path) -> 
 
 
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("LangGraph", HERE / "lives_langgraph.py", tmp_path, [""])
+    race_table("LangGraph", HERE / "lives_langgraph.py", tmp_path)
