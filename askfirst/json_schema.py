@@ -92,7 +92,9 @@ def schema_faults(
 
 
 def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
-    """Whether there is the same in a place of both, or in both nothing."""
+    """Whether there is the same in a place of both, or in both nothing. The empty place is the whole."""
+    if not place:
+        return args == shown
     for step in place[:-1]:
         args, shown = _inside(args, step), _inside(shown, step)
     if _NOTHING in (args, shown):
