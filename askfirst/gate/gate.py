@@ -408,7 +408,7 @@ class Gate:
         why, by = settled.reason or settled.status, settled.answered_by
         raise HitlCancelled(why, answered_by=by, via=settled.via)
 
-    # For adapters: one decision and one effect for a key of theirs.
+    # For adapters: one decision and one effect for each key that they choose.
 
     async def question(
         self, key: str, question_id: str, payload: HitlPayload, how: How, **goes_on: str
