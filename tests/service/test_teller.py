@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.post_office import post_office
 from kit.running_service import HandClock, Served, serving, until
-from kit.smtp_mailbox import mailbox
 from kit.stores import SHARED, Database, asked
 from kit.telegram_server import CHAT, STRANGER, TOKEN, Refusal, telegram_server
 
@@ -155,9 +155,9 @@ async def test_a_place_that_fails_is_told_again_and_delays_no_other(database: Da
 @pytest.mark.parametrize("database", SHARED, indirect=True)
 async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Database) -> None:
     clock = HandClock()
-    async with telegram_server() as telegram, mailbox() as box:
+    async with telegram_server() as telegram, post_office() as box:
         phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
-        mail = EmailDelivery(box.url, to="ann@a.example", in_clear=True, outcomes=True)
+        mail = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
         async with told(database, clock, Place("phone", phone, ADA), mail) as served:
             await _asked(database, clock)
             await in_state(served, "sent", "sent")
