@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from askfirst.agent.emitter import logger
 from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, display_of, read_signature
-from askfirst.display import Risk
+from askfirst.display import Display, Risk
 from askfirst.errors import Denied, HitlError, InvalidTool, Pending
 from askfirst.gate.outcomes import Ran, Stored
 from askfirst.gate.results import Results, failure
@@ -66,6 +66,11 @@ class Guarded:
     wait: float | None = None
     key: Callable[..., str] | None = None
     resumer: str | None = None
+
+    @property
+    def display(self) -> Display:
+        """How a call is shown."""
+        return self.tool.display
 
     def call(self, args: BaseModel) -> Any:
         """Call the function with the arguments that were decided on."""

@@ -112,6 +112,10 @@ class Case:
     """The mark of the browser that the answer came from."""
     viewer: str | None = field(default=None, compare=False, repr=False)
     """The mark of the browser that looks at it now; not stored."""
+    reader: JsonObject | None = field(default=None, compare=False, repr=False)
+    """The login of whoever looks at it now, as the host's `identify` gave it; not stored."""
+    is_stepped_up: bool = field(default=False, compare=False)
+    """Whether ``verify_email`` is there because of the case's risk, and no caller asked for it; not stored."""
     is_others_draft: bool = field(default=False, compare=False)
     """Whether the draft came from another browser than that; not stored."""
     size: int = field(default=0, compare=False, repr=False)
@@ -262,6 +266,7 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
         remind_at=to_milliseconds(next_reminder(case)),
         reminder_sent_at=to_milliseconds(case.reminder_sent_at),
         awaits_effect=int(_lets_a_call_run(case)),
+        held_until=None if case.held is None else to_milliseconds(case.held.until),
     )
 
 

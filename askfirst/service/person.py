@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 
@@ -66,6 +66,11 @@ class Respondent:
     claimed_by: JsonObject | None = None
     """Who they claim to be: ``name`` and ``account``, where given."""
     surface: Surface = "page"
+
+    @classmethod
+    def kept(cls, said: Mapping[str, Any]) -> Respondent:
+        """The respondent of a held decision, as ``dataclasses.asdict`` wrote it down."""
+        return cls(**said)
 
     @property
     def person(self) -> Person:

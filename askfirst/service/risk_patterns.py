@@ -6,12 +6,12 @@ Matching takes linear time: the engine never backtracks (see `askfirst.protocol.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_sc
 
 from askfirst.errors import ServiceError
 from askfirst.protocol.patterns import size_fault
+from askfirst.service.shipped_patterns import SHIPPED
 
 MOST_PATTERNS = 100
 MOST_MARKED = 1_000
@@ -77,7 +78,7 @@ class RiskPatterns:
         self._any = _Search([it.match for it in patterns]) if patterns else None
 
     @classmethod
-    def from_file(cls, path: str | Path) -> RiskPatterns:
+    def from_file(cls, path: str | os.PathLike[str]) -> RiskPatterns:
         """Read an operator's file; raises `ServiceError` with the reason if it cannot be used."""
         try:
             return cls(_read(Path(path).read_text("utf-8"), str(path)))
@@ -174,9 +175,11 @@ NO_PATTERNS = RiskPatterns(())
 @cache
 def shipped_patterns() -> RiskPatterns:
     """The patterns that come with Askfirst."""
-    return RiskPatterns(_read(shipped_text(), "the shipped patterns"))
+    return RiskPatterns(_read(SHIPPED, "the shipped patterns"))
 
 
-def shipped_text() -> str:
-    """The shipped patterns as a file, to start one's own from."""
-    return files("askfirst.service").joinpath("risk_patterns.toml").read_text("utf-8")
+def patterns_from(given: RiskPatterns | str | os.PathLike[str] | None) -> RiskPatterns:
+    """The patterns that an operator gave: as they are, as a file, or None for the shipped ones."""
+    if given is None:
+        return shipped_patterns()
+    return given if isinstance(given, RiskPatterns) else RiskPatterns.from_file(given)

@@ -43,6 +43,8 @@ class CaseRow(NamedTuple):
     """When its notice is due; None if there is none, or it was sent."""
     size: int = 0
     """The bytes that count against its key's budget."""
+    held_until: int | None = None
+    """When the decision that was made on its page goes out; None if none is held."""
 
 
 class Round(NamedTuple):

@@ -42,8 +42,11 @@ cases = Table(
         "withdrawn", Integer, nullable=False, server_default=text("0")
     ),  # its request went with its thread
     Column("size", BigInteger, nullable=False, server_default=text("0")),  # bytes, as its key's usage has it
+    Column("held_until", BigInteger),
     **MYSQL,
 )
+_HELD = text("held_until IS NOT NULL")
+Index("askfirst_cases_held", cases.c.held_until, sqlite_where=_HELD, postgresql_where=_HELD)
 _OPEN = text("is_open = 1")
 Index(
     "askfirst_cases_due",

@@ -150,7 +150,14 @@ def serve(job: dict[str, Any]) -> None:
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
     on_case = None if job["told"] is None else _noting(job["told"])
-    app = create_app(job["url"], base_url=base_url, secret=SECRET, development=True, on_case=on_case)
+    app = create_app(
+        job["url"],
+        base_url=base_url,
+        secret=SECRET,
+        development=True,
+        on_case=on_case,
+        hold_seconds=job.get("hold", 0),
+    )
     uvicorn.run(app, host="127.0.0.1", port=job["port"], log_level="critical", access_log=False)
 
 

@@ -1,5 +1,10 @@
-# Lines to look at twice. `match` and `unless` are regular expressions in Rust's syntax, searched for in each line;
-# a line counts unless its statement (up to the next semicolon) also has `unless`.
+"""The risk patterns that come with Askfirst, as an operator's file would have them."""
+
+from __future__ import annotations
+
+SHIPPED = r"""
+# Lines to look at twice. `match` and `unless` are regular expressions in Rust's syntax, searched for in each line.
+# A line counts unless its statement (up to the next semicolon) also has `unless`.
 
 [[pattern]]
 name = "deletes files without asking"
@@ -90,3 +95,4 @@ match = '(?i)\bgrant\s+(all|select|insert|update|delete|execute|usage)\b.*\bto\b
 [[pattern]]
 name = "runs text as a program"
 match = '\beval\s*[("$`]|\bbase64\s+(-d|--decode)\b.*\|\s*(ba|z)?sh\b'
+"""
