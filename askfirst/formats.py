@@ -19,7 +19,7 @@ _MINOR_DIGITS = {
 """Currencies whose minor unit is not a hundredth (ISO 4217)."""
 _LONGEST = 400
 """A longer text is no number, date or account: it is not formatted."""
-_MOST_DIGITS = 40
+_MOST_DIGITS = 18
 _SIZES = ("bytes", "KB", "MB", "GB", "TB")
 _IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}")
 _UNIT = re.compile(r"[\w.%/-]{1,20}")

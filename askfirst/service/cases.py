@@ -231,6 +231,7 @@ class Cases:
             verification_policy=review.verification_policy,
             verify_email=review.addresses,
             previous_case_id=review.previous_case_id,
+            shown=review.shown,
             reminder_at=review.reminders,
         )
         tokens, terms = self.links.fresh(case), self.links.terms

@@ -339,7 +339,9 @@ async def _take(
     if submission.faults:
         return await _refused(service, case, token, submission, submission.faults)
     match submission.intent:
-        case "answer":
+        case "decline" if case.request is not None:
+            return await _decline(service, case, token, request, submission)
+        case "answer" | "decline":
             second = await _second(service, case, submission)
             if second is not None:
                 if submission.confirmed != second.value:
@@ -373,6 +375,17 @@ async def _take(
             return await _page(service, case, token, submission, step=submission.goto, notice="more")
         case _:
             return await _page(service, case, token, submission, step=submission.goto)
+
+
+async def _decline(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """A person cannot answer an agent's question: it is cancelled, with what they say."""
+    who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
+    said = note_in(submission.data)
+    reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
+    await service.cases.cancel(case, reason[: limits.REASON_CHARACTERS], who.actor, claims=who.by)
+    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
 
 
 async def _refused(

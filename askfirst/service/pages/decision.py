@@ -20,6 +20,7 @@ from askfirst.display import (
 )
 from askfirst.formats import ENGLISH, Style
 from askfirst.messages import JsonObject
+from askfirst.service.answers import may_decline
 from askfirst.service.case import Case
 from askfirst.service.pages.inert_text import Html, marked
 from askfirst.service.pages.rows import ALL, Row, Unopened, View, rows_of
@@ -216,7 +217,7 @@ def decision_of(
         undo=_html(words.get("undo")),
         help_url=_link(None, words.get("help_url")),
         links=_links(words),
-        may_decline=_may_decline(case, words),
+        may_decline=_may_decline(case),
         doubt=_doubt(case),
         digest=case.digest,
     )
@@ -358,11 +359,11 @@ def _link(title: Any, url: Any) -> Link | None:
     return Link(marked(text[:_LONGEST_LABEL]), url, marked(host))
 
 
-def _may_decline(case: Case, words: Mapping[str, Any]) -> bool:
-    """Whether a person may say "none of these" or "I cannot answer this"."""
-    if case.type not in ("selection", "input") or case.request is not None:
-        return False
-    return words.get("decline") is not False
+def _may_decline(case: Case) -> bool:
+    """Whether a person may say "none of these" or "I cannot answer this"; to an agent's question always."""
+    if case.payload is not None:
+        return case.payload.kind == "ask"
+    return may_decline(case)
 
 
 def _html(text: Any) -> Html | None:

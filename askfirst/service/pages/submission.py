@@ -16,7 +16,7 @@ from askfirst.service.pages.fields import choices_of, fields_of_step, read_field
 from askfirst.service.pages.subject import Editable, differ, editable_of, read_edits
 from askfirst.service.verification import MOST_PROOFS
 
-Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
+Intent = Literal["answer", "decline", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
 _UNCHANGED = "Nothing is changed yet."
 _IN_BETWEEN = "You have begun to change something, so nothing is decided yet."
@@ -33,6 +33,7 @@ class Submission:
     - ``answer``: settle the case with ``action`` and ``data``, which has the shape of the protocol's result.
     - ``preview``: show what the edits change; ``revise``: go on editing. ``pressed`` in the data is the decision
       for the unchanged call that was pressed although fields were changed.
+    - ``decline``: the person chooses none, or cannot answer.
     - ``next``, ``back``: go to another step; ``draft``: come back later. All three keep ``data`` as the draft.
     - ``more``: the answers brought up fields that the page did not have; show the step again.
 
@@ -107,6 +108,9 @@ def _proofs(posted: Posted) -> dict[int, str]:
 
 
 def _read(case: Case, form_data: Posted) -> Submission:
+    if case.type in ("selection", "input") and _first(form_data, "decline"):
+        action = "select" if case.type == "selection" else "submit"
+        return Submission("decline", action, {"declined": True, **_texts(form_data, "note")})
     if case.type == "approval":
         return _approval(case, form_data)
     if case.type == "selection":
