@@ -273,7 +273,7 @@ class Gate:
             effect=guarded.tool.effect,
             timeout=guarded.timeout,
             to=guarded.to,
-            display=guarded.display.shown(shown),
+            display=guarded.tool.words_for(shown),
             resumer=guarded.resumer,
             seal=seal,
         )

@@ -26,7 +26,7 @@ with needs_service():
     from starlette.exceptions import HTTPException
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from askfirst.service import api, review_routes, well_known
+    from askfirst.service import api, live, review_routes, well_known
     from askfirst.service.audit import HeadPusher, check_push_url
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
@@ -34,7 +34,14 @@ with needs_service():
     from askfirst.service.button_listener import ButtonListener
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
-    from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
+    from askfirst.service.context import (
+        Authenticate,
+        Quotas,
+        Service,
+        Settings,
+        Unauthorized,
+        checked_hold,
+    )
     from askfirst.service.egress import Guard, Prefills, check_base_url
     from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
     from askfirst.service.keys import Keys
@@ -46,6 +53,7 @@ with needs_service():
     from askfirst.service.places import Place, Places, given_places
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
+    from askfirst.service.risk_patterns import RiskPatterns, patterns_from
     from askfirst.service.schedule import Schedule
     from askfirst.service.teller import Sender, Teller
     from askfirst.service.thread_events import MayFollow
@@ -97,6 +105,8 @@ def create_app(
     push_heads: str | None = None,
     development: bool = False,
     budgets: Budgets | None = None,
+    hold_seconds: float = 5.0,
+    risk_patterns: RiskPatterns | str | os.PathLike[str] | None = None,
     clock: Clock | None = None,
 ) -> FastAPI:
     """The service, to run alone or to mount in your own application (see `askfirst.service.embedding`).
@@ -127,6 +137,9 @@ def create_app(
     the ``"service"`` itself, in ``on_case``. A link is good for ``link_days``. ``least_timeout`` is how long a case
     is open at least, in seconds or as ``"5m"``; ``allow_default_approve`` lets a case count as approved when nobody
     has answered.
+
+    A decision made on the page's own form goes out after ``hold_seconds``, in which it can be undone; 0 switches that
+    off. ``risk_patterns`` are the lines to look at twice, or a file of them; by default those that Askfirst ships.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
@@ -142,8 +155,9 @@ def create_app(
     places = Places([] if deliver is None else given_places(deliver))
     (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
+    care = checked_hold(hold_seconds), patterns_from(risk_patterns)
     settings = Settings(
-        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
+        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
     )
 
     def telling(cases: Cases, checkpointer: SqlCheckpointer) -> tuple[Teller | None, list[ButtonListener]]:
@@ -196,9 +210,8 @@ def create_app(
                 else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending),
             )
             stack.callback(delattr, app.state, "service")
-            heads = None
-            if push_heads is not None:
-                heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
+            engine = checkpointer.engine
+            heads = None if push_heads is None else HeadPusher(engine, push_heads, signing_key, clock)
             background = Background(
                 cases, quotas, metrics, callbacks, on_case, heads, *telling(cases, checkpointer)
             )
@@ -224,6 +237,7 @@ def _furnish(app: FastAPI, metrics: Metrics) -> None:
     """Add the routes, the error responses and the middleware."""
     app.include_router(api.router)
     app.include_router(review_routes.router)
+    app.include_router(live.router)
     app.include_router(well_known.router)
     app.mount("/static", review_routes.static_files(), "static")
     cast(Any, app).openapi = lambda: describe(app)

@@ -209,7 +209,7 @@ def _value(value: Any, form: str) -> str:
     if not form:
         return plain
     pretty = formatted(value, form)
-    return pretty if pretty == plain else f"{pretty} ({plain})"
+    return plain if pretty is None or pretty == plain else f"{pretty} ({plain})"
 
 
 def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
