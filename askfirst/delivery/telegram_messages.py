@@ -129,6 +129,8 @@ class Post:
     actions: Mapping[str, str]
     made_at: float
     is_closed: bool = False
+    shown: str | None = None
+    """The digest of what it shows, to which a press is bound."""
 
     def moved(self, chat_id: int) -> Post:
         """The same post in another chat."""

@@ -151,6 +151,8 @@ except ModuleNotFoundError as error:
 _LABELS: dict[NoticeKind, tuple[str, str]] = {
     "review": ("review", "bold yellow"),
     "reminder": ("again", "bold yellow"),
+    "warning": ("soon", "bold red"),
+    "escalation": ("urgent", "bold red"),
     "progress": ("note", "bold"),
     "completed": ("decided", "bold green"),
     "expired": ("expired", "bold red"),
