@@ -129,7 +129,7 @@ class TelegramDelivery:
         link = notice.review_url
         quiet = {"disable_notification": True} if notice.kind == "progress" else {}
         if link and can_be_button(link):
-            is_all = len(post.actions) == len(notice.buttons)
+            is_all = len(post.actions) == sum(each.is_plain for each in notice.buttons)
             label = OPEN_LABEL if is_all else APPROVE_LABEL
             buttons = keyboard(post.actions, notice.buttons, link, label)
             try:

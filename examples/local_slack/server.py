@@ -280,7 +280,9 @@ class LocalSlack:
         recent.append(now)
 
     def _channel(self, arguments: Json) -> Json:
-        channel = self.channels.get(str(arguments.get("channel")))
+        said = str(arguments.get("channel"))
+        named = [each for each in self.channels.values() if said == f"#{each['name']}"]
+        channel = self.channels.get(said) or next(iter(named), None)
         if channel is None:
             raise Refusal("channel_not_found")
         return channel
@@ -435,7 +437,7 @@ async def local_slack(**options: Any) -> AsyncGenerator[LocalSlack]:
     app.router.add_route("*", "/api/{method}", slack.answer)
     app.router.add_get("/link", slack.link)
     app.router.add_post("/upload/{file_id}", slack.upload)
-    runner = web.AppRunner(app, shutdown_timeout=1)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
