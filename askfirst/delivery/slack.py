@@ -6,7 +6,8 @@ import logging
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from askfirst.checkpointer.base import CheckpointKeeper
@@ -18,12 +19,19 @@ from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_modals import fits
 from askfirst.delivery.slack_posts import SlackPost, SlackPosts
 from askfirst.delivery.slack_presses import SlackPresses
-from askfirst.delivery.slack_socket import SocketMode
+from askfirst.delivery.slack_socket import Handle, SocketMode
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.delivery")
 _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "is_inactive"})
+
+
+@dataclass
+class _Hearing:
+    """Who handles what comes from Slack; one for a delivery and all its copies, as they are one app."""
+
+    handle: Handle | None = None
 
 
 class SlackDelivery:
@@ -42,7 +50,7 @@ class SlackDelivery:
     def __init__(
         self,
         bot_token: str,
-        channel: str,
+        channel: str | None,
         *,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -51,16 +59,17 @@ class SlackDelivery:
         base_url: str = BASE_URL,
         clock: Clock | None = None,
     ) -> None:
-        self._api = SlackApi(bot_token, base_url=base_url)
+        self.api = SlackApi(bot_token, base_url=base_url)
+        """The Web API, for those who post besides."""
         if app_token is not None:
             SlackApi(app_token, "xapp", base_url=base_url)
-        self._channel = _channel(channel)
+        self._channel = None if channel is None else _channel(channel)
         self._app_token = app_token
         self._asks_address = asks_address
         self._base_url = base_url
         self._clock = clock or SystemClock()
         self._posts = SlackPosts(store, self._clock)
-        self._listener: SlackPresses | None = None
+        self._hearing = _Hearing()
         self._signing_secret = signing_secret
         self.shows_buttons = app_token is not None or signing_secret is not None
 
@@ -73,19 +82,14 @@ class SlackDelivery:
 
     def to(self, target: str) -> Self:
         """The same delivery to another channel."""
-        other = self._copy()
+        other = copy(self)
         other._channel = _channel(target)
         return other
 
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> Self:
         """The same delivery, with what its buttons mean in an open store."""
-        other = self._copy()
+        other = copy(self)
         other._clock, other._posts = clock, SlackPosts(store, clock)
-        return other
-
-    def _copy(self) -> Self:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
         return other
 
     async def send(self, notice: Notice) -> Sent:
@@ -98,6 +102,8 @@ class SlackDelivery:
         channel, thread = self._channel, ""
         if notice.follows is not None:
             channel, thread = str(notice.follows.place["channel"]), _thread_of(notice.follows)
+        if channel is None:
+            raise DeliveryError(NAME, "there is no channel to send this to", permanent=True)
         shown = None if notice.asked is None else notice.asked.shown
         at = self._clock.now()
         post = SlackPost(notice.case_id, "", heading(notice), tuple(body_blocks(notice)), buttons, shown, at)
@@ -105,7 +111,7 @@ class SlackDelivery:
         message: dict[str, Any] = {"channel": channel, **asking(notice, key, buttons)}
         if thread:
             message["thread_ts"] = thread
-        said = await self._api.call("chat.postMessage", message)
+        said = await self.api.call("chat.postMessage", message)
         await self._posts.keep(key, replace(post, channel=str(said["channel"])))
         place: dict[str, str | int] = {"channel": said["channel"], "ts": said["ts"], "key": key}
         if thread:
@@ -123,32 +129,42 @@ class SlackDelivery:
             message = decided(post.blocks, post.title, ending_text(ended))
         where = {"channel": sent.place["channel"], "ts": sent.place["ts"]}
         try:
-            await self._api.call("chat.update", {**where, **message})
+            await self.api.call("chat.update", {**where, **message})
         except SlackRefused as error:
             if error.error not in _GONE:
                 raise
             logger.warning("slack: a message could not be updated: %s", error)
 
     @asynccontextmanager
-    async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
-        """Within this context, presses are passed on and answered."""
-        if self._listener is not None:
+    async def listening(self, on_press: OnPress, on_other: Handle | None = None) -> AsyncGenerator[None]:
+        """Within this context, presses are passed on and answered.
+
+        ``on_other`` gets commands and events (``slash_commands``, ``events_api``), which are not ours.
+        """
+        if self._hearing.handle is not None:
             raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
-        self._listener = SlackPresses(self._api, self._posts, on_press, asks_address=self._asks_address)
+        presses = SlackPresses(self.api, self._posts, on_press, asks_address=self._asks_address)
+
+        async def handle(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+            if kind == "interactive":
+                return await presses.handle(payload)
+            return None if on_other is None else await on_other(kind, payload)
+
+        self._hearing.handle = handle
         try:
             await self._posts.forget_old()
             if self._app_token is None:
                 yield
             else:
-                async with SocketMode(self._app_token, self._handle, base_url=self._base_url).connected():
+                async with SocketMode(self._app_token, handle, base_url=self._base_url).connected():
                     yield
         finally:
-            self._listener = None
+            self._hearing.handle = None
 
     async def _handle(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        if self._listener is None:
+        if self._hearing.handle is None:
             raise DeliveryError(NAME, "nobody listens to this delivery")
-        return await self._listener.handle(payload) if kind == "interactive" else None
+        return await self._hearing.handle(kind, payload)
 
 
 def _thread_of(sent: Sent) -> str:

@@ -89,7 +89,7 @@ def body_blocks(notice: Notice) -> list[Block]:
     title = heading(notice)
     text = cut("\n".join(says(notice)), MOST_TEXT)
     blocks = [context(title)]
-    blocks += [section(each) for each in _chunks(text)]
+    blocks += text_blocks(text)
     if notice.asked is not None:
         who = _asker(notice)
         blocks += [context(each) for each in (who, shown(notice.asked.deadline)) if each]
@@ -104,15 +104,21 @@ def _asker(notice: Notice) -> str:
     return f"Asked by {visible(asked.asker)}{behalf}"
 
 
+def text_blocks(text: str) -> list[Block]:
+    """A plain text as blocks."""
+    return [section(each) for each in _chunks(text)]
+
+
 def _chunks(text: str) -> list[str]:
-    """A text in parts that each fit a section, parted at the ends of lines where there are any."""
+    """A text in parts that each fit a section, parted at the ends of lines or words where there are any."""
     parts: list[str] = []
     while text:
         if len(text) <= SECTION:
             parts.append(text)
             break
         at = text.rfind("\n", 1, SECTION)
-        at = SECTION if at <= 0 else at
+        if at <= 0:
+            at = text.rfind(" ", 1, SECTION) + 1 or SECTION
         parts.append(text[:at])
         text = text[at:].removeprefix("\n")
     return [each if each.strip() else "·" for each in parts]
