@@ -149,7 +149,14 @@ class Ended:
     action: str | None = None
     by: str | None = None
     outcome: str | None = None
-    """What came of it, as a sentence, once that is known: the messages are updated once more then."""
+    """What came of it, as a sentence, once that is known."""
+    is_again: bool = False
+    """Whether the messages were updated before, and only ``outcome`` is new."""
+
+    @property
+    def said(self) -> str:
+        """How it ended, and what came of it."""
+        return self.text if self.outcome is None else f"{self.text} {self.outcome}"
 
 
 class Delivery(Protocol):
@@ -180,7 +187,7 @@ class Delivery(Protocol):
         """Update a message that asked with the outcome; does nothing where that is impossible.
 
         It is called when the case was decided, wherever that was, and perhaps once more when it is known what came
-        of it (`Ended.outcome`). To do the same again changes nothing.
+        of it (`Ended.is_again`). To do the same again changes nothing.
         """
         ...
 

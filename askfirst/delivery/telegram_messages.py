@@ -75,7 +75,7 @@ def message(title: str, *blocks: str, link: str | None = None) -> dict[str, Any]
 
 def ending_text(ended: Ended) -> str:
     """How the case ended, and by whom."""
-    text = shown(ended.text).strip()
+    text = shown(ended.said).strip()
     by = visible(ended.by) if ended.by else ""
     return cut(f"{text} ({by})" if by and by not in text else text, _ENDING_LIMIT, measure=units)
 
