@@ -101,7 +101,10 @@ def plan(case_id: str, rows_of: RowsOf) -> Transaction[int]:
     yield PLANNED, {"case_id": case_id}
     if not row.is_open:
         return 0
-    rows = rows_of(row, (yield from cases.request_of(row)))
+    known = {each.delivery_id for each in (yield from of_case(case_id))}
+    rows = [
+        each for each in rows_of(row, (yield from cases.request_of(row))) if each.delivery_id not in known
+    ]
     for each in rows:
         yield INSERT, each._asdict()
     return len(rows)

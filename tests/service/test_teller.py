@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.post_office import post_office
 from kit.running_service import HandClock, Served, serving, until
-from kit.smtp_mailbox import mailbox
 from kit.stores import SHARED, Database, asked
 from kit.telegram_server import CHAT, STRANGER, TOKEN, Refusal, telegram_server
 
+from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery import EmailDelivery, TelegramDelivery
 from askfirst.delivery.base import Ended, Notice, Sent
 from askfirst.errors import DeliveryError
@@ -86,17 +87,14 @@ async def in_state(served: Served, *states: str) -> list[DeliveryRow]:
 
 
 @asynccontextmanager
-async def told(database: Database, clock: HandClock, *deliver: Any, **options: Any) -> AsyncGenerator[Served]:
+async def told(
+    database: Database, clock: HandClock, *deliver: Any, **options: Any
+) -> AsyncGenerator[tuple[SqlCheckpointer, Served]]:
     async with (
         database.checkpointer(clock=clock) as store,
         serving(store, clock=clock, deliver=list(deliver), **options) as served,
     ):
-        yield served
-
-
-async def _asked(database: Database, clock: HandClock, *requests: HitlRequest) -> None:
-    async with database.checkpointer(clock=clock) as store:
-        await asked(store, "t", *(requests or (question(clock),)))
+        yield store, served
 
 
 async def _with_errors(served: Served, count: int) -> list[DeliveryRow] | None:
@@ -139,8 +137,8 @@ async def test_every_case_of_an_agent_is_told_and_its_end(database: Database) ->
 @pytest.mark.parametrize("database", SHARED, indirect=True)
 async def test_a_place_that_fails_is_told_again_and_delays_no_other(database: Database) -> None:
     clock, board, other = HandClock(), Board(broken=ConnectionError("token 123")), Board("other")
-    async with told(database, clock, board, other) as served:
-        await _asked(database, clock)
+    async with told(database, clock, board, other) as (store, served):
+        await asked(store, "t", question(clock))
         found = await until(partial(_with_errors, served, 1))
         failing = next(row for row in found if row.error)
         assert (failing.place, failing.state, failing.error) == ("board", "due", "board: ConnectionError")
@@ -155,11 +153,11 @@ async def test_a_place_that_fails_is_told_again_and_delays_no_other(database: Da
 @pytest.mark.parametrize("database", SHARED, indirect=True)
 async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Database) -> None:
     clock = HandClock()
-    async with telegram_server() as telegram, mailbox() as box:
+    async with telegram_server() as telegram, post_office() as box:
         phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
-        mail = EmailDelivery(box.url, to="ann@a.example", in_clear=True, outcomes=True)
-        async with told(database, clock, Place("phone", phone, ADA), mail) as served:
-            await _asked(database, clock)
+        mail = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        async with told(database, clock, Place("phone", phone, ADA), mail) as (store, served):
+            await asked(store, "t", question(clock))
             await in_state(served, "sent", "sent")
             [(message, shown)] = telegram.messages.items()
             assert "Amount: 49.00 EUR (4900)" in shown["text"]
@@ -170,6 +168,9 @@ async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Datab
             await in_state(served, "done", "done")
             again = await telegram.press(message, "Approve", data=_data(shown, "Approve"))
             assert "decided already" in await telegram.told(again)
+            settled = await store.request("t", "call-1")
+        assert settled is not None
+        assert (settled.answered_by, settled.via) == ("ada@a.example", "telegram_inline_button")
         assert "Approved by Ada Lovelace." in telegram.messages[message]["text"]
         assert telegram.buttons(message) == []
         asked_mail, ended_mail = box.mails
@@ -177,10 +178,6 @@ async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Datab
         body = ended_mail.get_body(("plain",))
         assert body is not None
         assert "Approved by Ada Lovelace." in body.get_content()
-    async with database.checkpointer(clock=clock) as store:
-        settled = await store.request("t", "call-1")
-        assert settled is not None
-        assert (settled.answered_by, settled.via) == ("ada@a.example", "telegram_inline_button")
 
 
 def _data(message: dict[str, Any], label: str) -> str:
@@ -200,10 +197,11 @@ async def test_reminders_a_warning_and_the_next_one_come_with_nobody_there(datab
     async def later(hours: float, *states: str) -> None:
         """A process begins after so many hours, does what fell due meanwhile, and ends."""
         clock.turn(hours * HOUR)
-        async with told(database, clock, board, schedule=schedule) as served:
+        async with told(database, clock, board, schedule=schedule) as (_, served):
             await in_state(served, *states)
 
-    await _asked(database, clock)
+    async with database.checkpointer(clock=clock) as store:
+        await asked(store, "t", question(clock))
     await later(0, "sent", *["due"] * 4)
     await later(5, "sent", *["due"] * 4)
     assert [notice.kind for notice in board.notices] == ["review"]
@@ -222,11 +220,10 @@ async def test_reminders_a_warning_and_the_next_one_come_with_nobody_there(datab
 
 async def test_what_was_not_sent_when_it_is_decided_is_not_sent_any_more(database: Database) -> None:
     clock, board = HandClock(), Board(broken=DeliveryError("board", "away"))
-    async with told(database, clock, board) as served:
-        await _asked(database, clock)
+    async with told(database, clock, board) as (store, served):
+        await asked(store, "t", question(clock))
         await until(partial(_with_errors, served, 1))
-        async with database.checkpointer(clock=clock) as store:
-            await store.settle("t", "call-1", {"decision": "deny"}, by="ann", via="cli")
+        await store.settle("t", "call-1", {"decision": "deny"}, by="ann", via="cli")
         await in_state(served, "dropped")
         board.broken = None
         clock.turn(HOUR)
@@ -242,8 +239,8 @@ async def test_telegram_that_lies_or_asks_to_wait_is_told_again(database: Databa
             b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlies",
         ]
         phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
-        async with told(database, clock, phone) as served:
-            await _asked(database, clock)
+        async with told(database, clock, phone) as (store, served):
+            await asked(store, "t", question(clock))
             [row] = await until(partial(_with_errors, served, 1))
             assert row.due_at == (clock.time + 600) * 1000
             assert TOKEN not in (row.error or "")
