@@ -6,12 +6,12 @@ nothing in it can say who answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
 
 from askfirst.errors import HitlInvalidAnswer
 from askfirst.messages import JsonObject
-from askfirst.requests import AskRequest, ConfirmRequest, EscalateRequest, HitlRequest, Question
+from askfirst.requests import AskRequest, ConfirmRequest, EscalateRequest, HitlPayload, HitlRequest, Question
 
 _TEXT: JsonObject = {"type": "string"}
 _YES_OR_NO: JsonObject = {"type": "boolean"}
@@ -19,17 +19,7 @@ _YES_OR_NO: JsonObject = {"type": "boolean"}
 
 def response_schema(request: HitlRequest) -> JsonObject:
     """The JSON Schema of a payload that answers a request. ``editedArgs`` is in it if arguments can be edited."""
-    payload = request.payload
-    if isinstance(payload, ConfirmRequest):
-        return _YES_OR_NO
-    if isinstance(payload, AskRequest):
-        fields: JsonObject = {it.key: _question(it) for it in payload.questions}
-        return _object(fields, [it.key for it in payload.questions if it.required])
-    edits: JsonObject = {} if payload.edit_schema is None else {"editedArgs": payload.edit_schema}
-    if isinstance(payload, EscalateRequest):
-        actions: JsonObject = {"action": {"type": "string", "enum": list(payload.choices)}}
-        return _object({**actions, "reason": _TEXT, **edits}, ["action"])
-    return _object({"approved": _YES_OR_NO, "reason": _TEXT, **edits}, ["approved"])
+    return _RESPONSES[request.payload.kind].schema(request.payload)
 
 
 def answer_in(request: HitlRequest, payload: Any) -> Any:
@@ -37,33 +27,95 @@ def answer_in(request: HitlRequest, payload: Any) -> Any:
 
     Whether the answer fits the request is checked by whoever takes it: see `askfirst.requests.fit_answer`.
     """
-    asked = request.payload
-    if isinstance(asked, ConfirmRequest) and isinstance(payload, bool):
-        return payload
-    if not isinstance(payload, Mapping):
-        raise HitlInvalidAnswer(
-            request.question_id, ["the payload is an object, as the response schema says"]
-        )
-    given = cast("Mapping[str, Any]", payload)
-    if isinstance(asked, AskRequest):
-        return dict(given)
-    reason: JsonObject = {} if given.get("reason") is None else {"reason": given["reason"]}
+    try:
+        return _RESPONSES[request.payload.kind].answer(request.payload, payload)
+    except _NoAnswer as error:
+        raise HitlInvalidAnswer(request.question_id, [str(error)]) from None
+
+
+class _NoAnswer(Exception):
+    """What is wrong with a payload."""
+
+
+class _Response(NamedTuple):
+    """How one kind of request is answered."""
+
+    schema: Callable[[Any], JsonObject]
+    answer: Callable[[Any, Any], Any]
+
+
+def _approval_schema(asked: HitlPayload) -> JsonObject:
+    return _object({"approved": _YES_OR_NO, "reason": _TEXT, **_edits(asked)}, ["approved"])
+
+
+def _approval(asked: HitlPayload, payload: Any) -> JsonObject:
+    given = _fields(payload)
+    approved, edited = _yes_or_no(given), given.get("editedArgs")
+    if edited is None:
+        return {"decision": "approve" if approved else "deny", **_reason(given)}
+    if not approved:
+        raise _NoAnswer("editedArgs go with an approval")
+    if asked.edit_schema is None:
+        raise _NoAnswer("the arguments of this call cannot be edited")
+    return {"decision": "edit", "edited_args": edited, **_reason(given)}
+
+
+def _confirmation_schema(asked: ConfirmRequest) -> JsonObject:
+    return _YES_OR_NO
+
+
+def _confirmation(asked: ConfirmRequest, payload: Any) -> bool:
+    return payload if isinstance(payload, bool) else _yes_or_no(_fields(payload))
+
+
+def _form_schema(asked: AskRequest) -> JsonObject:
+    fields: JsonObject = {it.key: _question(it) for it in asked.questions}
+    return _object(fields, [it.key for it in asked.questions if it.required])
+
+
+def _form(asked: AskRequest, payload: Any) -> JsonObject:
+    return dict(_fields(payload))
+
+
+def _choice_schema(asked: EscalateRequest) -> JsonObject:
+    actions: JsonObject = {"type": "string", "enum": list(asked.choices)}
+    return _object({"action": actions, "reason": _TEXT, **_edits(asked)}, ["action"])
+
+
+def _choice(asked: EscalateRequest, payload: Any) -> JsonObject:
+    given = _fields(payload)
     edited = given.get("editedArgs")
-    if isinstance(asked, EscalateRequest):
-        changes: JsonObject = {} if edited is None else {"modified_params": edited}
-        return {"action": given.get("action"), **changes, **reason}
+    changes: JsonObject = {} if edited is None else {"modified_params": edited}
+    return {"action": given.get("action"), **changes, **_reason(given)}
+
+
+_RESPONSES: Mapping[str, _Response] = {
+    "approve": _Response(_approval_schema, _approval),
+    "confirm": _Response(_confirmation_schema, _confirmation),
+    "ask": _Response(_form_schema, _form),
+    "escalate": _Response(_choice_schema, _choice),
+}
+
+
+def _fields(payload: Any) -> Mapping[str, Any]:
+    if not isinstance(payload, Mapping):
+        raise _NoAnswer("the payload is an object, as the response schema says")
+    return cast("Mapping[str, Any]", payload)
+
+
+def _yes_or_no(given: Mapping[str, Any]) -> bool:
     approved = given.get("approved")
     if not isinstance(approved, bool):
-        raise HitlInvalidAnswer(request.question_id, ["approved is true or false"])
-    if isinstance(asked, ConfirmRequest):
-        return approved
-    if edited is None:
-        return {"decision": "approve" if approved else "deny", **reason}
-    if not approved:
-        raise HitlInvalidAnswer(request.question_id, ["editedArgs go with an approval"])
-    if asked.edit_schema is None:
-        raise HitlInvalidAnswer(request.question_id, ["the arguments of this call cannot be edited"])
-    return {"decision": "edit", "edited_args": edited, **reason}
+        raise _NoAnswer("approved is true or false")
+    return approved
+
+
+def _reason(given: Mapping[str, Any]) -> JsonObject:
+    return {} if given.get("reason") is None else {"reason": given["reason"]}
+
+
+def _edits(asked: HitlPayload) -> JsonObject:
+    return {} if asked.edit_schema is None else {"editedArgs": asked.edit_schema}
 
 
 def _object(fields: JsonObject, required: list[str]) -> JsonObject:

@@ -19,6 +19,7 @@ _COMMANDS = {
     "gate": "gate",
     "keys": "keys",
     "link": "link",
+    "mcp": "mcp",
     "outbox": "outbox",
     "pending": "pending",
     "policy": "policy",
