@@ -356,6 +356,36 @@ def within(operand: Any) -> Callable[[Any], bool | None]:
     return test
 
 
+def leads_to(operand: Any) -> Callable[[Any], bool | None]:
+    """The path matches a regular expression as it is written, or as it resolves, ``..`` and symlinks followed.
+
+    So a rule about a file is not evaded by a link to it. ``{"regex": ..., "relative_to": "/srv/data"}`` says where
+    relative paths start; without it they are matched as written. A text that is no plain path is matched as written
+    too, for nobody can tell where it leads.
+    """
+    fields = cast("Mapping[Any, Any]", operand) if isinstance(operand, Mapping) else {"regex": operand}
+    for key in fields:
+        if key not in ("regex", "relative_to"):
+            raise ValueError(f"has no {key!r}; it has regex and relative_to")
+    given = fields.get("relative_to")
+    start = None if given is None else _absolute(given, " as relative_to")
+    matches = regex(fields.get("regex"))
+
+    def test(value: Any) -> bool | None:
+        told = matches(value)
+        path = None if told or told is None else _plain(value, start)
+        if path is None:
+            return told
+        try:
+            real = {_real(path), _real(os.path.normpath(path))}
+        except (OSError, ValueError):
+            return None
+        each = {matches(it) for it in real}
+        return True if True in each else None if None in each else False
+
+    return test
+
+
 def _read(operand: Any) -> tuple[str, str | None]:
     if not isinstance(operand, Mapping):
         return _absolute(operand, ""), None
