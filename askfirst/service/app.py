@@ -160,21 +160,13 @@ def create_app(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
     )
 
-    def telling(cases: Cases, checkpointer: SqlCheckpointer) -> tuple[Teller | None, list[ButtonListener]]:
-        if not places.names:
-            return None, []
-        opened = Places([place.stored_in(checkpointer, clock or SystemClock()) for place in places])
-        sender = Sender(name, settings.base_url)
-        teller = Teller(cases, opened, schedule or Schedule(), sender, on_outcome=metrics.told)
-        return teller, [ButtonListener(cases, place) for place in opened if place.has_buttons]
-
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
             checkpointer = checkpointer_or_url
             if isinstance(checkpointer, str):
-                opened = checkpointer_from_url(checkpointer, clock=clock)
-                checkpointer = await stack.enter_async_context(opened)
+                closed = checkpointer_from_url(checkpointer, clock=clock)
+                checkpointer = await stack.enter_async_context(closed)
             cases = Cases(
                 checkpointer,
                 clock=clock,
@@ -191,8 +183,8 @@ def create_app(
             quotas = Quotas(CaseRate(cases.engine, clock), spending, streams)
             callbacks = None
             if secret is not None:
-                sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
-                callbacks = CallbackWorker(cases, sender, secret, on_outcome=metrics.called_back)
+                calls = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
+                callbacks = CallbackWorker(cases, calls, secret, on_outcome=metrics.called_back)
             guard = await stack.enter_async_context(Guard(development=development))
             await asyncio.to_thread(_read_files)
             app.state.service = Service(
@@ -212,9 +204,10 @@ def create_app(
             stack.callback(delattr, app.state, "service")
             engine = checkpointer.engine
             heads = None if push_heads is None else HeadPusher(engine, push_heads, signing_key, clock)
-            background = Background(
-                cases, quotas, metrics, callbacks, on_case, heads, *telling(cases, checkpointer)
-            )
+            opened = [place.stored_in(checkpointer, clock or SystemClock()) for place in places]
+            sender = Sender(name, settings.base_url)
+            told = _telling(cases, Places(opened), schedule or Schedule(), sender, metrics)
+            background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
             background.start()
             stack.push_async_callback(background.stop)
             yield
@@ -231,6 +224,16 @@ def create_app(
     )
     _furnish(app, metrics)
     return app
+
+
+def _telling(
+    cases: Cases, places: Places, schedule: Schedule, sender: Sender, metrics: Metrics
+) -> tuple[Teller | None, list[ButtonListener]]:
+    """Who tells people of cases, and who listens to the buttons that they press; nobody without places."""
+    if not places.names:
+        return None, []
+    teller = Teller(cases, places, schedule, sender, on_outcome=metrics.told)
+    return teller, [ButtonListener(cases, place) for place in places if place.has_buttons]
 
 
 def _furnish(app: FastAPI, metrics: Metrics) -> None:
