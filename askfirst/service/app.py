@@ -144,11 +144,7 @@ def create_app(
     secret = secret or os.environ.get(SECRET_VARIABLE)
     if secret is not None:
         callback_secret(secret, "")  # raises now if it is too short
-    check_base_url(base_url)
-    if isinstance(checkpointer_or_url, str):
-        checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
-    if push_heads is not None:
-        check_push_url(push_heads)
+    _check_addresses(base_url, checkpointer_or_url, push_heads)
     terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
@@ -224,6 +220,15 @@ def create_app(
     )
     _furnish(app, metrics)
     return app
+
+
+def _check_addresses(base_url: str, store: SqlCheckpointer | str, push_heads: str | None) -> None:
+    """Raise for an address that cannot be used, when the service is made and not at its first request."""
+    check_base_url(base_url)
+    if isinstance(store, str):
+        checkpointer_from_url(store)
+    if push_heads is not None:
+        check_push_url(push_heads)
 
 
 def _telling(
