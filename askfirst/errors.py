@@ -26,6 +26,7 @@
     │   ├── InvalidSignature        a signature that is missing, wrong or too old
     │   └── InvalidSkill            a SKILL.md that cannot be used
     ├── ServiceError                the service refuses
+    │   ├── InvalidConfiguration    askfirst.toml, or the environment, has mistakes
     │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
     │   ├── CaseClosed              the case is answered or cancelled
     │   ├── CaseExpired             the case's time is up
@@ -81,7 +82,7 @@ Each carries the facts that caused it as attributes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, cast
@@ -299,6 +300,15 @@ def _iso(seconds: float) -> str:
 
 class ServiceError(AskfirstError):
     """The service refuses what was asked of it."""
+
+
+class InvalidConfiguration(ServiceError, ValueError):
+    """A configuration with mistakes. ``mistakes`` has a sentence for each, with its line; no secret is in any."""
+
+    def __init__(self, file: str, mistakes: Iterable[str]) -> None:
+        self.file = file
+        self.mistakes = list(mistakes)
+        super().__init__("; ".join(f"{file}: {mistake}" for mistake in self.mistakes))
 
 
 class CaseNotFound(ServiceError, LookupError):

@@ -94,7 +94,9 @@ def schema_faults(
 
 
 def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
-    """Whether a place has the same value in both, or is missing in both."""
+    """Whether a place has the same value in both, or is missing in both. The empty place is the whole."""
+    if not place:
+        return args == shown
     for step in place[:-1]:
         args, shown = _inside(args, step), _inside(shown, step)
     if _NOTHING in (args, shown):

@@ -35,11 +35,21 @@ from askfirst.cli.output import (
 from askfirst.clock import SystemClock, milliseconds, seconds
 from askfirst.delivery.registry import VARIABLES, delivery_named
 from askfirst.encryption_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
-from askfirst.errors import AskfirstError, InvalidSecret, ServiceError, StoreError
+from askfirst.errors import AskfirstError, InvalidConfiguration, InvalidSecret, ServiceError, StoreError
 from askfirst.protocol.wire import ServiceUrl
 from askfirst.service.callbacks import SECRET_VARIABLE, callback_secret
+from askfirst.service.configuration import (
+    DELIVERY_PREFIX,
+    NOTIFY_KEYS,
+    NOTIFY_PREFIX,
+    configuration_file,
+    read_configuration,
+)
+from askfirst.service.configuration import FILE_VARIABLE as CONFIG_VARIABLE
 from askfirst.service.email_codes import SMTP_VARIABLE, Mailer
+from askfirst.store import deliveries
 from askfirst.store.case_queues import FailedNotice, all_failed
+from askfirst.store.case_rows import DeliveryRow
 from askfirst.store.inspect import Late, Overdue, look, overdue
 from askfirst.store.schema import REVISIONS, is_current
 from askfirst.store.sqlite_engine import readable_by_others
@@ -119,7 +129,11 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     for name, variables in VARIABLES.items():
         if any(environ.get(variable) for variable in variables if variable != SMTP_VARIABLE):
             yield _delivery(name, environ)
+    yield from _configuration(environ)
     known = (
+        CONFIG_VARIABLE,
+        "ASKFIRST_TEAMS_URL",
+        *(f"{NOTIFY_PREFIX}{key.upper()}" for key in NOTIFY_KEYS),
         URL_VARIABLE,
         SECRET_VARIABLE,
         KEY_VARIABLE,
@@ -128,10 +142,31 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
         *chain(*VARIABLES.values()),
     )
     for name in sorted(environ):
-        if name.startswith("ASKFIRST_") and name not in known and not name.startswith(TESTS):
+        if (
+            name.startswith("ASKFIRST_")
+            and name not in known
+            and not name.startswith((TESTS, DELIVERY_PREFIX))
+        ):
             near = get_close_matches(name, known, 1)
             meant = f"; is {near[0]} meant?" if near else ""
             yield Finding("configured", name, "wrong", f"is no variable that Askfirst reads{meant}")
+
+
+def _configuration(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """The file, and whom ``askfirst serve`` tells; a finding for each mistake."""
+    file = configuration_file(environ)
+    where = "the environment" if file is None else visible(str(file))
+    try:
+        read = read_configuration(file, environ)
+    except InvalidConfiguration as error:
+        for mistake in error.mistakes:
+            yield Finding("configured", where, "wrong", mistake)
+        return
+    names = ", ".join(place.name for place in read.places)
+    if names:
+        yield Finding("configured", where, "ok", f"askfirst serve tells people through {names}")
+    else:
+        yield Finding("configured", where, "note", "has no delivery: askfirst serve tells nobody")
 
 
 def _database(environ: Mapping[str, str]) -> Finding:
@@ -342,6 +377,23 @@ def notice_findings(failed: Sequence[FailedNotice], now: int) -> list[Finding]:
     ]
 
 
+def delivery_findings(troubled: Sequence[DeliveryRow], now: int) -> list[Finding]:
+    """Messages to people that failed or that nobody sends, a finding for each of the first few."""
+    if not troubled:
+        return [Finding("overdue", "deliveries", "ok", "none")]
+    return [
+        Finding(
+            "overdue",
+            "deliveries",
+            "wrong",
+            f"the {row.kind} message of {row.case_id} to {row.place}, due for {span(seconds(now - row.since))}: "
+            + (row.error or "nobody has sent it: does askfirst serve run, with this delivery?")
+            + f"; see askfirst deliveries, then askfirst deliveries retry {row.delivery_id}",
+        )
+        for row in troubled
+    ]
+
+
 def overdue_findings(late: Overdue, now: int) -> list[Finding]:
     """Overdue work, a finding for each kind."""
     findings: list[Finding] = []
@@ -397,7 +449,9 @@ async def _overdue() -> list[Finding]:
         async with checkpointer_from_url(database_url()) as checkpointer:
             findings = overdue_findings(await checkpointer.engine.read(late), now)
             failed = await checkpointer.engine.read(partial(all_failed, NOTICES_SHOWN))
-            return findings + notice_findings(failed, now)
+            trouble = partial(deliveries.troubled, now - GRACE_MILLISECONDS, NOTICES_SHOWN)
+            troubled = await checkpointer.engine.read(trouble)
+            return findings + notice_findings(failed, now) + delivery_findings(troubled, now)
     except StoreError as error:
         return [Finding("reachable", "database", "wrong", str(error))]
 

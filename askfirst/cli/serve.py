@@ -20,8 +20,9 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
 from askfirst.cli.output import database_url, on_database
-from askfirst.errors import ServiceError
+from askfirst.errors import InvalidConfiguration, ServiceError
 from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS
+from askfirst.service.configuration import Configuration, read_configuration
 from askfirst.service.worker_threads import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -112,7 +113,25 @@ def _within_open_files(connections: int) -> int:
     return connections if soft == resource.RLIM_INFINITY else max(16, min(connections, soft - _OTHER_FILES))
 
 
+def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> Configuration:
+    """Read the configuration; what its ``[service]`` says are the defaults of the other options."""
+    try:
+        read = read_configuration(file)
+    except InvalidConfiguration as error:
+        raise click.ClickException("; ".join(f"{error.file}: {each}" for each in error.mistakes)) from None
+    context.default_map = {**(context.default_map or {}), **read.service}
+    return read
+
+
 @click.command()
+@click.option(
+    "--config",
+    "configuration",
+    type=click.Path(dir_okay=False, path_type=Path),
+    is_eager=True,
+    callback=_defaults,
+    help="The configuration. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="The port to listen on."
@@ -195,6 +214,7 @@ def _within_open_files(connections: int) -> int:
     help=f"How many from one address. Default: {ADDRESS_CONNECTIONS}, and no limit for this machine's own.",
 )
 def serve(
+    configuration: Configuration,
     host: str,
     port: int,
     base_url: str | None,
@@ -208,7 +228,8 @@ def serve(
 ) -> None:
     """Serve cases over HTTP until the process is stopped.
 
-    Logs are lines of JSON on standard error.
+    Logs are lines of JSON on standard error. People are told of cases through the deliveries of the configuration:
+    see askfirst config check --help.
     """
     from askfirst.cli.signing_key import signing_key_in
     from askfirst.service.app import create_app
@@ -238,6 +259,8 @@ def serve(
             base_url=base_url or f"http://{host}:{port}",
             signing_key=key,
             budgets=read_budgets(budgets),
+            deliver=list(configuration.places),
+            schedule=configuration.schedule,
             **terms,
         )
     except ServiceError as error:

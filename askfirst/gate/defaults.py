@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.errors import HitlError, InvalidAgent, Pending
@@ -11,6 +11,14 @@ from askfirst.gate.action import Action
 from askfirst.gate.standing import key_of
 from askfirst.ids import case_id_of, page_address
 from askfirst.requests import StoredRequest
+
+
+class How(TypedDict, total=False):
+    """Who is asked, how long they have, and how long the caller waits in place."""
+
+    to: str | None
+    timeout: float | str | None
+    wait: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
@@ -30,7 +30,7 @@ from askfirst.errors import (
     StillRunning,
 )
 from askfirst.gate.action import Action
-from askfirst.gate.defaults import Defaults, given_store, url_of
+from askfirst.gate.defaults import Defaults, How, given_store, url_of
 from askfirst.gate.form import form, read_form
 from askfirst.gate.guarded import (
     Entered,
@@ -71,14 +71,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", bound=BaseModel)
 Outcome = Ran[Any] | Denied | Pending
-
-
-class How(TypedDict, total=False):
-    """Who is asked, how long they have, and how long the caller waits in place."""
-
-    to: str | None
-    timeout: float | str | None
-    wait: float | None
 
 
 class Gate:
@@ -405,6 +397,23 @@ class Gate:
         raise HitlInvalidRequest(f"{_MOST_TRIES} answers did not fit {model.__name__}: {problem}")
 
     async def _answered(self, key: str, question_id: str, payload: HitlPayload, how: How) -> Any:
+        known = await self.question(key, question_id, payload, how)
+        settled = await self.ledger.wait(key, question_id, how.get("wait"))
+        if settled is None:
+            raise self._defaults.pending(known)
+        if settled.status == "answered":
+            return settled.answer
+        if settled.status == "timed_out":
+            raise HitlTimedOut(settled.request.timeout_seconds)
+        why, by = settled.reason or settled.status, settled.answered_by
+        raise HitlCancelled(why, answered_by=by, via=settled.via)
+
+    # For adapters: one decision and one effect for each key that they choose.
+
+    async def question(
+        self, key: str, question_id: str, payload: HitlPayload, how: How, **goes_on: str
+    ) -> StoredRequest:
+        """Ask a question under a key, once, and do not wait; ``goes_on`` is what `Ledger.put` takes."""
         await self.ready()
         seconds = approval_seconds(how.get("timeout"))
         to = how.get("to") or self._defaults.to
@@ -417,18 +426,7 @@ class Gate:
             created_at=self._clock.now(),
             timeout_seconds=self._defaults.timeout if seconds is None else seconds,
         )
-        known = await self.ledger.put(key, request)
-        settled = await self.ledger.wait(key, question_id, how.get("wait"))
-        if settled is None:
-            raise self._defaults.pending(known)
-        if settled.status == "answered":
-            return settled.answer
-        if settled.status == "timed_out":
-            raise HitlTimedOut(request.timeout_seconds)
-        why, by = settled.reason or settled.status, settled.answered_by
-        raise HitlCancelled(why, answered_by=by, via=settled.via)
-
-    # For adapters: one decision and one effect for each key that they choose.
+        return await self.ledger.put(key, request, **goes_on)
 
     async def open(
         self, key: str, action: Action, *, before_asking: Callable[[], Awaitable[None]] | None = None

@@ -161,20 +161,42 @@ class Ledger:
                 return expired
             await self._clock.sleep(_CLOCKS_APART)  # the store's clock is a little behind ours
 
-    async def put(self, key: str, request: HitlRequest) -> StoredRequest:
-        """Ask a question under a key, once; returns the stored request. Raises `KeyConflict`."""
+    async def put(
+        self, key: str, request: HitlRequest, *, resumer: str | None = None, resumes: str | None = None
+    ) -> StoredRequest:
+        """Ask a question under a key, once; returns the stored request. Raises `KeyConflict`.
+
+        With ``resumer`` the answer makes the continuation of the thread ``resumes`` due.
+        """
         thread_id = thread_of(key)
-        known = await self._store.request(thread_id, request.question_id)
-        if known is not None:
-            if not same_question(known.request, request.payload):
-                raise KeyConflict(key)
-            return known
-        await self._store.save_pending_request(thread_id, request)
-        opened = await self._store.request(thread_id, request.question_id)
-        if opened is None:
-            raise HitlError(f"the question under the key {key!r} was withdrawn at once")
-        await self._opened(opened)
-        return opened
+        for _ in range(_ATTEMPTS):
+            known = await self._store.request(thread_id, request.question_id)
+            if known is not None:
+                if not same_question(known.request, request.payload):
+                    raise KeyConflict(key)
+                return known
+            if resumer is None:
+                await self._store.save_pending_request(thread_id, request)
+            elif not await self._write_question(thread_id, request, resumer, resumes or thread_id):
+                continue  # another worker was first
+            opened = await self._store.request(thread_id, request.question_id)
+            if opened is None:
+                raise HitlError(f"the question under the key {key!r} was withdrawn at once")
+            await self._opened(opened)
+            return opened
+        raise LeaseHeld(thread_id, "other workers, one after another", 0)
+
+    async def _write_question(self, thread_id: str, request: HitlRequest, resumer: str, resumes: str) -> bool:
+        stored = await self._store.load(thread_id)
+        step = Step(RUN, opened=[request], release=True, resumer=resumer, resumes=resumes)
+        if stored is None or stored.run is None:
+            step = step._replace(run=RunRecord(RUN))
+        try:
+            fence = 0 if stored is None else stored.fence
+            await self._store.commit(thread_id, step, fence=fence, acquire=True)
+        except (LeaseHeld, LeaseLost, HitlStaleAnswer):
+            return False
+        return True
 
     # The effect.
 
