@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from adapters.frameworks.langgraph_script import Desk, Model, calls, results
-from adapters.frameworks.pages import run_page
+from adapters.frameworks.pages import run_page, run_readme
 from kit.framework_races import race_table
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
@@ -219,6 +219,23 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert results(page["state"].values) == [("success", "paid 4900 cents for A-1042")]
     told = results((await page["yours"].aget_state(CONFIG_OF_PAGE)).values)
     assert told[0][1].endswith("paid 1 cents for A-1042")
+
+
+async def test_the_readme(tmp_path: Path) -> None:
+    @tool
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    model = Model(turns=[calls(("c1", {"order": "A-1"}), name="refund"), AIMessage("done")])
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        have: Any = {"create_agent": create_agent, "model": model, "refund": refund, "saver": InMemorySaver()}
+        agent = (await run_readme("langgraph", gate=gate, **have))["agent"]
+        await agent.ainvoke({"messages": [("user", "refund")]}, CONFIG)
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+        await gate.worker({"langgraph": langgraph_resumer(agent)}).run_due()
+        assert results((await agent.aget_state(CONFIG)).values) == [("success", "paid A-1")]
 
 
 def test_one_effect_always(tmp_path: Path) -> None:

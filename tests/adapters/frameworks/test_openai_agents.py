@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from adapters.frameworks.openai_script import ScriptedModel
-from adapters.frameworks.pages import run_page
+from adapters.frameworks.pages import run_page, run_readme
 from agents import Agent, Runner, function_tool
 from agents.exceptions import UserError
 from agents.tool import FunctionTool
@@ -222,6 +222,21 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     model = ScriptedModel([("refund", {"order": "A-1042", "cents": 4900}, "call_1")])
     page = await run_page("openai-agents", model=model)
     assert page["ended"].final_output == "paid 4900 cents for A-1042"
+
+
+async def test_the_readme(tmp_path: Path) -> None:
+    @function_tool
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        model = ScriptedModel([("refund", {"order": "A-1"}, "call_1")])
+        page = await run_readme("openai_agents", gate=gate, Agent=Agent, model=model, refund=refund)
+        assert page["result"].interruptions
+        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
+        await gate.worker({"openai-agents": openai_agents_resumer(page["agent"])}).run_due()
+        assert await kept_run(gate, "chat-7:turn-1") == Ended("paid A-1")
 
 
 def test_one_effect_always(tmp_path: Path) -> None:

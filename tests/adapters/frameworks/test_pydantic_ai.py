@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.frameworks.pages import run_page
+from adapters.frameworks.pages import run_page, run_readme
 from kit.framework_races import race_table
 from kit.paths import with_kit
 from kit.patience import PATIENCE
@@ -237,6 +237,23 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     page = await run_page("pydantic-ai")
     assert page["result"] == "I paid back: paid 4900 cents for A-1042"
+
+
+async def test_the_readme(tmp_path: Path) -> None:
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        desk = Desk(gate, [ToolCallPart("refund", {"order": "A-1"}, "call_1")])
+        have: Any = {"Agent": Agent, "DeferredToolRequests": DeferredToolRequests, "refund": refund}
+        page = await run_readme("pydantic_ai", gate=gate, model=FunctionModel(desk._say), **have)
+        await page["agent"].run("refund", conversation_id="c1")
+        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
+        await gate.worker({"pydantic-ai": pydantic_ai_resumer(page["agent"])}).run_due()
+        kept = await kept_conversation(gate, "c1")
+        assert kept is not None
+        assert told(kept.messages) == ["paid A-1"]
 
 
 def test_one_effect_always(tmp_path: Path) -> None:
