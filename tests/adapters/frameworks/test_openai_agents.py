@@ -154,7 +154,7 @@ async def test_an_approval_that_nobody_gave_runs_nothing(store_url: str) -> None
         with pytest.raises(UserError, match="the run has no key"):
             await Runner.run(agent, state)
         known = await kept_state.load(store, "openai-agents", "r1")
-        assert await kept_state.keep(store, known, {**forged, "askfirst": None})
+        assert await kept_state.keep(store, known, forged)
         with pytest.raises(Pending):
             await run(agent, "charge", gate=gate, key="r1")
         assert payments.made == []

@@ -1,0 +1,64 @@
+"""What the gate's line in a framework costs per call: the same run of an agent without it and with it, in turns.
+
+``python -m benchmarks.adapters NAME`` runs in the environment of that framework; `scripts/bench adapters` runs all.
+The model is scripted, so the run is the framework's own work: two turns of the model, one call of a tool. With the
+gate the policy allows the call: what is measured is the line, not a person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from askfirst import Gate
+from askfirst.permissions import StaticPermissionPolicy
+from benchmarks.measure import Figure, interleaved, report
+
+Work = Callable[[], Awaitable[object]]
+ALLOWS = StaticPermissionPolicy([{"id": "all", "scope": {"tool": "*"}, "effect": "allow"}])
+ROUNDS, PER_ROUND = 30, 5
+
+
+def figures(name: str) -> Iterator[Figure]:
+    """The figures of one framework."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield from asyncio.run(_measured(name, Path(folder)))
+
+
+async def _measured(name: str, folder: Path) -> list[Figure]:
+    make: Callable[[Gate | None], Work] = importlib.import_module(
+        f"benchmarks.adapter_{name.replace('-', '_')}"
+    ).work
+    async with (
+        Gate("sqlite:///:memory:", policy=ALLOWS) as memory,
+        Gate(f"sqlite:///{folder}/gate.db", policy=ALLOWS) as disk,
+    ):
+        works = [make(None), make(memory), make(disk)]
+        bare, in_memory, on_disk = await interleaved(*works, rounds=ROUNDS, per_round=PER_ROUND)
+    return [
+        _figure(f"{name}: in memory, over the framework's own", in_memory, bare),
+        _figure(f"{name}: on SQLite, over the framework's own", on_disk, bare),
+    ]
+
+
+def _figure(label: str, ours: float, bare: float) -> Figure:
+    added = (ours - bare) * 1e6
+    note = f"{added:+.0f} us: {ours * 1e6:.0f} us against {bare * 1e6:.0f} us"
+    return Figure(label, ours / bare, None, note=note)
+
+
+def main(names: list[str]) -> int:
+    """Print the figures of the frameworks that are named."""
+    missed: Any = 0
+    for name in names:
+        missed += report(figures(name))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
