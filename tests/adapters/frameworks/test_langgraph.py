@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 from adapters.frameworks.langgraph_script import Desk, Model, calls, results
 from adapters.frameworks.pages import run_page, run_readme
-from kit.framework_races import race_table
+from kit.framework_races import in_three_processes, race_table
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
@@ -24,7 +24,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import HitlError, ResumeFailed
 from askfirst.workers import Worker
 
-HERE = Path(__file__).parent
+LIFE = Path(__file__).parent / "lives_langgraph.py"
 NOTE = (
     'Note: a person changed the arguments before this ran. It ran with {"cents": 3, "currency": "USD"}. '
     "Its result:\n"
@@ -211,6 +211,10 @@ async def test_a_thread_that_the_graph_does_not_know_is_said(tmp_path: Path) -> 
             await resume(known)
 
 
+async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
+    await in_three_processes(LIFE, store_url, tmp_path, "done")
+
+
 async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asks = calls(("c1", {"order": "A-1042", "cents": 4900}), name="refund")
@@ -239,4 +243,4 @@ async def test_the_readme(tmp_path: Path) -> None:
 
 
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("LangGraph", HERE / "lives_langgraph.py", tmp_path)
+    race_table("LangGraph", LIFE, tmp_path)
