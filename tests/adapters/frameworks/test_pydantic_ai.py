@@ -223,7 +223,7 @@ async def test_the_readme(tmp_path: Path) -> None:
 
     async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
         desk = Desk(gate, [ToolCallPart("refund", {"order": "A-1"}, "call_1")])
-        have: Any = {"Agent": Agent, "DeferredToolRequests": DeferredToolRequests, "refund": refund}
+        have: Any = {"Agent": Agent, "DeferredToolRequests": DeferredToolRequests, "tools": [refund]}
         page = await run_readme("pydantic_ai", gate=gate, model=FunctionModel(desk._say), **have)
         await page["agent"].run("refund", conversation_id="c1")
         await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
