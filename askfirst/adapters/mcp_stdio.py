@@ -10,17 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
-from askfirst.adapters.mcp_gate import McpGate, UpstreamLost
+from askfirst.adapters.mcp_gate import McpGate, is_gated
 from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
-from askfirst.adapters.mcp_tools import find_tool
+from askfirst.adapters.mcp_upstream import UpstreamLost, find_tool
 from askfirst.concurrency import finish
 from askfirst.ids import new_id
 
 S = TypeVar("S")
 LONGEST_LINE = 64 * 1024 * 1024
 """How many bytes a message may have."""
-GATED = frozenset({"tools/call", "tasks/get", "tasks/cancel", "tasks/update"})
-"""The methods that the gate looks at; all others pass."""
 _GRACE_SECONDS = 5.0
 
 
@@ -64,10 +62,9 @@ class StdioGate:
             for task in (from_client, from_server, *self._calls.values()):
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.terminate()
-        return await process.wait()
+            await self._gate.aclose()
+            code = await _ended(process)
+        return code
 
     async def _end_server(self, process: asyncio.subprocess.Process, from_server: asyncio.Task[None]) -> None:
         """Close the server's input, and let it say what it still has to say."""
@@ -83,7 +80,7 @@ class StdioGate:
                 continue
             try:
                 message = read(raw)
-                if message.get("method") in GATED and "id" in message:
+                if is_gated(message):
                     self._begin(message, raw)
                     continue
             except Refusal as refusal:
@@ -94,9 +91,9 @@ class StdioGate:
             await self._send(line_of(raw, message))
 
     def _begin(self, message: Message, raw: bytes) -> None:
-        key = json.dumps(message["id"])
+        key = json.dumps(message.get("id"))
         if key in self._calls:
-            raise Refusal(INVALID_REQUEST, "this id is that of a request under way", message["id"])
+            raise Refusal(INVALID_REQUEST, "this id is that of a request under way", message.get("id"))
         task = asyncio.create_task(self._answer(message, line_of(raw, message)))
         self._calls[key] = task
         task.add_done_callback(lambda _: self._calls.pop(key, None))
@@ -172,6 +169,22 @@ class StdioGate:
     async def _write(self, line: bytes) -> None:
         async with self._writing:
             await _in_thread(self._out, line)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """The exit code of a server that is to end by itself, and is told to more firmly if it does not.
+
+    A signal to a process that has ended, and that asyncio has not noticed yet, would lose its exit code.
+    """
+    for signal in (process.terminate, process.kill):
+        waiting = asyncio.ensure_future(process.wait())
+        await asyncio.wait({waiting}, timeout=_GRACE_SECONDS)
+        if waiting.done():
+            return waiting.result()
+        waiting.cancel()
+        with suppress(ProcessLookupError):
+            signal()
+    return await process.wait()
 
 
 def _open(stream: S | None) -> S:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types
 import pytest
@@ -128,6 +129,40 @@ async def test_a_form_becomes_questions(gate: Gate) -> None:
         said = await asked(gate, fill)
         assert (said.action, said.content) == ("accept", {"model_size": "large", "guests": 4})
         assert (await asked(gate, lambda it: gate.cancel(it))).action == "cancel"
+
+
+@dataclass
+class Table:
+    """What a server asks for."""
+
+    guests: int
+    size: Literal["small", "large"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_it_is_the_person_behind_both_clients(gate: Gate, mode: Any) -> None:
+    server = FastMCP("inn")
+
+    @server.tool
+    async def book(ctx: FastContext) -> str:
+        said = await ctx.elicit("A table?", Table)
+        return f"{said.action}: {getattr(said, 'data', None)}"
+
+    async def fill(request: Any) -> None:
+        await gate.answer(request, dict(zip(["field_0", "field_1"], ["4", "large"], strict=True)))
+
+    stop = gate.on_opened(fill)
+    async with gate:
+        async with FastClient(server, mode=mode, elicitation_handler=elicitation(gate)) as fast:
+            said = (await fast.call_tool("book")).content[0].text
+            assert said == "accept: Table(guests=4, size='large')"
+        async with Client(server, mode=mode, elicitation_callback=elicitation(gate)) as client:
+            said = (await client.call_tool("book", {})).content[0].text
+            assert said == "accept: Table(guests=4, size='large')"
+        stop()
+        gate.on_opened(lambda request: gate.cancel(request))
+        async with FastClient(server, mode=mode, elicitation_handler=elicitation(gate)) as fast:
+            assert "cancel" in (await fast.call_tool("book")).content[0].text
 
 
 async def test_a_url_is_shown_to_a_person(gate: Gate) -> None:
