@@ -55,7 +55,7 @@ class Display:
     def shown(self, args: Mapping[str, Any]) -> JsonObject | None:
         """The words for a call with these arguments, for its request; None if nothing was said.
 
-        A risk that cannot be told is ``"critical"``: whoever decides looks twice.
+        A risk that cannot be determined is ``"critical"``, so that people look twice.
         """
         words: JsonObject = {}
         for name in ("title", "undo"):

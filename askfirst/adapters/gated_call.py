@@ -115,23 +115,13 @@ class GatedCall:
             case Finished(stored):
                 return self._finished(stored, note)
             case InDoubt():
-                if (
-                    self.before_asking is not None
-                ):  # the policy may have allowed the call, so that nobody was asked
+                if self.before_asking is not None:  # the policy may have allowed the call: nobody was asked
                     await self.before_asking()
                 return await self.gate.waiting(self.key)
             case Refused():
                 return self._refused(begun)
             case _:
                 return Told(not_run(tool, "another process runs it just now"))
-
-    async def _doubted(self) -> Told | Pending:
-        if (
-            self.before_asking is not None
-        ):  # the policy may have allowed the call, so that nobody was asked before
-            await self.before_asking()
-        waits = await self.gate.waiting(self.key)
-        return waits or Told(not_run(self.action.tool, "its request was withdrawn"))
 
     async def finish(self, started: Start, value: Any) -> None:
         """Record the result of the body, as JSON. Raises `GrantLost`."""

@@ -69,7 +69,7 @@ async def ask_approve(
         args=shown,
         details=details,
         digest=digest,
-        args_schema=run.spec.tools_by_name[call.name].args_schema,
+        args_schema=run.actor.spec.tools_by_name[call.name].args_schema,
     )
     return _new_request(run, payload.sealed(seal), call.id, seconds)
 
@@ -105,7 +105,7 @@ async def ask_escalate(
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
-    schema = run.spec.tools_by_name[call.name].args_schema
+    schema = run.actor.spec.tools_by_name[call.name].args_schema
     payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
     first = f"{call.id}:escalate:1"  # the id that a channel gives the first escalate of a call
     return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
@@ -179,13 +179,13 @@ async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
     """
     channel = run.channel
     waited_for = None if channel is None or channel.pending is None else channel.pending.question_id
-    for asked, for_call in list(run.asked.items()):
+    for asked, for_call in list(run.work.asked.items()):
         if calls is None:
             is_moot = asked != waited_for
         else:
             is_moot = any(is_about(asked, call) or is_about(for_call, call) for call in calls)
         if is_moot:
-            del run.asked[asked]
+            del run.work.asked[asked]
             await _end(run, asked)
 
 
@@ -195,7 +195,7 @@ async def end_left(run: Run) -> None:
     A process that died between writing the results and cancelling the requests leaves such requests behind.
     """
     if run.thread.pending is not None:
-        resolved = call_ids(run.messages)
+        resolved = call_ids(run.thread.messages)
         await run.cancel_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
 
 

@@ -11,7 +11,9 @@ from askfirst.lazy import exports
 
 if TYPE_CHECKING:
     from askfirst.delivery.apprise import AppriseDelivery
+    from askfirst.delivery.asked import Asked
     from askfirst.delivery.base import (
+        AddressedDelivery,
         Button,
         Deliver,
         Delivery,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         PressAnswer,
         PressDelivery,
         Sent,
+        StoredDelivery,
     )
     from askfirst.delivery.desktop import DesktopDelivery
     from askfirst.delivery.email import EmailDelivery
@@ -32,7 +35,9 @@ if TYPE_CHECKING:
     from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
 
 _HOMES = {
+    "AddressedDelivery": "base",
     "AppriseDelivery": "apprise",
+    "Asked": "asked",
     "Button": "base",
     "Deliver": "base",
     "Delivery": "base",
@@ -46,6 +51,7 @@ _HOMES = {
     "QRDelivery": "qr",
     "Sent": "base",
     "Several": "several",
+    "StoredDelivery": "base",
     "TelegramDelivery": "telegram",
     "TerminalDelivery": "terminal",
     "answering_in_terminal": "terminal_answers",
@@ -55,7 +61,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "AddressedDelivery",
     "AppriseDelivery",
+    "Asked",
     "Button",
     "Deliver",
     "Delivery",
@@ -69,6 +77,7 @@ __all__ = [
     "QRDelivery",
     "Sent",
     "Several",
+    "StoredDelivery",
     "TelegramDelivery",
     "TerminalDelivery",
     "answering_in_terminal",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from askfirst.checkpointer.base import CheckpointKeeper
@@ -58,14 +59,23 @@ class TelegramDelivery:
         clock: Clock | None = None,
     ) -> None:
         self._api = TelegramApi(token, http=http, base_url=base_url)
-        try:
-            self._chat_id = int(chat_id)
-        except ValueError:
-            raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None
+        self._chat_id = _chat(chat_id)
         self._reviewers = None if reviewers is None else frozenset(reviewers)
         self._clock = clock or SystemClock()
         self._posts = Posts(store, self._clock)
         self._is_listening = False
+
+    def to(self, target: str) -> TelegramDelivery:
+        """The same bot in another chat."""
+        other = copy(self)
+        other._chat_id = _chat(target)
+        return other
+
+    def stored_in(self, store: CheckpointKeeper, clock: Clock) -> TelegramDelivery:
+        """The same delivery, keeping in a store what its buttons mean."""
+        other = copy(self)
+        other._clock, other._posts = clock, Posts(store, clock)
+        return other
 
     async def send(self, notice: Notice) -> Sent:
         """Send a message; the meaning of its buttons is stored before they can be pressed."""
@@ -74,7 +84,9 @@ class TelegramDelivery:
         key = secrets.token_urlsafe(9)
         text = asking_text(notice)
         actions = data_of(key, pressable(notice, text))
-        post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, self._clock.now())
+        shown = None if notice.asked is None else notice.asked.shown
+        at = self._clock.now()
+        post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, at, shown=shown)
         if notice.review_url or actions:  # else there is no stored post
             await self._posts.keep(key, post)
         try:
@@ -139,3 +151,10 @@ class TelegramDelivery:
                 raise
             self._chat_id = error.new_chat_id
         return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+
+
+def _chat(chat_id: int | str) -> int:
+    try:
+        return int(chat_id)
+    except ValueError:
+        raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None

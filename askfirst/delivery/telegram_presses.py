@@ -143,6 +143,7 @@ class PressReader:
             platform="telegram",
             platform_user_id=str(query["from"]["id"]),
             display_name=who,
+            shown=post.shown,
         )
         answer = await self._answer_to(press)
         if answer.kind in ("done", "closed"):

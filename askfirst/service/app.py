@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.clock import Clock
+from askfirst.clock import Clock, SystemClock
+from askfirst.delivery.base import Deliver
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
@@ -30,6 +31,7 @@ with needs_service():
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
+    from askfirst.service.button_listener import ButtonListener
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
     from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
@@ -41,8 +43,11 @@ with needs_service():
     from askfirst.service.openapi import describe
     from askfirst.service.pages import load_pages
     from askfirst.service.person import Authorize, Identify
+    from askfirst.service.places import Place, Places, given_places
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
+    from askfirst.service.schedule import Schedule
+    from askfirst.service.teller import Sender, Teller
     from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
@@ -76,6 +81,8 @@ def create_app(
     signing_key: SigningKey | None = None,
     verification: Mapping[str, VerificationProvider] | None = None,
     on_case: OnCase | None = None,
+    deliver: Place | Deliver | Sequence[Place | Deliver] | None = None,
+    schedule: Schedule | None = None,
     authenticate: Authenticate | None = None,
     may_follow: MayFollow | None = None,
     identify: Identify | None = None,
@@ -100,6 +107,8 @@ def create_app(
     ``verification`` are the providers that look at proofs, by name. ``on_case`` hears of every case that a request
     of an agent has become and that is still open (with ``links="service"``, of all cases): once, in one of the
     processes that have it, or again if that process dies while it tells, or if it raises, with growing pauses.
+    ``deliver`` is how the service itself tells people of every such case: a `Place`, a delivery, its name, or a list
+    of these; ``schedule`` says whom, when they are reminded, and who is next (see `Schedule`).
     ``smtp_url`` (or ``ASKFIRST_SMTP_URL``, ``smtp://user:password@host:587?from=address``) sends the codes of cases
     with ``verify_email``; without it there are none. ``development`` allows callbacks to this machine, and mail over
     connections that are not encrypted. ``budgets`` says how much a key, a link or an address may use.
@@ -130,10 +139,20 @@ def create_app(
     terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
+    places = Places([] if deliver is None else given_places(deliver))
+    (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
     )
+
+    def telling(cases: Cases, checkpointer: SqlCheckpointer) -> tuple[Teller | None, list[ButtonListener]]:
+        if not places.names:
+            return None, []
+        opened = Places([place.stored_in(checkpointer, clock or SystemClock()) for place in places])
+        sender = Sender(name, settings.base_url)
+        teller = Teller(cases, opened, schedule or Schedule(), sender, on_outcome=metrics.told)
+        return teller, [ButtonListener(cases, place) for place in opened if place.has_buttons]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -180,7 +199,9 @@ def create_app(
             heads = None
             if push_heads is not None:
                 heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
-            background = Background(cases, quotas, metrics, callbacks, on_case, heads)
+            background = Background(
+                cases, quotas, metrics, callbacks, on_case, heads, *telling(cases, checkpointer)
+            )
             background.start()
             stack.push_async_callback(background.stop)
             yield

@@ -195,6 +195,7 @@ def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
         awaits_effect=0,
         write_id=write_id,
         tell_at=columns.get("tell_at"),
+        planned=columns.get("planned", 0),
         size=size_of(body, facts, draft),
     )
 
@@ -210,11 +211,12 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
         ended_at=to_milliseconds(case.ended_at),
         remind_at=to_milliseconds(next_reminder(case)),
         reminder_sent_at=to_milliseconds(case.reminder_sent_at),
-        awaits_effect=int(_lets_a_call_run(case)),
+        awaits_effect=int(lets_a_call_run(case)),
     )
 
 
-def _lets_a_call_run(case: Case) -> bool:
+def lets_a_call_run(case: Case) -> bool:
+    """Whether a person has decided that a call may run, as it was asked about or with other arguments."""
     if case.status != "completed" or case.payload is None or case.payload.gated_call is None:
         return False
     result: dict[str, Any] = dict(case.result or {})

@@ -241,6 +241,7 @@ class Cases:
             idempotency=once,
             fingerprint=review.fingerprint,
             tell_at=now if terms.links == "service" else None,  # the host sends the link
+            planned=int(terms.links == "service"),
         )
         previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
         acts = [entry(now, key_id, "created", case, {"content_sha256": case_content_sha256(row)})]
@@ -286,6 +287,7 @@ class Cases:
             round=row.round,
             idempotency=case.case_id,  # so that a second process finds the first one's case
             tell_at=self.now(),
+            planned=1,
         )
         previous = None if case.previous_case_id is None else (case.previous_case_id, None)
         content = {"content_sha256": case_content_sha256(new)}
