@@ -10,7 +10,6 @@ asks its store again: an early, repeated or forged answer is left out of the run
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -18,6 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from askfirst.adapters.adk_confirmations import CONFIRMATION, OURS, open_confirmations
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
@@ -26,6 +26,7 @@ from askfirst.workers.resumers import Resumer
 
 with needs("adk"):
     from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.runners import Runner
     from google.genai import types
 
 RESUMER = "adk"
@@ -170,8 +171,7 @@ def adk_resumer(runner: Any) -> Resumer:
     """
 
     async def resume(continuation: Continuation) -> Any:
-        made = runner if hasattr(runner, "run_async") else runner()
-        runs: Any = await made if inspect.isawaitable(made) else made
+        runs: Any = await made(runner, Runner)
         app, user, session_id = (unquote(it) for it in continuation.thread_id.split("/"))
         session = await runs.session_service.get_session(app_name=app, user_id=user, session_id=session_id)
         if session is None:
@@ -183,7 +183,7 @@ def adk_resumer(runner: Any) -> Resumer:
         parts = [types.Part(function_response=it) for it in yes]
         how: dict[str, Any] = {"new_message": types.Content(role="user", parts=parts)}
         if not parts:
-            last = session.events[-1]
+            last = [it for it in session.events if it.content][-1]  # others say that something failed
             if not last.get_function_responses() or last.is_final_response():
                 return []
             how = {"invocation_id": last.invocation_id}  # a process died between the tool and the model

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 
 FOLDER = Path(os.environ.get("LIFE_FOLDER", "."))
 os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
@@ -25,6 +25,7 @@ from askfirst import Gate  # noqa: E402
 from askfirst.adapters.crewai import AskfirstFeedback, crewai_resumer  # noqa: E402
 from askfirst.checkpointer.connect import checkpointer_from_url  # noqa: E402
 
+NAME = "CrewAI Flows"
 UNSUPPORTED: dict[str, str] = {
     "one of two answered": "a flow asks one thing at a time",
 }
@@ -74,6 +75,7 @@ def persistence() -> SQLiteFlowPersistence:
 async def resume_with_a_yes() -> Any:
     """Resume the flow, as CrewAI's documentation has it."""
     flow = Shop.from_pending(_flow_id(), persistence())
+    at_the_line()
     return await flow.resume_async("approved")
 
 

@@ -13,13 +13,14 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, ConfirmationHook
 from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
 from haystack.tools import tool
-from kit.framework_races import answer, say, write_effect
+from kit.framework_races import answer, at_the_line, say, write_effect
 
 from askfirst import Gate
 from askfirst.adapters.haystack import hooks
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import Pending
 
+NAME = "Haystack"
 UNSUPPORTED: dict[str, str] = {
     "one of two answered": "tools run when all are decided",
     "resumed without an answer": "nothing is resumed",
@@ -71,6 +72,7 @@ class Yes:
     """A person at a console, who says yes."""
 
     def get_user_confirmation(self, *_: Any) -> ConfirmationUIResult:
+        at_the_line()
         return ConfirmationUIResult("confirm")
 
 
