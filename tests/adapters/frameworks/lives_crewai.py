@@ -44,6 +44,8 @@ class Waits:
 class Shop(Flow[dict[str, Any]]):
     """Proposes a charge, and charges what a person has agreed to."""
 
+    _skip_auto_memory: bool = True  # a memory that nothing here uses, and that takes CrewAI seconds to load
+
     @start()
     @human_feedback(message="Charge the card?", provider=FEEDBACK if OURS else Waits())
     def propose(self) -> dict[str, Any]:

@@ -42,6 +42,8 @@ class Desk:
         denied: list[Any] = []
 
         class Shop(Flow[dict[str, Any]]):
+            _skip_auto_memory: bool = True  # as in lives_crewai.py
+
             @start()
             @human_feedback(message="Charge {x}?", emit=emit, llm="none" if emit else None, provider=feedback)
             def propose(self) -> dict[str, Any]:
