@@ -97,6 +97,12 @@ def verdict(repository: Path, tool: str, **args: Any) -> str:
         ("deny", "read_file", {"path": "CREDENTIALS"}),
         ("deny", "Read", {"file_path": "/etc/shadow"}),
         ("deny", "MultiEdit", {"file_path": ".env"}),
+        ("deny", "read_file", {"path": "{repository}/.env "}),  # some servers strip what is around a path
+        ("deny", "read_file", {"path": "{repository}/.env'"}),
+        ("deny", "read_file", {"path": ' ".env"'}),
+        ("ask", "read_file", {"path": "{repository}/main.py "}),
+        ("ask", "write_file", {"path": "'{repository}/main.py'", "content": ""}),
+        ("ask", "Write", {"file_path": "{repository}/.mcp.json "}),
         ("ask", "read_file", {"path": "~/main.py"}),
         ("ask", "read_file", {"path": "~ada/main.py"}),
         ("ask", "read_file", {"path": "`pwd`/main.py"}),
