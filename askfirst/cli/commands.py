@@ -12,7 +12,9 @@ _COMMANDS = {
     "answer": "answer",
     "audit": "audit",
     "cancel": "answer",
+    "config": "configuration",
     "continuations": "continuations",
+    "deliveries": "deliveries",
     "doctor": "doctor",
     "encryption": "encryption",
     "hook": "hook",
@@ -20,6 +22,7 @@ _COMMANDS = {
     "keys": "keys",
     "link": "link",
     "mcp": "mcp",
+    "notify": "configuration",
     "outbox": "outbox",
     "pending": "pending",
     "policy": "policy",
@@ -50,6 +53,8 @@ class _LazyGroup(click.Group):
 ASKFIRST_DATABASE_URL names the database: sqlite:///askfirst.db (the default, in
 the working directory), postgresql://... or mysql://...
 ASKFIRST_SECRET, of 32 characters or more, signs callbacks.
+ASKFIRST_CONFIG names the configuration: askfirst.toml in the working directory by
+default. See askfirst config check --help.
 ASKFIRST_ENCRYPTION_KEY, or a file that ASKFIRST_ENCRYPTION_KEY_FILE names, encrypts
 what the database keeps; see askfirst encryption --help.
 

@@ -35,11 +35,21 @@ from askfirst.cli.output import (
 from askfirst.clock import SystemClock, milliseconds, seconds
 from askfirst.delivery.registry import VARIABLES, delivery_named
 from askfirst.encryption_keys import FILE_VARIABLE, KEY_VARIABLE, MasterKeys
-from askfirst.errors import AskfirstError, InvalidSecret, ServiceError, StoreError
+from askfirst.errors import AskfirstError, InvalidConfiguration, InvalidSecret, ServiceError, StoreError
 from askfirst.protocol.wire import ServiceUrl
 from askfirst.service.callbacks import SECRET_VARIABLE, callback_secret
+from askfirst.service.configuration import (
+    DELIVERY_PREFIX,
+    NOTIFY_KEYS,
+    NOTIFY_PREFIX,
+    configuration_file,
+    read_configuration,
+)
+from askfirst.service.configuration import FILE_VARIABLE as CONFIG_VARIABLE
 from askfirst.service.email_codes import SMTP_VARIABLE, Mailer
+from askfirst.store import deliveries
 from askfirst.store.case_queues import FailedNotice, all_failed
+from askfirst.store.case_rows import DeliveryRow
 from askfirst.store.inspect import Late, Overdue, look, overdue
 from askfirst.store.schema import REVISIONS, is_current
 from askfirst.store.sqlite_engine import readable_by_others
@@ -49,14 +59,14 @@ Group = Literal["installed", "configured", "reachable", "overdue"]
 State = Literal["ok", "note", "wrong"]
 BASE_URL_VARIABLE = "ASKFIRST_BASE_URL"
 TESTS = "ASKFIRST_TEST_"
-"""What the project's own tests read."""
+"""The environment variables that the project's own tests read."""
 CLOCK_MILLISECONDS = 5_000
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:>=([0-9.]+))?.*extra == ['\"](\w+)['\"]")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``detail`` is a sentence without secrets."""
+    """The result of one check. ``detail`` is a sentence without secrets."""
 
     group: Group
     name: str
@@ -119,7 +129,11 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     for name, variables in VARIABLES.items():
         if any(environ.get(variable) for variable in variables if variable != SMTP_VARIABLE):
             yield _delivery(name, environ)
+    yield from _configuration(environ)
     known = (
+        CONFIG_VARIABLE,
+        "ASKFIRST_TEAMS_URL",
+        *(f"{NOTIFY_PREFIX}{key.upper()}" for key in NOTIFY_KEYS),
         URL_VARIABLE,
         SECRET_VARIABLE,
         KEY_VARIABLE,
@@ -128,10 +142,31 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
         *chain(*VARIABLES.values()),
     )
     for name in sorted(environ):
-        if name.startswith("ASKFIRST_") and name not in known and not name.startswith(TESTS):
+        if (
+            name.startswith("ASKFIRST_")
+            and name not in known
+            and not name.startswith((TESTS, DELIVERY_PREFIX))
+        ):
             near = get_close_matches(name, known, 1)
             meant = f"; is {near[0]} meant?" if near else ""
             yield Finding("configured", name, "wrong", f"is no variable that Askfirst reads{meant}")
+
+
+def _configuration(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """The file, and whom ``askfirst serve`` tells; a finding for each mistake."""
+    file = configuration_file(environ)
+    where = "the environment" if file is None else visible(str(file))
+    try:
+        read = read_configuration(file, environ)
+    except InvalidConfiguration as error:
+        for mistake in error.mistakes:
+            yield Finding("configured", where, "wrong", mistake)
+        return
+    names = ", ".join(place.name for place in read.places)
+    if names:
+        yield Finding("configured", where, "ok", f"askfirst serve tells people through {names}")
+    else:
+        yield Finding("configured", where, "note", "has no delivery: askfirst serve tells nobody")
 
 
 def _database(environ: Mapping[str, str]) -> Finding:
@@ -200,7 +235,7 @@ def _mail(url: str | None) -> Finding:
 
 
 def _delivery(name: str, environ: Mapping[str, str]) -> Finding:
-    """A way to reach people of which at least something is set."""
+    """The finding about a delivery of which at least one variable is set."""
     try:
         delivery_named(name, environ)
     except AskfirstError as error:
@@ -244,7 +279,7 @@ async def database_findings(url: str) -> list[Finding]:
 
 
 def _missing_folder(url: str) -> str | None:
-    """The folder that an SQLite file would be in, if there is none: no command makes it."""
+    """The missing folder of an SQLite file, if it is missing; no command creates it."""
     folder = Path(url.partition("://")[2].removeprefix("/")).parent
     return None if folder.is_dir() else str(folder)
 
@@ -342,8 +377,25 @@ def notice_findings(failed: Sequence[FailedNotice], now: int) -> list[Finding]:
     ]
 
 
+def delivery_findings(troubled: Sequence[DeliveryRow], now: int) -> list[Finding]:
+    """Messages to people that failed or that nobody sends, a finding for each of the first few."""
+    if not troubled:
+        return [Finding("overdue", "deliveries", "ok", "none")]
+    return [
+        Finding(
+            "overdue",
+            "deliveries",
+            "wrong",
+            f"the {row.kind} message of {row.case_id} to {row.place}, due for {span(seconds(now - row.since))}: "
+            + (row.error or "nobody has sent it: does askfirst serve run, with this delivery?")
+            + f"; see askfirst deliveries, then askfirst deliveries retry {row.delivery_id}",
+        )
+        for row in troubled
+    ]
+
+
 def overdue_findings(late: Overdue, now: int) -> list[Finding]:
-    """What should have happened by now, a finding for each kind."""
+    """Overdue work, a finding for each kind."""
     findings: list[Finding] = []
     for name, (what, state, meaning) in _LATE.items():
         each: Late = getattr(late, name)
@@ -380,7 +432,7 @@ def examine(*, as_json: bool) -> bool:
 
 
 async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
-    """What only the database and the service can tell."""
+    """The findings that need the database or the service."""
     findings = await database_findings(given_url())
     base_url = os.environ.get(BASE_URL_VARIABLE)
     if base_url and all(finding.state == "ok" for finding in known if finding.name == BASE_URL_VARIABLE):
@@ -397,7 +449,9 @@ async def _overdue() -> list[Finding]:
         async with checkpointer_from_url(database_url()) as checkpointer:
             findings = overdue_findings(await checkpointer.engine.read(late), now)
             failed = await checkpointer.engine.read(partial(all_failed, NOTICES_SHOWN))
-            return findings + notice_findings(failed, now)
+            trouble = partial(deliveries.troubled, now - GRACE_MILLISECONDS, NOTICES_SHOWN)
+            troubled = await checkpointer.engine.read(trouble)
+            return findings + notice_findings(failed, now) + delivery_findings(troubled, now)
     except StoreError as error:
         return [Finding("reachable", "database", "wrong", str(error))]
 

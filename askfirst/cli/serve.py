@@ -20,8 +20,9 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
 from askfirst.cli.output import database_url, on_database
-from askfirst.errors import ServiceError
+from askfirst.errors import InvalidConfiguration, ServiceError
 from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS
+from askfirst.service.configuration import Configuration, read_configuration
 from askfirst.service.worker_threads import SWITCH_SECONDS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 _BACKLOG = 128
-"""So many are taken at once before any of them is looked at."""
+"""The listening socket's backlog: how many connections the system accepts before the server does."""
 _OTHER_FILES = 3 * _BACKLOG + 64
 """Files that are open besides connections: the database, the log, and connections not yet looked at."""
 
@@ -94,12 +95,12 @@ def listen(
             limit_concurrency=connections + 1,  # it counts the one that asks, too
             backlog=_BACKLOG,
         )
-    except SystemExit as ended:  # uvicorn's 3 means something else here
+    except SystemExit as ended:  # uvicorn exits with 3, which has another meaning here
         raise SystemExit(FAILED if ended.code else 0) from None
 
 
 def _within_open_files(connections: int) -> int:
-    """So many connections as the process may have open files for, after asking for more of those."""
+    """The number of connections that the limit on open files allows, after raising that limit as far as possible."""
     try:
         import resource
     except ModuleNotFoundError:  # not on Windows
@@ -112,7 +113,25 @@ def _within_open_files(connections: int) -> int:
     return connections if soft == resource.RLIM_INFINITY else max(16, min(connections, soft - _OTHER_FILES))
 
 
+def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> Configuration:
+    """Read the configuration; what its ``[service]`` says are the defaults of the other options."""
+    try:
+        read = read_configuration(file)
+    except InvalidConfiguration as error:
+        raise click.ClickException("; ".join(f"{error.file}: {each}" for each in error.mistakes)) from None
+    context.default_map = {**(context.default_map or {}), **read.service}
+    return read
+
+
 @click.command()
+@click.option(
+    "--config",
+    "configuration",
+    type=click.Path(dir_okay=False, path_type=Path),
+    is_eager=True,
+    callback=_defaults,
+    help="The configuration. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="The port to listen on."
@@ -174,6 +193,18 @@ def _within_open_files(connections: int) -> int:
     metavar="KEY_ID=THREAD",
     help="Which threads a key may follow: an id, or a glob such as order-*. May be given several times.",
 )
+@click.option(
+    "--hold-seconds",
+    type=click.FloatRange(0, 60),
+    default=5.0,
+    show_default=True,
+    help="How long a decision made on a page can be undone before it goes out; 0 for not at all.",
+)
+@click.option(
+    "--risk-patterns",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file of patterns: lines of calls that people should look at twice. Default: those that come with it.",
+)
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
     "--budget",
@@ -195,6 +226,7 @@ def _within_open_files(connections: int) -> int:
     help=f"How many from one address. Default: {ADDRESS_CONNECTIONS}, and no limit for this machine's own.",
 )
 def serve(
+    configuration: Configuration,
     host: str,
     port: int,
     base_url: str | None,
@@ -208,7 +240,8 @@ def serve(
 ) -> None:
     """Serve cases over HTTP until the process is stopped.
 
-    Logs are lines of JSON on standard error.
+    Logs are lines of JSON on standard error. People are told of cases through the deliveries of the configuration:
+    see askfirst config check --help.
     """
     from askfirst.cli.signing_key import signing_key_in
     from askfirst.service.app import create_app
@@ -238,6 +271,8 @@ def serve(
             base_url=base_url or f"http://{host}:{port}",
             signing_key=key,
             budgets=read_budgets(budgets),
+            deliver=list(configuration.places),
+            schedule=configuration.schedule,
             **terms,
         )
     except ServiceError as error:
@@ -245,8 +280,8 @@ def serve(
         raise click.ClickException(said) from None
     if resumers is not None:
         _add_worker(app, resumers)
-    on_database(_reached)  # what is wrong with it is said in a sentence, not by the server
-    check_free(host, port)  # so is this
+    on_database(_reached)  # so that an error is reported in a sentence, and not by the server
+    check_free(host, port)  # likewise
     configure_logging()
     listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
 
@@ -270,7 +305,7 @@ def _add_worker(app: FastAPI, resumers: Mapping[str, Resumer]) -> None:
 
 
 async def _reached(checkpointer: SqlCheckpointer) -> None:
-    """It is open, and its schema is up to date."""
+    """Do nothing: the database was opened, and its schema is up to date."""
 
 
 @click.command()

@@ -11,7 +11,9 @@ from askfirst.lazy import exports
 
 if TYPE_CHECKING:
     from askfirst.delivery.apprise import AppriseDelivery
+    from askfirst.delivery.asked import Asked
     from askfirst.delivery.base import (
+        AddressedDelivery,
         Button,
         Deliver,
         Delivery,
@@ -21,18 +23,22 @@ if TYPE_CHECKING:
         PressAnswer,
         PressDelivery,
         Sent,
+        StoredDelivery,
     )
     from askfirst.delivery.desktop import DesktopDelivery
     from askfirst.delivery.email import EmailDelivery
     from askfirst.delivery.qr import QRDelivery
     from askfirst.delivery.registry import auto, delivery_named
     from askfirst.delivery.several import Several
+    from askfirst.delivery.slack import SlackDelivery
     from askfirst.delivery.telegram import TelegramDelivery
     from askfirst.delivery.terminal import TerminalDelivery
     from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
 
 _HOMES = {
+    "AddressedDelivery": "base",
     "AppriseDelivery": "apprise",
+    "Asked": "asked",
     "Button": "base",
     "Deliver": "base",
     "Delivery": "base",
@@ -46,6 +52,8 @@ _HOMES = {
     "QRDelivery": "qr",
     "Sent": "base",
     "Several": "several",
+    "SlackDelivery": "slack",
+    "StoredDelivery": "base",
     "TelegramDelivery": "telegram",
     "TerminalDelivery": "terminal",
     "answering_in_terminal": "terminal_answers",
@@ -55,7 +63,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "AddressedDelivery",
     "AppriseDelivery",
+    "Asked",
     "Button",
     "Deliver",
     "Delivery",
@@ -69,6 +79,8 @@ __all__ = [
     "QRDelivery",
     "Sent",
     "Several",
+    "SlackDelivery",
+    "StoredDelivery",
     "TelegramDelivery",
     "TerminalDelivery",
     "answering_in_terminal",

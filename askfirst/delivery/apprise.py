@@ -148,16 +148,18 @@ class AppriseDelivery:
     """Sends to everything in ``urls``, each an Apprise address such as ``discord://…`` or ``ntfy://…``.
 
     A notice that only some of them took goes to the others alone when it is sent again. Such a message cannot
-    be changed: when nobody decided, another one says so. How it goes on meanwhile is not told.
+    be changed: when nobody decided, another one says so; with ``outcomes``, also when somebody did. How it goes on
+    meanwhile is not told.
     """
 
     name = NAME
     shows_buttons = False
 
-    def __init__(self, urls: str | Sequence[str]) -> None:
+    def __init__(self, urls: str | Sequence[str], *, outcomes: bool = False) -> None:
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         if not self._urls or not all("://" in url for url in self._urls):
             raise DeliveryError(NAME, "urls are like discord://…, one or several of them", permanent=True)
+        self._outcomes = outcomes
         self._places: list[Place] | None = None
         self._taken: dict[tuple[str, str, str], set[int]] = {}
         """By case, kind and body: the targets that have a notice which others did not take."""
@@ -170,14 +172,15 @@ class AppriseDelivery:
         return Sent(NAME, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Tell that there is nothing left to decide, if nobody did; once for each case."""
+        """Tell that there is nothing left to decide; once for each case."""
         for key in [key for key in self._taken if key[0] == ended.case_id and key[1] != ended.kind]:
             del self._taken[key]
-        if ended.kind == "completed" or ended.case_id in self._ended:
+        is_told = ended.kind != "completed" or self._outcomes
+        if not is_told or ended.is_again or ended.case_id in self._ended:
             return
         self._ended.add(ended.case_id)
         try:
-            await self._send(Notice(ended.kind, ended.case_id, ended.text))
+            await self._send(Notice(ended.kind, ended.case_id, ended.said))
         except BaseException:
             self._ended.discard(ended.case_id)
             raise

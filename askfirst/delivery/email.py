@@ -6,6 +6,7 @@ import hashlib
 import logging
 import ssl
 from collections.abc import Sequence
+from copy import copy
 from email.utils import make_msgid
 from html import escape
 
@@ -35,8 +36,8 @@ class EmailDelivery:
     That is like ``smtp://user:password@host:587``, and nothing is sent unless the connection is encrypted, but
     to this machine or with ``in_clear``; ``smtps`` is encrypted from the beginning. The sender is ``from_``, or
     ``?from=`` in the address, or its user. ``tls`` says whose certificates are trusted. A mail cannot be changed
-    once it is sent: when nobody decided, another one in its thread says so. How it goes on meanwhile is not
-    written to anybody.
+    once it is sent: when nobody decided, another one in its thread says so; with ``outcomes``, also when somebody
+    did. How it goes on meanwhile is not written to anybody.
     """
 
     name = NAME
@@ -50,13 +51,10 @@ class EmailDelivery:
         from_: str | None = None,
         in_clear: bool = False,
         tls: ssl.SSLContext | None = None,
+        outcomes: bool = False,
     ) -> None:
-        self._to = [to] if isinstance(to, str) else list(to)
-        if not self._to or not all(is_mailable(each) for each in self._to):
-            problem = (
-                "to is an e-mail address such as ann@a.example, or several of them, without =? or blanks"
-            )
-            raise DeliveryError(NAME, problem, permanent=True)
+        self._to = _recipients([to] if isinstance(to, str) else to)
+        self._outcomes = outcomes
         try:
             self._server = SmtpServer(smtp_url, sender=from_, in_clear=in_clear, tls=tls)
         except ValueError as error:
@@ -64,24 +62,33 @@ class EmailDelivery:
         self._domain = self._server.sender.rpartition("@")[2]
         self._ended: set[str] = set()
 
+    def to(self, target: str) -> EmailDelivery:
+        """The same server and sender, to another address."""
+        other = copy(self)
+        other._to = _recipients([target])
+        return other
+
     async def send(self, notice: Notice) -> Sent:
         """Send a mail. The first of a case begins a thread; if it comes twice, mail programs see that it is one."""
-        thread, subject = self._thread_of(notice), _subject(notice)
+        subject = _subject(notice)
+        is_first = notice.kind in ("review", "escalation") and notice.follows is None
+        thread = self._thread_of(notice) if notice.follows is None else str(notice.follows.place["thread"])
         if notice.kind != "progress":
             paragraphs = [heading(notice), cut(shown(notice.body).strip(), _BODY_LIMIT)]
-            is_first = notice.kind == "review"
             await self._hand_over(
                 self._mail(thread, subject, paragraphs, notice.review_url, is_first=is_first)
             )
-        return Sent(NAME, notice.case_id, {"thread": thread, "subject": subject})
+        place: dict[str, str | int] = {"thread": thread, "subject": subject}
+        return Sent(NAME, notice.case_id, place if notice.follows is None else place | {"follows": 1})
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Write that there is nothing left to decide, if nobody did; once for each thread."""
+        """Write that there is nothing left to decide; once for each thread."""
         thread, subject = str(sent.place["thread"]), str(sent.place["subject"])
-        if ended.kind == "completed" or thread in self._ended:
+        is_told = ended.kind != "completed" or self._outcomes
+        if not is_told or ended.is_again or sent.place.get("follows") or thread in self._ended:
             return
         self._ended.add(thread)
-        paragraphs = [cut(shown(ended.text).strip(), _BODY_LIMIT)]
+        paragraphs = [cut(shown(ended.said).strip(), _BODY_LIMIT)]
         try:
             await self._hand_over(self._mail(thread, subject, paragraphs, None, is_first=False))
         except BaseException:
@@ -121,6 +128,13 @@ class EmailDelivery:
             raise DeliveryError(NAME, problem, permanent=error.permanent) from None
         if refused:
             logger.warning("email: %d of %d recipients were refused", refused, len(self._to))
+
+
+def _recipients(to: Sequence[str]) -> list[str]:
+    if not to or not all(is_mailable(each) for each in to):
+        problem = "to is an e-mail address such as ann@a.example, or several of them, without =? or blanks"
+        raise DeliveryError(NAME, problem, permanent=True)
+    return list(to)
 
 
 def _subject(notice: Notice) -> str:

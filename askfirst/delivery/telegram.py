@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from askfirst.checkpointer.base import CheckpointKeeper
@@ -24,7 +25,7 @@ from askfirst.delivery.telegram_messages import (
     message,
     pressable,
 )
-from askfirst.delivery.telegram_presses import PressReader
+from askfirst.delivery.telegram_presses import OnMessage, PressReader
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
 
@@ -57,15 +58,25 @@ class TelegramDelivery:
         base_url: str = "https://api.telegram.org",
         clock: Clock | None = None,
     ) -> None:
-        self._api = TelegramApi(token, http=http, base_url=base_url)
-        try:
-            self._chat_id = int(chat_id)
-        except ValueError:
-            raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None
+        self.api = TelegramApi(token, http=http, base_url=base_url)
+        """The Bot API, for those who post besides."""
+        self._chat_id = _chat(chat_id)
         self._reviewers = None if reviewers is None else frozenset(reviewers)
         self._clock = clock or SystemClock()
         self._posts = Posts(store, self._clock)
         self._is_listening = False
+
+    def to(self, target: str) -> TelegramDelivery:
+        """The same bot in another chat."""
+        other = copy(self)
+        other._chat_id = _chat(target)
+        return other
+
+    def stored_in(self, store: CheckpointKeeper, clock: Clock) -> TelegramDelivery:
+        """The same delivery, keeping in a store what its buttons mean."""
+        other = copy(self)
+        other._clock, other._posts = clock, Posts(store, clock)
+        return other
 
     async def send(self, notice: Notice) -> Sent:
         """Send a message; the meaning of its buttons is stored before they can be pressed."""
@@ -74,7 +85,9 @@ class TelegramDelivery:
         key = secrets.token_urlsafe(9)
         text = asking_text(notice)
         actions = data_of(key, pressable(notice, text))
-        post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, self._clock.now())
+        shown = None if notice.asked is None else notice.asked.shown
+        at = self._clock.now()
+        post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, at, shown=shown)
         if notice.review_url or actions:  # else there is no stored post
             await self._posts.keep(key, post)
         try:
@@ -96,18 +109,21 @@ class TelegramDelivery:
         else:
             await self._posts.close(key, post)
             text = message(post.heading, post.text, ending_text(ended))
-        await self._api.edit("editMessageText", sent.place["chat"], sent.place["message"], text)
+        await self.api.edit("editMessageText", sent.place["chat"], sent.place["message"], text)
 
     @asynccontextmanager
-    async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
-        """Within this context, presses are passed on and answered. Only one program may listen for each bot."""
+    async def listening(self, on_press: OnPress, on_message: OnMessage | None = None) -> AsyncGenerator[None]:
+        """Within this context, presses are passed on and answered. Only one program may listen for each bot.
+
+        ``on_message`` gets what people write to the bot.
+        """
         if self._is_listening:
             raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
         self._is_listening = True
         try:
             await self._posts.forget_old()
-            reader = PressReader(self._api, self._posts, self._reviewers, self._clock, on_press)
-            async with self._api.connected(), reader.reading():
+            reader = PressReader(self.api, self._posts, self._reviewers, self._clock, on_press, on_message)
+            async with self.api.connected(), reader.reading():
                 yield
         finally:
             self._is_listening = False
@@ -117,7 +133,7 @@ class TelegramDelivery:
         link = notice.review_url
         quiet = {"disable_notification": True} if notice.kind == "progress" else {}
         if link and can_be_button(link):
-            is_all = len(post.actions) == len(notice.buttons)
+            is_all = len(post.actions) == sum(each.is_plain for each in notice.buttons)
             label = OPEN_LABEL if is_all else APPROVE_LABEL
             buttons = keyboard(post.actions, notice.buttons, link, label)
             try:
@@ -133,9 +149,16 @@ class TelegramDelivery:
 
     async def _send(self, parameters: dict[str, Any]) -> Any:
         try:
-            return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+            return await self.api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
         except Refused as error:
             if error.new_chat_id is None:
                 raise
             self._chat_id = error.new_chat_id
-        return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+        return await self.api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+
+
+def _chat(chat_id: int | str) -> int:
+    try:
+        return int(chat_id)
+    except ValueError:
+        raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None

@@ -44,7 +44,7 @@ def pressable(notice: Notice, text: str) -> tuple[Button, ...]:
     """The buttons that may stand below this text: one that approves only if all that is approved stands there."""
     more = shown(notice.facts.get("context", "")).strip()
     is_whole = notice.whole and text.endswith(more) and _fits(notice, text)
-    return notice.buttons if is_whole else tuple(each for each in notice.buttons if not each.approves)
+    return tuple(each for each in notice.buttons if each.is_plain and (is_whole or not each.approves))
 
 
 def _fits(notice: Notice, text: str) -> bool:
@@ -75,7 +75,7 @@ def message(title: str, *blocks: str, link: str | None = None) -> dict[str, Any]
 
 def ending_text(ended: Ended) -> str:
     """How the case ended, and by whom."""
-    text = shown(ended.text).strip()
+    text = shown(ended.said).strip()
     by = visible(ended.by) if ended.by else ""
     return cut(f"{text} ({by})" if by and by not in text else text, _ENDING_LIMIT, measure=units)
 
@@ -129,6 +129,8 @@ class Post:
     actions: Mapping[str, str]
     made_at: float
     is_closed: bool = False
+    shown: str | None = None
+    """The digest of what it shows, to which a press is bound."""
 
     def moved(self, chat_id: int) -> Post:
         """The same post in another chat."""

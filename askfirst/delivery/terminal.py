@@ -151,6 +151,8 @@ except ModuleNotFoundError as error:
 _LABELS: dict[NoticeKind, tuple[str, str]] = {
     "review": ("review", "bold yellow"),
     "reminder": ("again", "bold yellow"),
+    "warning": ("soon", "bold red"),
+    "escalation": ("urgent", "bold red"),
     "progress": ("note", "bold"),
     "completed": ("decided", "bold green"),
     "expired": ("expired", "bold red"),
@@ -186,7 +188,7 @@ class TerminalDelivery:
 
     async def update(self, sent: Sent, ended: Ended) -> None:
         """Write how the case ended, below what was written before."""
-        await self.print(lambda: self.write(Notice(ended.kind, ended.case_id, ended.text)))
+        await self.print(lambda: self.write(Notice(ended.kind, ended.case_id, ended.said)))
 
     async def print(self, write: Callable[[], object]) -> None:
         """Call a function that writes, beside the event loop: a terminal may be held up (Ctrl-S)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,13 @@ from pathlib import Path
 from askfirst.errors import ServiceError, StoreError
 from askfirst.service.audit import EVERY_SECONDS, HeadPusher
 from askfirst.service.budgets import RENEW_SECONDS
+from askfirst.service.button_listener import ButtonListener
 from askfirst.service.callbacks import CallbackWorker
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases, Untold
 from askfirst.service.context import Quotas
 from askfirst.service.observability import COUNTING_SECONDS, Metrics
+from askfirst.service.teller import Teller
 from askfirst.store import cases as case_store
 from askfirst.store import continuations
 from askfirst.store.requests import OPENED
@@ -50,6 +52,8 @@ class Background:
         callbacks: CallbackWorker | None = None,
         on_case: OnCase | None = None,
         heads: HeadPusher | None = None,
+        teller: Teller | None = None,
+        listeners: Sequence[ButtonListener] = (),
     ) -> None:
         self._cases = cases
         self._quotas = quotas
@@ -57,6 +61,8 @@ class Background:
         self._callbacks = callbacks
         self._on_case = on_case
         self._heads = heads
+        self._teller = teller
+        self._listeners = listeners
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -80,6 +86,10 @@ class Background:
         rate = self._quotas.rate
         catching_up = _forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
         self._tasks += [asyncio.create_task(catching_up), asyncio.create_task(self._adopting(outage))]
+        if self._teller is not None:
+            telling = _forever(self._teller.work, HINT_SECONDS, outage, woken=self._teller.woken)
+            self._tasks.append(asyncio.create_task(telling))
+        self._tasks += [asyncio.create_task(listener.run()) for listener in self._listeners]
 
     async def stop(self) -> None:
         """Stop the tasks; another process, or the next one, takes up work that is under way."""
@@ -89,6 +99,8 @@ class Background:
             await asyncio.wait(self._tasks)
         if self._callbacks is not None:
             await self._callbacks.stop()
+        if self._teller is not None:
+            await self._teller.stop()
 
     async def _link(self) -> bool:
         """Link the acts of all processes into the audit chain."""

@@ -133,6 +133,18 @@ class CaseLinks:
     def _hashed(self, case_id: str, scope: str, salt: str) -> str:
         return hash_token(self._token(case_id, scope, salt))
 
+    # Tokens of messages that the service sends.
+
+    def for_message(self, case_id: str, salt: str) -> TokenRow:
+        """The token of a message's link, as a row: derived from the salt, so that a repeated message has the same."""
+        return TokenRow(
+            case_id, self._hashed(case_id, "review", salt), "review", salt, self.terms.link_end(self._now())
+        )
+
+    def message_token(self, case_id: str, salt: str) -> str:
+        """The token itself."""
+        return self._token(case_id, "review", salt)
+
     # Tokens for anybody.
 
     async def issue(self, case: Case, scope: TokenScope, by: str, days: float | None) -> str:

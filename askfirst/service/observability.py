@@ -10,6 +10,7 @@
 - ``askfirst.service.continuations``: threads that were answered and have not gone on, as counted a few seconds ago,
   by ``state``: ``due``, ``running`` or ``failed``
 - ``askfirst.service.failed_notices``: times that ``on_case`` has failed
+- ``askfirst.service.messages``: messages to people, by ``delivery`` and ``outcome``: sent, updated, failed
 
 A Prometheus exporter shows them as ``askfirst_service_requests_total``, ``askfirst_service_open_cases`` and
 ``askfirst_service_time_to_answer_seconds``. No id, name, token or content is in any of them.
@@ -139,6 +140,7 @@ class Metrics:
         self._answers: Any = None
         self._callbacks: Any = None
         self._notices: Any = None
+        self._messages: Any = None
         try:
             otel: Any = importlib.import_module("opentelemetry.metrics")
         except ImportError:
@@ -151,6 +153,7 @@ class Metrics:
         self._notices = meter.create_counter(
             "askfirst.service.failed_notices", description="on_case has failed"
         )
+        self._messages = meter.create_counter("askfirst.service.messages", description="Messages to people")
         self._answers = meter.create_histogram(
             "askfirst.service.time_to_answer",
             unit="s",
@@ -188,6 +191,11 @@ class Metrics:
         """Count a notice that failed."""
         if self._notices is not None:
             self._notices.add(1)
+
+    def told(self, delivery: str, outcome: str) -> None:
+        """Count an attempt to send or update a message."""
+        if self._messages is not None:
+            self._messages.add(1, {"delivery": delivery, "outcome": outcome})
 
     def ended(self, case: Case) -> None:
         """Count a case that ended in this process."""

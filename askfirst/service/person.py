@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 
@@ -26,8 +26,9 @@ SUBMIT_TOKEN = "submit token"  # noqa: S105  (a name)
 """The actor of a caller who is known only to have a case's submit token."""
 logger = logging.getLogger("askfirst.service")
 
-Surface = Literal["page", "inline", "terminal"]
-"""Where a person answers: on the page (or as the page does, with JSON), by a messenger's button, in a terminal."""
+Surface = Literal["page", "inline", "messenger", "terminal"]
+"""Where a person answers: on the page (or as the page does, with JSON); by a button that a caller carries here
+(``inline``); by a button of a message that the service itself sent; in a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,9 @@ class Person:
     email: str | None = None
     """As `identify` gave it, or the address of the code that they entered."""
     known_by: str | None = None
-    """How the person was verified: ``"login"`` or ``"email_code"``; None if they were not."""
+    """How the person was verified: ``"login"``, ``"email_code"`` or the messenger's name; None if they were not."""
+    account: str | None = None
+    """Their account in a messenger, such as ``"telegram:1001"``, where the messenger itself vouches for it."""
     claimed_name: str | None = None
     """The name that a messenger gives for them: a claim, unverified."""
     claimed_account: str | None = None
@@ -62,10 +65,17 @@ class Respondent:
     """The verified person, for the caller. An unverified name is in ``claimed_by`` only."""
     context: JsonObject | None = None
     known_by: str | None = None
-    """How they were verified, for the audit trail: ``"login"`` or ``"email_code"``."""
+    """How they were verified, for the audit trail: ``"login"``, ``"email_code"`` or a messenger's name."""
     claimed_by: JsonObject | None = None
     """Who they claim to be: ``name`` and ``account``, where given."""
     surface: Surface = "page"
+    account: str | None = None
+    """The account that a messenger vouches for."""
+
+    @classmethod
+    def kept(cls, said: Mapping[str, Any]) -> Respondent:
+        """The respondent of a held decision, as ``dataclasses.asdict`` wrote it down."""
+        return cls(**said)
 
     @property
     def person(self) -> Person:
@@ -76,6 +86,7 @@ class Respondent:
             name=_text(known.get("name")),
             email=_text(known.get("email")),
             known_by=self.known_by,
+            account=self.account,
             claimed_name=_text(claimed.get("name")),
             claimed_account=_text(claimed.get("account")),
         )
@@ -95,6 +106,8 @@ class Respondent:
         said: JsonObject = {"via": self.via}
         if self.known_by is not None:
             said["known_by"] = self.known_by
+        if self.account is not None:
+            said["account"] = self.account
         return said | claimed(self.claimed, self.actor)
 
     @property
@@ -112,7 +125,12 @@ def _text(value: object) -> str | None:
 
 
 async def check_authorized(authorize: Authorize | None, who: Respondent, case: Case, action: str) -> None:
-    """Raise `NotAuthorized` unless a person may answer so, and if `authorize` raises (fail closed)."""
+    """Raise `NotAuthorized` unless a person may answer so, and if `authorize` raises (fail closed).
+
+    Whoever presses a button of a message that the service sent has to be on the list of that place.
+    """
+    if who.surface == "messenger" and who.known_by is None:
+        raise NotAuthorized(case.case_id)
     if authorize is None:
         return
     try:

@@ -13,6 +13,7 @@ from askfirst.store.case_rows import CallbackRow, CaseRow
 from askfirst.store.case_tables import callbacks, failed_notices
 from askfirst.store.case_tables import cases as case_table
 from askfirst.store.case_tables import usage as usage_table
+from askfirst.store.delivery_ends import call_ended
 from askfirst.store.rows import RequestRow
 from askfirst.store.statement import Statement, Transaction, param
 from askfirst.store.tables import effects
@@ -239,14 +240,22 @@ def executed(since: int, limit: int) -> Transaction[list[str]]:
     return [case_id for (case_id,) in (yield ENDED, {"since": since, "limit": limit})]
 
 
+def effect_of(row: CaseRow) -> Transaction[EndedEffect | None]:
+    """What the ledger says of the call that a case was about, once its body has ended."""
+    found = yield EFFECT, row._asdict()
+    return EndedEffect(*found[0]) if found else None
+
+
 def note_executed(case_id: str, entry_of: EntryOf) -> Transaction[bool]:
     """Write the audit row of a call that has run; False if it has not, or the row is there."""
     row = yield from cases.locked(case_id)
     if row is None or not row.awaits_effect:
         return False
-    found = yield EFFECT, row._asdict()
-    if not found:
+    effect = yield from effect_of(row)
+    if effect is None:
         return False
     yield NOTED, {"case_id": case_id}
-    yield from audit.append((entry_of(row, EndedEffect(*found[0])),))
+    if row.planned:
+        yield from call_ended(case_id, effect.ended_at, row.write_id)
+    yield from audit.append((entry_of(row, effect),))
     return True

@@ -43,6 +43,10 @@ class CaseRow(NamedTuple):
     """When its notice is due; None if there is none, or it was sent."""
     size: int = 0
     """The bytes that count against its key's budget."""
+    planned: int = 0
+    """1 while it is to be planned whom the service tells of it, 2 once that is planned; 0 if it tells nobody."""
+    held_until: int | None = None
+    """When the decision that was made on its page goes out; None if none is held."""
 
 
 class Round(NamedTuple):
@@ -77,6 +81,24 @@ class CallbackRow(NamedTuple):
     write_id: int
     since: int | None = None
     """When it was due first."""
+
+
+class DeliveryRow(NamedTuple):
+    """A message about a case in one place: to be sent, sent, or to be updated. See the table."""
+
+    delivery_id: str
+    case_id: str
+    name: str
+    place: str
+    kind: str
+    state: str
+    due_at: int | None
+    attempts: int
+    error: str | None
+    sent: str | None
+    since: int
+    sent_at: int | None
+    write_id: int
 
 
 class Change(NamedTuple):

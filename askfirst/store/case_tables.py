@@ -42,8 +42,14 @@ cases = Table(
         "withdrawn", Integer, nullable=False, server_default=text("0")
     ),  # its request went with its thread
     Column("size", BigInteger, nullable=False, server_default=text("0")),  # bytes, as its key's usage has it
+    Column(
+        "planned", Integer, nullable=False, server_default=text("0")
+    ),  # 1: to be told, 2: see `deliveries`
+    Column("held_until", BigInteger),
     **MYSQL,
 )
+_HELD = text("held_until IS NOT NULL")
+Index("askfirst_cases_held", cases.c.held_until, sqlite_where=_HELD, postgresql_where=_HELD)
 _OPEN = text("is_open = 1")
 Index(
     "askfirst_cases_due",
@@ -77,6 +83,15 @@ Index(
     cases.c.tell_at,
     sqlite_where=_UNTOLD,
     postgresql_where=_UNTOLD,
+)
+_UNPLANNED = text("is_open = 1 AND planned = 1")
+Index(
+    "askfirst_cases_unplanned",
+    cases.c.planned,
+    cases.c.is_open,
+    cases.c.created_at,
+    sqlite_where=_UNPLANNED,
+    postgresql_where=_UNPLANNED,
 )
 _WITHDRAWN = text("is_open = 1 AND withdrawn = 1")
 Index(
@@ -310,5 +325,51 @@ failed_notices = Table(
     Column("tries", Integer, nullable=False),
     Column("since", BigInteger, nullable=False),
     Column("error", String(255), nullable=False),
+    **MYSQL,
+)
+
+
+# The tables of what people are told: an outbox of messages, and who listens to a messenger's buttons.
+#
+# A row of ``deliveries`` is one message about a case, in one place. ``state``: due, sending (under a lease until
+# ``due_at``), sent, updating (the case has ended), done, again (it is known what came of it); failed when it could
+# not be updated, dropped when the case ended before it was sent.
+
+
+deliveries = Table(
+    "askfirst_deliveries",
+    metadata,
+    Column("delivery_id", ID, primary_key=True),
+    Column("case_id", ID, nullable=False),
+    Column("name", ID, nullable=False),  # of the delivery: slack
+    Column("place", ID, nullable=False),  # with its target: slack:#ops
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("due_at", BigInteger),
+    Column("attempts", Integer, nullable=False),
+    Column("error", BODY),
+    Column("sent", BODY, info=SEALED),  # where the message is, as JSON
+    Column("since", BigInteger, nullable=False),
+    Column("sent_at", BigInteger),
+    Column("write_id", BigInteger, nullable=False),
+    **MYSQL,
+)
+_TO_DO = text("due_at IS NOT NULL")
+Index(
+    "askfirst_deliveries_due",
+    deliveries.c.name,
+    deliveries.c.due_at,
+    sqlite_where=_TO_DO,
+    postgresql_where=_TO_DO,
+)
+Index("askfirst_deliveries_case", deliveries.c.case_id)
+Index("askfirst_deliveries_since", deliveries.c.since)
+
+listeners = Table(
+    "askfirst_listeners",
+    metadata,
+    Column("name", ID, primary_key=True),
+    Column("owner", ID, nullable=False),
+    Column("until", BigInteger, nullable=False),
     **MYSQL,
 )

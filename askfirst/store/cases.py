@@ -29,6 +29,7 @@ from askfirst.store.case_tables import (
     case_events,
     case_tokens,
     cases,
+    deliveries,
     email_codes,
     failed_notices,
     keys,
@@ -36,6 +37,7 @@ from askfirst.store.case_tables import (
     spent,
 )
 from askfirst.store.case_tables import case_tokens as token_table
+from askfirst.store.delivery_ends import case_ended
 from askfirst.store.rows import RequestRow
 from askfirst.store.statement import Statement, Transaction, param
 from askfirst.store.tables import requests as request_table
@@ -160,6 +162,7 @@ _CHANGED = (
     "awaits_effect",
     "write_id",
     "size",
+    "held_until",
 )
 UPDATE = Statement(
     update(cases).where(_THIS, _C.version == param("seen")).values({name: param(name) for name in _CHANGED})
@@ -185,6 +188,12 @@ DUE = Statement(
     select(_C.case_id)
     .where(_C.is_open == _ONE, _C.expires_at <= param("now"))
     .order_by(_C.is_open, _C.expires_at)
+    .limit(param("limit", _BIG))
+)
+HELD = Statement(
+    select(_C.case_id)
+    .where(_C.held_until <= param("now"))
+    .order_by(_C.held_until)
     .limit(param("limit", _BIG))
 )
 TO_REMIND = Statement(
@@ -236,7 +245,7 @@ SPENT = Statement(select(spent.c.at).where(spent.c.digest == param("digest")))
 SPEND = Statement(insert(spent).values(digest=param("digest"), at=param("at")).inline())
 PURGE = tuple(
     Statement(delete(table).where(table.c.case_id == param("case_id")))
-    for table in (token_table, case_events, callbacks, email_codes, polls, failed_notices, cases)
+    for table in (token_table, case_events, callbacks, email_codes, polls, failed_notices, deliveries, cases)
 )
 
 
@@ -278,6 +287,13 @@ def _mark_hidden(row: CaseRow) -> Transaction[None]:
     """Mark a case's request as no longer shown."""
     if row.thread_id is not None:
         yield HIDE, row._asdict()
+
+
+def _close(row: CaseRow, now: int, write_id: int) -> Transaction[None]:
+    """What follows from the end of a case: its request is not shown any more, and its messages say how it ended."""
+    yield from _mark_hidden(row)
+    if row.planned:
+        yield from case_ended(row.case_id, now, write_id)
 
 
 def _follow(case_id: str, key_id: str | None, following: str, write_id: int) -> Transaction[None]:
@@ -342,7 +358,7 @@ def change(case_id: str, decide: Decide, now: int, write_id: int) -> Transaction
     changed = after._replace(version=row.version + 1, write_id=write_id, size=size)
     yield UPDATE, {**changed._asdict(), "seen": row.version}
     if not changed.is_open:
-        yield from _mark_hidden(row)
+        yield from _close(row, now, write_id)
     if decided.event is not None:
         if decided.forgets_before is not None:
             old = {"case_id": case_id, "event": decided.event.event, "seq": decided.forgets_before}
@@ -410,6 +426,11 @@ def open_count() -> Transaction[int]:
 def due(now: int, limit: int) -> Transaction[list[str]]:
     """Open cases past their deadline."""
     return [case_id for (case_id,) in (yield DUE, {"now": now, "limit": limit})]
+
+
+def held(now: int, limit: int) -> Transaction[list[str]]:
+    """Cases whose held decision is due to go out."""
+    return [case_id for (case_id,) in (yield HELD, {"now": now, "limit": limit})]
 
 
 def to_remind(now: int, limit: int) -> Transaction[list[str]]:

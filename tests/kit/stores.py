@@ -41,6 +41,8 @@ SERVERS = STORES[2:]
 TABLES = (
     *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions", "data_keys"),
     "continuations",
+    "deliveries",
+    "listeners",
     *(
         "cases",
         "case_tokens",

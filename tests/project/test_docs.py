@@ -146,6 +146,9 @@ def test_info_strings_are_known(page: Path) -> None:
         "python no-run",
         "text",
         "bash",
+        "json",
+        "toml",
+        "yaml",
     }
 
 

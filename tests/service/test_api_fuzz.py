@@ -120,6 +120,7 @@ def test_the_whole_of_the_api_is_described() -> None:
         "/v1/reviews/{case_id}/events",
         "/v1/reviews/{case_id}/respond",
         "/v1/reviews/{case_id}/cancel",
+        "/v1/reviews/{case_id}/continuation",
         "/v1/threads/{thread_id}/events",
         "/review/{case_id}",
         "/review/{case_id}/respond",

@@ -240,4 +240,4 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("Pydantic AI", LIFE, tmp_path, [""])
+    race_table("Pydantic AI", LIFE, tmp_path)

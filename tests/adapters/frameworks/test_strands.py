@@ -160,7 +160,7 @@ def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path)
 
 @pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework
 def test_the_race_table(tmp_path: Path) -> None:
-    race_table("strands", LIFE, tmp_path, [""])
+    race_table("Strands", LIFE, tmp_path)
 
 
 async def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

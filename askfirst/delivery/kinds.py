@@ -1,0 +1,115 @@
+"""The kinds of deliveries that a configuration can name, each with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from askfirst.delivery.base import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``variable`` is the environment variable that is read where nothing else is said.
+
+    A secret stands in no file that is meant to be read by others: it comes from the environment, or from a file of
+    its own that the configuration names.
+    """
+
+    name: str
+    type: Literal["text", "texts", "number", "flag", "secret", "secrets"]
+    variable: str | None = None
+    is_required: bool = True
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether the value may not stand in the configuration itself."""
+        return self.type in ("secret", "secrets")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of delivery: its settings, and how one is made of them."""
+
+    name: str
+    settings: tuple[Setting, ...]
+    make: Callable[[Mapping[str, Any]], Delivery]
+    """From the settings that are given, by name. Raises `DeliveryError`; libraries are loaded here."""
+    platform: str | None = None
+    """What accounts there begin with, where people can press buttons: ``telegram`` for ``telegram:1001``."""
+
+
+def _terminal(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.terminal import TerminalDelivery
+
+    return TerminalDelivery()
+
+
+def _email(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.email import EmailDelivery
+
+    return EmailDelivery(
+        given["smtp_url"],
+        to=given["to"],
+        from_=given.get("from"),
+        in_clear=given.get("in_clear", False),
+        outcomes=True,
+    )
+
+
+def _telegram(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.telegram import TelegramDelivery
+
+    api = {"base_url": given["api_url"]} if "api_url" in given else {}
+    return TelegramDelivery(given["token"], given["chat"], **api)
+
+
+def _apprise(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.apprise import AppriseDelivery
+
+    return AppriseDelivery(given["urls"], outcomes=True)
+
+
+def _teams(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.teams import TeamsDelivery
+
+    return TeamsDelivery(given["url"], in_clear=given.get("in_clear", False))
+
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("terminal", (), _terminal),
+        Kind(
+            "email",
+            (
+                Setting("to", "texts", "ASKFIRST_MAIL_TO"),
+                Setting("smtp_url", "secret", "ASKFIRST_SMTP_URL"),
+                Setting("from", "text", is_required=False),
+                Setting("in_clear", "flag", is_required=False),
+            ),
+            _email,
+        ),
+        Kind(
+            "telegram",
+            (
+                Setting("token", "secret", "TELEGRAM_BOT_TOKEN"),
+                Setting("chat", "number", "TELEGRAM_CHAT_ID"),
+                Setting("api_url", "text", is_required=False),
+            ),
+            _telegram,
+            platform="telegram",
+        ),
+        Kind("apprise", (Setting("urls", "secrets", "ASKFIRST_APPRISE_URL"),), _apprise),
+        Kind(
+            "teams",
+            (
+                Setting("url", "secret", "ASKFIRST_TEAMS_URL"),
+                Setting("in_clear", "flag", is_required=False),
+            ),
+            _teams,
+        ),
+    )
+}
+"""By name. A delivery of another kind is given to `create_app(deliver=…)` by whoever embeds the service."""

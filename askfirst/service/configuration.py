@@ -1,0 +1,393 @@
+"""The configuration: ``askfirst.toml`` and the environment, read into deliveries and a schedule.
+
+Every mistake is told with its line and a sentence. No value of a secret is in any of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from askfirst.delivery.kinds import KINDS, Kind, Setting
+from askfirst.errors import AskfirstError, InvalidConfiguration, InvalidDuration, ServiceError
+from askfirst.protocol import parse_duration
+from askfirst.service.places import Decider, Place, Places
+from askfirst.service.schedule import Moment, Schedule, Step
+
+FILE_VARIABLE = "ASKFIRST_CONFIG"
+DEFAULT_FILE = "askfirst.toml"
+DELIVERY_PREFIX = "ASKFIRST_DELIVERY_"
+NOTIFY_PREFIX = "ASKFIRST_NOTIFY_"
+SERVICE_KEYS = (
+    "host",
+    "port",
+    "base_url",
+    "inline",
+    "links",
+    "link_days",
+    "least_timeout",
+    "allow_default_approve",
+    "push_heads",
+)
+"""Options of ``askfirst serve`` that ``[service]`` may give."""
+NOTIFY_KEYS = ("to", "remind", "warn", "then")
+_OF_DELIVERY = ("kind", "deciders")
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
+_AT = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+_TOP = ("service", "notify", "delivery")
+
+
+class Mistake(NamedTuple):
+    """Something wrong in a configuration; ``line`` is None where it stands in the environment."""
+
+    line: int | None
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem if self.line is None else f"line {self.line}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What was read: options of the service, places to tell people, and when."""
+
+    file: Path | None = None
+    service: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    places: tuple[Place, ...] = ()
+    schedule: Schedule = field(default_factory=Schedule)
+
+
+def configuration_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The file that is read: the one that ``ASKFIRST_CONFIG`` names, else ``askfirst.toml`` in the working directory.
+
+    None if there is none; one that is named and is not there is a mistake.
+    """
+    environ = os.environ if environ is None else environ
+    if named := environ.get(FILE_VARIABLE):
+        return Path(named)
+    here = Path(DEFAULT_FILE)
+    return here if here.is_file() else None
+
+
+def read_configuration(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Configuration:
+    """Read a configuration, by default of `configuration_file`. Raises `InvalidConfiguration` with every mistake."""
+    environ = os.environ if environ is None else environ
+    file = configuration_file(environ) if file is None else file
+    text = ""
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidConfiguration(str(file), [f"cannot be read: {type(error).__name__}"]) from None
+    reader = _Reader(text, environ, Path() if file is None else file.parent)
+    made = reader.read()
+    if reader.mistakes:
+        raise InvalidConfiguration(
+            "the environment" if file is None else str(file), map(str, reader.mistakes)
+        )
+    return Configuration(file, *made)
+
+
+class _Reader:
+    """One reading of a configuration; mistakes are collected, so that all of them are told at once."""
+
+    def __init__(self, text: str, environ: Mapping[str, str], folder: Path) -> None:
+        self.mistakes: list[Mistake] = []
+        self._environ = environ
+        self._folder = folder
+        self._lines = _lines(text)
+        self._given: dict[str, Any] = {}
+        try:
+            self._given = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            found = _AT.search(str(error))
+            line = int(found[1]) if found and found[1] else max(1, text.count("\n"))
+            self.mistakes.append(Mistake(line, f"this is no TOML: {_AT.sub('', str(error)).strip()}"))
+
+    def read(self) -> tuple[Mapping[str, Any], tuple[Place, ...], Schedule]:
+        """The service's options, the places and the schedule, as far as they could be read."""
+        self._known((), self._given, _TOP)
+        service = self._table(("service",))
+        self._known(("service",), service, SERVICE_KEYS)
+        named = self._table(("delivery",))
+        kinds = self._kinds(named)
+        places = [place for name, kind in kinds.items() if (place := self._place(name, kind)) is not None]
+        schedule = self._schedule(places, bool(self.mistakes))
+        return service, tuple(places), schedule
+
+    # Deliveries.
+
+    def _kinds(self, named: Mapping[str, Any]) -> dict[str, Kind]:
+        """The deliveries by name: of the file and the environment, else those whose variables are all set."""
+        names = {name: str(self._table(("delivery", name)).get("kind", name)) for name in named}
+        for variable, kind in self._environ.items():
+            if variable.startswith(DELIVERY_PREFIX) and variable.endswith("_KIND"):
+                name = variable.removeprefix(DELIVERY_PREFIX).removesuffix("_KIND").lower().replace("_", "-")
+                names[next((known for known in names if _spelt(known) == _spelt(name)), name)] = kind
+        if not names:
+            names = {kind.name: kind.name for kind in KINDS.values() if self._is_set(kind)}
+        found: dict[str, Kind] = {}
+        for name, kind in names.items():
+            if kind in KINDS:
+                found[name] = KINDS[kind]
+            else:
+                known = ", ".join(KINDS)
+                self._wrong(("delivery", name, "kind"), f"there is no kind {kind!r}; the kinds are: {known}")
+        return found
+
+    def _is_set(self, kind: Kind) -> bool:
+        needed = [setting.variable for setting in kind.settings if setting.is_required]
+        return bool(needed) and all(name is not None and self._environ.get(name) for name in needed)
+
+    def _place(self, name: str, kind: Kind) -> Place | None:
+        before = len(self.mistakes)
+        table = self._table(("delivery", name))
+        known = [*_OF_DELIVERY]
+        for setting in kind.settings:
+            known += [f"{setting.name}_env", f"{setting.name}_file"] if setting.is_secret else [setting.name]
+        plain = [setting.name for setting in kind.settings if setting.is_secret]
+        self._known(("delivery", name), {key: each for key, each in table.items() if key not in plain}, known)
+        values = {
+            setting.name: value
+            for setting in kind.settings
+            if (value := self._setting(name, setting, table)) is not None
+        }
+        deciders = self._deciders(name, kind, table)
+        if len(self.mistakes) > before:
+            return None
+        try:
+            return Place(name, kind.make(values), deciders)
+        except AskfirstError as error:
+            self._wrong(("delivery", name), str(error).removeprefix(f"{kind.name}: "))
+            return None
+
+    def _setting(self, name: str, setting: Setting, table: Mapping[str, Any]) -> Any:
+        """A setting's value: of its own variable, else of the file, else of the kind's variable."""
+        at = ("delivery", name, setting.name)
+        own = f"{DELIVERY_PREFIX}{_spelt(name)}_{setting.name.upper()}"
+        if setting.is_secret and setting.name in table:
+            self._wrong(
+                at,
+                f"{setting.name} is a secret, and this file is not: name a file with {setting.name}_file or a "
+                f"variable with {setting.name}_env, or set {own}",
+            )
+            return None
+        text = self._environ.get(own)
+        if text is None and setting.is_secret:
+            text = self._secret(at, setting, table)
+        elif text is None and setting.name in table:
+            return self._typed(at, setting, table[setting.name])
+        if text is None and setting.variable is not None:
+            text = self._environ.get(setting.variable)
+        if text is not None:
+            return self._typed(at, setting, _split(text) if setting.type in ("texts", "secrets") else text)
+        if setting.is_required and not any(f"{setting.name}_{by}" in table for by in ("env", "file")):
+            how = f"{setting.name}_file, {setting.name}_env" if setting.is_secret else setting.name
+            other = "" if setting.variable is None else f" or {setting.variable}"
+            self._wrong(("delivery", name), f"{setting.name} is missing: give {how}, or set {own}{other}")
+        return None
+
+    def _secret(self, at: tuple[str, ...], setting: Setting, table: Mapping[str, Any]) -> str | None:
+        variable, file = table.get(f"{setting.name}_env"), table.get(f"{setting.name}_file")
+        if isinstance(variable, str):
+            if not (text := self._environ.get(variable)):
+                self._wrong((*at[:-1], f"{at[-1]}_env"), f"the variable {variable} is not set")
+            return text or None
+        if isinstance(file, str):
+            try:
+                return (self._folder / file).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problem = f"the file {file} cannot be read: {type(error).__name__}"
+                self._wrong((*at[:-1], f"{at[-1]}_file"), problem)
+        return None
+
+    def _typed(self, at: tuple[str, ...], setting: Setting, value: Any) -> Any:
+        made = _TYPES[setting.type](value)
+        if made is None:
+            self._wrong(at, f"{setting.name} is {_WORDS[setting.type]}")
+        return made
+
+    def _deciders(self, name: str, kind: Kind, table: Mapping[str, Any]) -> dict[str, Decider]:
+        at = ("delivery", name, "deciders")
+        given: Any = table.get("deciders", {})
+        own = self._environ.get(f"{DELIVERY_PREFIX}{_spelt(name)}_DECIDERS")
+        if own is not None:
+            given = {
+                account: who
+                for account, _, who in (part.partition("=") for part in own.split(";"))
+                if account.strip()
+            }
+        elif not given and kind.name == "telegram" and not table:
+            given = {
+                each: f"Telegram user {each}" for each in _split(self._environ.get("TELEGRAM_REVIEWERS", ""))
+            }
+        if not given:
+            return {}
+        if kind.platform is None:
+            self._wrong(
+                at, f"nobody can press a button in a delivery of kind {kind.name}: leave deciders out"
+            )
+            return {}
+        if not isinstance(given, dict):
+            self._wrong(at, 'deciders are accounts and names, as in { "1001" = "Ada <ada@example.com>" }')
+            return {}
+        found: dict[str, Decider] = {}
+        for account, who in cast("dict[str, Any]", given).items():
+            try:
+                found[f"{kind.platform}:{account.strip()}"] = Decider.read(str(who))
+            except ServiceError as error:
+                self._wrong((*at, account), str(error))
+        return found
+
+    # When.
+
+    def _schedule(self, places: list[Place], has_mistakes: bool) -> Schedule:
+        table = dict(self._table(("notify",)))
+        self._known(("notify",), table, NOTIFY_KEYS)
+        for key in NOTIFY_KEYS:
+            if (text := self._environ.get(f"{NOTIFY_PREFIX}{key.upper()}")) is not None:
+                table[key] = [part.strip() for part in text.split(",")] if key in ("to", "remind") else text
+        to = None if "to" not in table else tuple(self._texts("to", table["to"]))
+        remind = [
+            self._read("remind", each, Moment.read) for each in self._texts("remind", table.get("remind", []))
+        ]
+        warn = None if "warn" not in table else self._read("warn", table["warn"], _seconds)
+        then = None if "then" not in table else self._read("then", table["then"], Step.read)
+        schedule = Schedule(to, tuple(each for each in remind if each is not None), warn, then)
+        if not has_mistakes:
+            self._check_places(schedule, places)
+        return schedule
+
+    def _check_places(self, schedule: Schedule, places: list[Place]) -> None:
+        try:
+            known = Places(places)
+        except ServiceError as error:
+            self._wrong(("delivery",), str(error))
+            return
+        for key, named in (
+            ("to", schedule.to or ()),
+            ("then", () if schedule.then is None else (schedule.then.place,)),
+        ):
+            for place in named:
+                try:
+                    known.at(place)
+                except AskfirstError as error:
+                    self._wrong(("notify", key), str(error))
+
+    def _texts(self, key: str, value: Any) -> list[str]:
+        made = _list(value)
+        if made is None:
+            self._wrong(("notify", key), f"{key} is a list of texts")
+        return made or []
+
+    def _read(self, key: str, value: Any, read: Callable[[str], Any]) -> Any:
+        try:
+            return read(str(value))
+        except ServiceError as error:
+            self._wrong(("notify", key), str(error))
+            return None
+
+    # Tables, and where things stand.
+
+    def _table(self, at: tuple[str, ...]) -> Mapping[str, Any]:
+        found: Any = self._given
+        for part in at:
+            found = cast("dict[str, Any]", found).get(part, {}) if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            self._wrong(at, f"{'.'.join(at)} is a table: write [{'.'.join(at)}] and its settings below")
+            return {}
+        return cast("dict[str, Any]", found)
+
+    def _known(
+        self, at: tuple[str, ...], table: Mapping[str, Any], known: list[str] | tuple[str, ...]
+    ) -> None:
+        for key in table:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                meant = f"; is {near[0]} meant?" if near else f"; there are: {', '.join(known)}"
+                self._wrong((*at, key), f"there is no setting {key!r} here{meant}")
+
+    def _wrong(self, at: tuple[str, ...], problem: str) -> None:
+        """A mistake at a key, or at the nearest table around it that stands in the file."""
+        line = next((self._lines[at[:end]] for end in range(len(at), 0, -1) if at[:end] in self._lines), None)
+        where = "" if line is not None or len(at) < 2 else f"{'.'.join(at[:2])}: "
+        mistake = Mistake(line, f"{where}{problem}")
+        if mistake not in self.mistakes:
+            self.mistakes.append(mistake)
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of every table and key that begins a line; what stands within a line has the line of its table."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.fullmatch(line):
+            table = _path(header[1])
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            found.setdefault((*table, *_path(key[1])), number)
+    return found
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in re.findall(r"""\"[^"]*"|'[^']*'|[^.\s]+""", text))
+
+
+def _spelt(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def _split(text: str) -> list[str]:
+    return text.replace(",", " ").split()
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(parse_duration(text.strip()))
+    except InvalidDuration:
+        raise ServiceError(f"{text!r} is no length of time: write 30m, 2h or 1d") from None
+
+
+def _list(value: Any) -> list[str] | None:
+    many = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return cast("list[str]", many) if all(isinstance(each, str) and each for each in many) else None
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+def _flag(value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(str(value).lower())
+
+
+_TYPES: Mapping[str, Callable[[Any], Any]] = {
+    "text": lambda value: value if isinstance(value, str) and value else None,
+    "secret": lambda value: value or None,
+    "texts": _list,
+    "secrets": _list,
+    "number": _number,
+    "flag": _flag,
+}
+_WORDS = {
+    "text": "a text",
+    "secret": "a text",
+    "texts": "a text or a list of texts",
+    "secrets": "a text or several",
+    "number": "a whole number",
+    "flag": "true or false",
+}

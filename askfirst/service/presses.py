@@ -1,0 +1,60 @@
+"""Decisions that people press in a messenger: the one way in which they reach a case."""
+
+from __future__ import annotations
+
+import logging
+
+from askfirst.delivery.base import Press, PressAnswer
+from askfirst.errors import (
+    CaseClosed,
+    CaseExpired,
+    CaseNotFound,
+    InlineRefused,
+    InvalidReview,
+    NotAuthorized,
+)
+from askfirst.service.cases import Cases
+from askfirst.service.notices import ended_of, shown_of
+from askfirst.service.places import Place
+
+logger = logging.getLogger("askfirst.service")
+GONE = "This is decided already, or its time is up."
+CHANGED = "What is asked has changed since this message. Open the page."
+ON_PAGE = "This is to be decided on the page."
+
+
+class Presses:
+    """Takes what was pressed in a messenger to the case, as every other surface does: through `Cases.answer`.
+
+    There the list of the place (`Place.deciders`) and the host's ``authorize`` are asked, and a refusal is written
+    to the audit trail. A press counts only for what its message showed (`Press.shown`), and only once.
+    """
+
+    def __init__(self, cases: Cases) -> None:
+        self._cases = cases
+
+    async def decide(self, place: Place, press: Press) -> PressAnswer:
+        """Decide a case; returns what to tell the person who pressed. Raises only what the store raises."""
+        try:
+            case = await self._cases.get(press.case_id)
+        except CaseNotFound:
+            return PressAnswer("closed", GONE)
+        if case.is_final:
+            return PressAnswer("closed", ended_of(case).text)
+        if press.shown != shown_of(case):
+            return PressAnswer("to_page", CHANGED)
+        who = place.respondent(press)
+        try:
+            await self._cases.check(case, press.action, press.data, inline=True)
+            if case.verification_policy is not None and who.known_by is not None:
+                return PressAnswer("to_page", ON_PAGE)
+            done = await self._cases.answer(case, press.action, press.data, who)
+        except NotAuthorized as error:
+            return PressAnswer("refused", str(error))
+        except InlineRefused as error:
+            return PressAnswer("to_page", str(error))
+        except (CaseClosed, CaseExpired, CaseNotFound):
+            return PressAnswer("closed", GONE)
+        except InvalidReview as error:
+            return PressAnswer("to_page", f"This does not fit: {error}")
+        return PressAnswer("done", ended_of(done).text)

@@ -1,0 +1,146 @@
+"""askfirst.toml and the environment: what is read, and every mistake with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from askfirst.delivery import EmailDelivery, TelegramDelivery
+from askfirst.errors import InvalidConfiguration
+from askfirst.service.configuration import configuration_file, read_configuration
+from askfirst.service.places import Decider
+from askfirst.service.schedule import Moment, Step
+
+TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105
+SMTP = "smtp://desk%40a.example:secret@mail.a.example"
+WHOLE = """\
+[service]
+base_url = "https://reviews.example.com"
+links = "service"
+
+[notify]
+to = ["mail", "phone"]
+remind = ["50 %", "1h before"]
+warn = "30m"
+then = "mail:boss@a.example at 75 %"
+
+[delivery.mail]
+kind = "email"
+to = ["ann@a.example"]
+smtp_url_file = "smtp-url"
+
+[delivery.phone]
+kind = "telegram"
+chat = -1001
+token_env = "BOT"
+
+[delivery.phone.deciders]
+"1001" = "Ada Lovelace <ada@a.example>"
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "smtp-url").write_text(f"{SMTP}\n")
+    file = folder / "askfirst.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_whole_configuration(tmp_path: Path) -> None:
+    read = read_configuration(written(tmp_path, WHOLE), {"BOT": TOKEN})
+    assert read.service == {"base_url": "https://reviews.example.com", "links": "service"}
+    mail, phone = read.places
+    assert (mail.name, type(mail.delivery), mail.has_buttons) == ("mail", EmailDelivery, False)
+    assert (phone.name, type(phone.delivery), phone.has_buttons) == ("phone", TelegramDelivery, True)
+    assert phone.deciders == {"telegram:1001": Decider("Ada Lovelace", "ada@a.example")}
+    schedule = read.schedule
+    assert schedule.to == ("mail", "phone")
+    assert schedule.remind == (Moment("percent", 50), Moment("before", 3600))
+    assert schedule.warn == 1800
+    assert schedule.then == Step("mail:boss@a.example", Moment("percent", 75))
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    environ = {
+        "BOT": TOKEN,
+        "ASKFIRST_DELIVERY_PHONE_CHAT": "7",
+        "ASKFIRST_DELIVERY_PHONE_DECIDERS": "1=Ann; 2=Bob <bob@a.example>",
+        "ASKFIRST_NOTIFY_TO": "phone",
+        "ASKFIRST_NOTIFY_WARN": "1h",
+    }
+    read = read_configuration(written(tmp_path, WHOLE), environ)
+    assert read.schedule.to == ("phone",)
+    assert read.schedule.warn == 3600
+    assert read.places[1].deciders == {
+        "telegram:1": Decider("Ann"),
+        "telegram:2": Decider("Bob", "bob@a.example"),
+    }
+
+
+def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert configuration_file({}) is None
+    assert read_configuration(None, {}).places == ()
+    environ = {"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_CHAT_ID": "-1", "TELEGRAM_REVIEWERS": "1001,1002"}
+    [phone] = read_configuration(None, environ).places
+    assert (phone.name, sorted(phone.deciders)) == ("telegram", ["telegram:1001", "telegram:1002"])
+    named = {"ASKFIRST_DELIVERY_OPS_KIND": "teams", "ASKFIRST_DELIVERY_OPS_URL": "https://a.example/hook"}
+    [ops] = read_configuration(None, named).places
+    assert (ops.name, ops.delivery.name) == ("ops", "teams")
+    written(tmp_path, WHOLE)
+    assert configuration_file({}) == Path("askfirst.toml")
+    assert configuration_file({"ASKFIRST_CONFIG": "other.toml"}) == Path("other.toml")
+    with pytest.raises(InvalidConfiguration, match=r"other\.toml: cannot be read: FileNotFoundError"):
+        read_configuration(None, {"ASKFIRST_CONFIG": "other.toml"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("[notify]", "[notify", "line 5: this is no TOML"),
+        ("[notify]", "[notfy]", "line 5: there is no setting 'notfy' here; is notify meant?"),
+        ('links = "service"', 'link = "service"', "line 3: there is no setting 'link' here; is links meant?"),
+        (
+            '"50 %"',
+            '"150 %"',
+            "line 7: '150 %' is no time: a percentage lies between 0 and 100",
+        ),
+        ('"30m"', '"soon"', "line 8: 'soon' is no length of time: write 30m, 2h or 1d"),
+        (" at 75 %", "", "line 9: 'mail:boss@a.example' is no step: write a delivery and a time"),
+        ("mail:boss", "post:boss", "line 9: post: there is no delivery of this name; there are: mail, phone"),
+        ('"mail", "phone"', '"mial"', "line 6: mial: there is no delivery of this name"),
+        ('kind = "email"', 'kind = "fax"', "line 12: there is no kind 'fax'; the kinds are: terminal, email"),
+        ('"ann@a.example"', '"ann"', "line 11: to is an e-mail address such as ann@a.example"),
+        ('"ann@a.example"', "7", "line 13: to is a text or a list of texts"),
+        ("chat = -1001", 'chat = "x"', "line 18: chat is a whole number"),
+        ("chat = -1001", "", "line 16: chat is missing: give chat, or set ASKFIRST_DELIVERY_PHONE_CHAT"),
+        ('"BOT"', '"TOB"', "line 19: the variable TOB is not set"),
+        (
+            'token_env = "BOT"',
+            f'token = "{TOKEN}"',
+            "line 19: token is a secret, and this file is not: name a file with token_file or a variable with",
+        ),
+        ('"smtp-url"', '"gone"', "line 14: the file gone cannot be read: FileNotFoundError"),
+        ('"Ada Lovelace <ada@a.example>"', '"<"', "line 22: '<' names nobody"),
+        (
+            'smtp_url_file = "smtp-url"',
+            'smtp_url_file = "smtp-url"\ndeciders = { "1" = "Ann" }',
+            "line 15: nobody can press a button in a delivery of kind email",
+        ),
+    ],
+)
+def test_every_mistake_has_its_line(tmp_path: Path, before: str, after: str, said: str) -> None:
+    assert before in WHOLE
+    with pytest.raises(InvalidConfiguration) as caught:
+        read_configuration(written(tmp_path, WHOLE.replace(before, after)), {"BOT": TOKEN})
+    assert caught.value.mistakes[0].startswith(said)
+    assert TOKEN not in str(caught.value)
+    assert SMTP not in str(caught.value)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    text = WHOLE.replace('"30m"', '"soon"').replace('"BOT"', '"TOB"').replace('links = "service"', "x = 1")
+    with pytest.raises(InvalidConfiguration) as caught:
+        read_configuration(written(tmp_path, text), {})
+    assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == ["line 3", "line 19", "line 8"]

@@ -1,0 +1,257 @@
+"""Telling people: each place is told at least once, told again when it fails, and told how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pytest
+from kit.post_office import post_office
+from kit.running_service import HandClock, Served, serving, until
+from kit.stores import SHARED, Database, asked
+from kit.telegram_server import CHAT, STRANGER, TOKEN, Refusal, telegram_server
+
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.delivery import EmailDelivery, TelegramDelivery
+from askfirst.delivery.base import Ended, Notice, Sent
+from askfirst.errors import DeliveryError
+from askfirst.requests import ApproveRequest, HitlRequest
+from askfirst.service.places import Decider, Place
+from askfirst.service.schedule import Moment, Schedule, Step
+from askfirst.service.teller import FIRST_PAUSE
+from askfirst.store import deliveries
+from askfirst.store.case_rows import DeliveryRow
+
+pytestmark = pytest.mark.anyio
+ADA = {"telegram:7": Decider("Ada Lovelace", "ada@a.example")}
+HOUR = 3600.0
+
+
+@dataclass
+class Board:
+    """A place that keeps what is put up there; ``broken`` is what it raises."""
+
+    name: str = "board"
+    shows_buttons: bool = True
+    broken: Exception | None = None
+    notices: list[Notice] = field(default_factory=list[Notice])
+    ends: list[Ended] = field(default_factory=list[Ended])
+
+    async def send(self, notice: Notice) -> Sent:
+        if self.broken is not None:
+            raise self.broken
+        self.notices.append(notice)
+        return Sent(self.name, notice.case_id, {"number": len(self.notices)})
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.ends.append(ended)
+
+    def to(self, target: str) -> Board:
+        return Board(f"{self.name}:{target}", notices=self.notices, ends=self.ends)
+
+
+def question(clock: HandClock, hours: float = 24, name: str = "call-1") -> HitlRequest:
+    payload = ApproveRequest(
+        tool_name="refund",
+        tool_call_id=name,
+        args={"order": "A-1042", "cents": 4900},
+        digest="d" * 64,
+        display={
+            "sentence": "Pay back 49.00 EUR for order A-1042",
+            "labels": {"cents": "Amount"},
+            "formats": {"cents": "money:EUR"},
+            "consequences": ["The customer is told by mail."],
+        },
+        details={"principal": "ann", "agent_path": ["desk", "refunds"]},
+    )
+    return HitlRequest(question_id=name, payload=payload, created_at=clock.time, timeout_seconds=hours * HOUR)
+
+
+async def rows(served: Served) -> list[DeliveryRow]:
+    return await served.service.cases.engine.read(partial(deliveries.page, 100))
+
+
+async def in_state(served: Served, *states: str) -> list[DeliveryRow]:
+    """The messages, once they are in these states."""
+
+    async def there() -> list[DeliveryRow] | None:
+        found = await rows(served)
+        return found if sorted(row.state for row in found) == sorted(states) else None
+
+    return await until(there)
+
+
+@asynccontextmanager
+async def told(
+    database: Database, clock: HandClock, *deliver: Any, **options: Any
+) -> AsyncGenerator[tuple[SqlCheckpointer, Served]]:
+    async with (
+        database.checkpointer(clock=clock) as store,
+        serving(store, clock=clock, deliver=list(deliver), **options) as served,
+    ):
+        yield store, served
+
+
+async def _with_errors(served: Served, count: int) -> list[DeliveryRow] | None:
+    found = await rows(served)
+    return found if sum(row.error is not None for row in found) == count else None
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_every_case_of_an_agent_is_told_and_its_end(database: Database) -> None:
+    clock, board, other = HandClock(), Board(), Board("other")
+    async with database.checkpointer(clock=clock) as store:
+        await asked(store, "t", question(clock))
+        async with serving(
+            store, clock=clock, deliver=[Place("board", board, ADA), other], name="Desk"
+        ) as served:
+            await in_state(served, "sent", "sent")
+            [notice] = board.notices
+            assert [button.action for button in notice.buttons] == ["approve", "reject"]
+            [plain] = other.notices
+            assert plain.buttons == ()  # nobody is on a list there
+            assert plain.review_url != notice.review_url
+            for text in (
+                "Pay back 49.00 EUR for order A-1042",
+                "order: A-1042",
+                "Amount: 49.00 EUR (4900)",
+                "The customer is told by mail.",
+                "Asked by desk / refunds on behalf of ann",
+                "it is denied",
+            ):
+                assert text in notice.body
+            assert notice.review_url is not None
+            page = await served.http.get(notice.review_url)
+            assert page.status_code == 200
+            # Decided elsewhere: from the command line, or by another process.
+            await store.settle("t", "call-1", {"decision": "approve"}, by="ann", via="cli")
+            await in_state(served, "done", "done")
+    assert [ended.text for ended in board.ends + other.ends] == ["Approved by ann (unverified)."] * 2
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_place_that_fails_is_told_again_and_delays_no_other(database: Database) -> None:
+    clock, board, other = HandClock(), Board(broken=ConnectionError("token 123")), Board("other")
+    async with told(database, clock, board, other) as (store, served):
+        await asked(store, "t", question(clock))
+        found = await until(partial(_with_errors, served, 1))
+        failing = next(row for row in found if row.error)
+        assert (failing.place, failing.state, failing.error) == ("board", "due", "board: ConnectionError")
+        assert failing.due_at == clock.time * 1000 + FIRST_PAUSE
+        await in_state(served, "due", "sent")  # the other one has been told
+        board.broken = None
+        clock.turn(FIRST_PAUSE / 1000)
+        await in_state(served, "sent", "sent")
+        assert len(board.notices) == len(other.notices) == 1
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Database) -> None:
+    clock = HandClock()
+    async with telegram_server() as telegram, post_office() as box:
+        phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
+        mail = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        async with told(database, clock, Place("phone", phone, ADA), mail) as (store, served):
+            await asked(store, "t", question(clock))
+            await in_state(served, "sent", "sent")
+            [(message, shown)] = telegram.messages.items()
+            assert "Amount: 49.00 EUR (4900)" in shown["text"]
+            refused = await telegram.press(message, "Approve", user=STRANGER)
+            assert "You may not decide this" in await telegram.told(refused)
+            pressed = await telegram.press(message, "Approve")
+            assert await telegram.told(pressed) == "Approved by Ada Lovelace."
+            await in_state(served, "done", "done")
+            again = await telegram.press(message, "Approve", data=_data(shown, "Approve"))
+            assert "decided already" in await telegram.told(again)
+            settled = await store.request("t", "call-1")
+        assert settled is not None
+        assert (settled.answered_by, settled.via) == ("ada@a.example", "telegram_inline_button")
+        assert "Approved by Ada Lovelace." in telegram.messages[message]["text"]
+        assert telegram.buttons(message) == []
+        asked_mail, ended_mail = box.mails
+        assert ended_mail["In-Reply-To"] == asked_mail["Message-ID"]
+        body = ended_mail.get_body(("plain",))
+        assert body is not None
+        assert "Approved by Ada Lovelace." in body.get_content()
+
+
+def _data(message: dict[str, Any], label: str) -> str:
+    buttons = [button for row in message["reply_markup"]["inline_keyboard"] for button in row]
+    return next(button["callback_data"] for button in buttons if button["text"] == label)
+
+
+@pytest.mark.parametrize("database", SHARED, indirect=True)
+async def test_reminders_a_warning_and_the_next_one_come_with_nobody_there(database: Database) -> None:
+    clock, board = HandClock(), Board()
+    schedule = Schedule(
+        remind=(Moment.read("25 %"), Moment.read("12h")),
+        warn=HOUR,
+        then=Step.read("board:#ops at 50 %"),
+    )
+
+    async def later(hours: float, *states: str) -> None:
+        """A process begins after so many hours, does what fell due meanwhile, and ends."""
+        clock.turn(hours * HOUR)
+        async with told(database, clock, board, schedule=schedule) as (_, served):
+            await in_state(served, *states)
+
+    async with database.checkpointer(clock=clock) as store:
+        await asked(store, "t", question(clock))
+    await later(0, "sent", *["due"] * 4)
+    await later(5, "sent", *["due"] * 4)
+    assert [notice.kind for notice in board.notices] == ["review"]
+    await later(7.5, "sent", "sent", "sent", "dropped", "due")  # two reminders and the next one fell due
+    assert sorted(notice.kind for notice in board.notices) == ["escalation", "reminder", "review"]
+    reminder = next(notice for notice in board.notices if notice.kind == "reminder")
+    assert reminder.follows == Sent("board", reminder.case_id, {"number": 1})
+    await later(11, *["sent"] * 4, "dropped")
+    assert [notice.kind for notice in board.notices][-1] == "warning"
+    await later(0.1, *["sent"] * 4, "dropped")  # once each
+    assert len(board.notices) == 4
+    await later(2, *["done"] * 4, "dropped")
+    assert [ended.kind for ended in board.ends] == ["expired"] * 4
+    assert board.ends[0].text == "Nobody decided in time: it is denied."
+
+
+async def test_what_was_not_sent_when_it_is_decided_is_not_sent_any_more(database: Database) -> None:
+    clock, board = HandClock(), Board(broken=DeliveryError("board", "away"))
+    async with told(database, clock, board) as (store, served):
+        await asked(store, "t", question(clock))
+        await until(partial(_with_errors, served, 1))
+        await store.settle("t", "call-1", {"decision": "deny"}, by="ann", via="cli")
+        await in_state(served, "dropped")
+        board.broken = None
+        clock.turn(HOUR)
+        await in_state(served, "dropped")
+    assert board.notices == board.ends == []
+
+
+async def test_telegram_that_lies_or_asks_to_wait_is_told_again(database: Database) -> None:
+    clock = HandClock()
+    async with telegram_server() as telegram:
+        telegram.refusals["sendMessage"] = [
+            Refusal(429, "Too Many Requests: retry after 600", retry_after=600),
+            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlies",
+        ]
+        phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
+        async with told(database, clock, phone) as (store, served):
+            await asked(store, "t", question(clock))
+            [row] = await until(partial(_with_errors, served, 1))
+            assert row.due_at == (clock.time + 600) * 1000
+            assert TOKEN not in (row.error or "")
+            clock.turn(600)
+            [row] = await until(partial(_tried, served, 2))
+            assert row.error == "telegram: what was answered is not from Telegram (200)"
+            clock.turn(600)
+            await in_state(served, "sent")
+            assert len(telegram.messages) == 1
+
+
+async def _tried(served: Served, times: int) -> list[DeliveryRow] | None:
+    found = await rows(served)
+    return found if [(row.attempts, row.state) for row in found] == [(times, "due")] else None
