@@ -136,10 +136,12 @@ def create_app(
         checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
     if push_heads is not None:
         check_push_url(push_heads)
-    terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
+    places = Places([] if deliver is None else given_places(deliver))
+    terms = Terms(
+        inline, links, seconds_of(least_timeout), allow_default_approve, link_days, bool(places.names)
+    )
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    places = Places([] if deliver is None else given_places(deliver))
     (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     settings = Settings(
