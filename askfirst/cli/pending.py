@@ -188,7 +188,8 @@ def show_item(id: str, *, as_json: bool) -> None:
     """Print one thing whole, open or not."""
     found, told = on_database(partial(_find, id))
     if as_json:
-        click.echo(json.dumps({**_whole(found), "deliveries": [as_json_row(row) for row in told]}))
+        more = {} if isinstance(found, Ended) else {"deliveries": [as_json_row(row) for row in told]}
+        click.echo(json.dumps({**_whole(found), **more}))
         return
     console = console_for("out")
     from askfirst.delivery.terminal import Column
