@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from askfirst.delivery.qr import QRDelivery
     from askfirst.delivery.registry import auto, delivery_named
     from askfirst.delivery.several import Several
+    from askfirst.delivery.teams import TeamsDelivery
     from askfirst.delivery.telegram import TelegramDelivery
     from askfirst.delivery.terminal import TerminalDelivery
     from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
@@ -52,6 +53,7 @@ _HOMES = {
     "Sent": "base",
     "Several": "several",
     "StoredDelivery": "base",
+    "TeamsDelivery": "teams",
     "TelegramDelivery": "telegram",
     "TerminalDelivery": "terminal",
     "answering_in_terminal": "terminal_answers",
@@ -78,6 +80,7 @@ __all__ = [
     "Sent",
     "Several",
     "StoredDelivery",
+    "TeamsDelivery",
     "TelegramDelivery",
     "TerminalDelivery",
     "answering_in_terminal",
