@@ -29,7 +29,7 @@ from askfirst.errors import (
 )
 from askfirst.messages import JsonObject
 from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys, visible_fields
-from askfirst.service.answers import check_step
+from askfirst.service.answers import check_step, may_decline
 from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
@@ -341,6 +341,8 @@ async def _take(
     match submission.intent:
         case "decline" if case.request is not None:
             return await _decline(service, case, token, request, submission)
+        case "decline" if not may_decline(case):
+            raise InvalidReview({"": "Whoever asks needs an answer: this cannot be declined."})
         case "answer" | "decline":
             second = await _second(service, case, submission)
             if second is not None:
