@@ -299,15 +299,15 @@ def test_a_risk_that_cannot_be_read_is_critical() -> None:
 
 
 def test_a_call_in_doubt_has_its_facts_and_its_sentence() -> None:
-    details = {"tool_name": "wire", "tool_call_id": "c1", "args": {"cents": 1}, "attempt": 2, "begun_at": 5.0}
-    display = Display(sentence="Wire {cents:money:EUR}").shown({"cents": 1})
+    details = {"tool_name": "wire", "tool_call_id": "c1", "args": {"cents": 1}, "attempt": 2}
+    words = Display(sentence="Wire {cents:money:EUR}").shown({"cents": 1}) or {}
     payload = EscalateRequest(
         prompt="It may have run.",
         choices=["retry", "skip"],
-        details={**details, "idempotency_key": "k"},
-        display=display,
+        details=details,
+        display={**words, "idempotency_key": "k"},
     )
-    decision = decision_of(case_of(payload, type="escalation"))
+    decision = decision_of(case_of(payload, type="escalation"), begun_at=5.0)
     assert decision.sentence.text == "Wire 0.01 EUR"
     assert decision.doubt is not None
     assert (decision.doubt.attempt, decision.doubt.begun_at, decision.doubt.idempotency_key) == (2, 5.0, "k")
