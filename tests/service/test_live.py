@@ -132,6 +132,21 @@ async def test_the_pages_cookie_opens_the_stream_and_nothing_else(checkpointer: 
 
 
 @on_sqlite
+async def test_a_browser_that_has_heard_all_is_told_not_to_come_back(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        case = await (await served.agent()).open()
+        await case.say("reject")
+        page = case.hitl["review_url"]
+        told = [state async for state in states(served.http, page)]
+        assert [state["state"] for state in told] == ["rejected"]
+        seen = {"Last-Event-ID": str(told[-1]["version"])}
+        assert (await served.http.get(page.replace("?", "/live?"), headers=seen)).status_code == 204
+        await (case.agent).open(previous_case_id=case.case_id)
+        again = [state async for state in states(served.http, page, **seen)]
+        assert [state["has_next"] for state in again] == [True]
+
+
+@on_sqlite
 async def test_a_preview_gets_no_cookie(checkpointer: SqlCheckpointer) -> None:
     async with serving(checkpointer) as served, httpx2.AsyncClient(timeout=PATIENCE) as bot:
         page = await page_of(served, checkpointer)
