@@ -154,6 +154,11 @@ class _Payload(Frozen):
         return Why()
 
     @property
+    def words(self) -> JsonObject:
+        """The words of the tool's author for the call; empty where there are none."""
+        return {}
+
+    @property
     def edit_schema(self) -> dict[str, Any] | None:
         """The JSON Schema that edited arguments have to fit."""
         return None
@@ -240,7 +245,7 @@ class ApproveRequest(_AboutCall):
 
     @property
     def sentences(self) -> list[str]:
-        said = (self.display or {}).get("sentence")
+        said = self.words.get("sentence")
         return [said if isinstance(said, str) else f"May {self.tool_name} run?"]
 
     @property
@@ -282,6 +287,10 @@ class ApproveRequest(_AboutCall):
     @property
     def gated_call(self) -> AskedCall:
         return self.call
+
+    @property
+    def words(self) -> JsonObject:
+        return self.display or {}
 
     @property
     def why(self) -> Why:
@@ -394,6 +403,10 @@ class EscalateRequest(_AboutCall):
     @property
     def choices_given(self) -> Sequence[str]:
         return self.choices
+
+    @property
+    def words(self) -> JsonObject:
+        return self.display or {}
 
     @property
     def call(self) -> AskedCall | None:

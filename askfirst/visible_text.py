@@ -187,6 +187,16 @@ def visible(text: str) -> str:
     return "".join(part.text if part.note is None else f"<{part.note}>" * part.times for part in pieces(text))
 
 
+def numbered(text: str) -> str:
+    """A text as numbered lines, each with all that hides or acts written as what it is; a tab is four blanks."""
+    lines = text.split("\n")
+    width = max(len(str(len(lines))), 3)
+    return "\n".join(
+        f"{number:>{width}}  {visible(line.replace(chr(9), '    '))}".rstrip()
+        for number, line in enumerate(lines, 1)
+    )
+
+
 def pieces(text: str) -> list[Piece]:
     """A text in parts: plain ones, and those that would mislead a reader, each with a note."""
     if text.isascii() and text.isprintable():

@@ -6,13 +6,13 @@ The store is the authority. So an adapter ignores the value with which somebody 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from askfirst.agent.tools import Effect, display_of, json_object
 from askfirst.agent.verdicts import denial, edited_notice, failed, not_run
-from askfirst.display import Display
+from askfirst.display import Display, steps_before
 from askfirst.errors import KeyConflict, NotApproved, Pending
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
@@ -249,11 +249,18 @@ class GatedTools:
         call_id: str,
         schema: Mapping[str, Any] | None = None,
         agent_path: Collection[str] = (),
+        before: Sequence[Mapping[str, Any]] = (),
     ) -> GatedCall:
-        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it."""
+        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
+
+        ``before`` are the framework's last steps, for the person who decides: ``{"who": "tool", "text": "…"}``.
+        """
         options = (self.tools or {}).get(name, _PLAIN)
         listed = self.tools is not None and name in self.tools
         shown = json_object(args)
+        words = options.display.shown(shown, options.effect)
+        if before:
+            words = cast(JsonObject, {**(words or {}), "before": steps_before(before)})
         action = Action(
             tool=name,
             args=shown,
@@ -263,7 +270,7 @@ class GatedTools:
             timeout=options.timeout,
             agent_path=tuple(agent_path),
             to=options.to,
-            display=options.display.shown(shown, options.effect),
+            display=words,
             resumer=self.resumer,
             resumes=thread,
         )

@@ -13,7 +13,7 @@ from askfirst.agent.channel_host import in_turn
 from askfirst.agent.question_ids import is_about, named
 from askfirst.agent.run import SUPERSEDED, Run
 from askfirst.agent.thread import call_ids
-from askfirst.agent.tools import json_object
+from askfirst.agent.tools import idempotency_key, json_object
 from askfirst.answers import signed
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import (
@@ -24,6 +24,7 @@ from askfirst.errors import (
     HitlStaleAnswer,
     HitlTimedOut,
 )
+from askfirst.ids import OLDEST_FIRST_FENCE
 from askfirst.messages import JsonObject, ToolCall
 from askfirst.requests import (
     ApproveAnswer,
@@ -108,15 +109,29 @@ async def ask_escalate(
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
     tool = run.actor.spec.tools_by_name[call.name]
+    same_key = idempotency_key(run.thread.thread_id, call.id, lasting_id(run))
     payload = EscalateRequest(
         prompt=prompt,
         choices=list(CHOICES),
         details=details,
         args_schema=tool.args_schema,
-        display=tool.words_for(shown),
+        display={**(tool.words_for(shown) or {}), "idempotency_key": same_key},
     )
     first = f"{call.id}:escalate:1"  # the id that a channel gives the first escalate of a call
     return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
+
+
+def lasting_id(run: Run) -> str:
+    """A part of the idempotency key: an id that a run keeps when it is resumed, and that no other run has.
+
+    Without a store a subagent gets a new run id at each resume, so the id of the root run is used. It is empty on a
+    thread of an old version, whose calls may have been started with keys that lack it.
+    """
+    if run.journal is not None:
+        return run.run_id if run.journal.lease.fence >= OLDEST_FIRST_FENCE else ""
+    while run.caller is not None:
+        run = run.caller
+    return run.run_id
 
 
 def answered_before(run: Run, call: ToolCall) -> ApproveAnswer | None:

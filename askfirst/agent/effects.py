@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from askfirst import tracing
-from askfirst.agent.asking import end_asked
+from askfirst.agent.asking import end_asked, lasting_id
 from askfirst.agent.context import asking_from
 from askfirst.agent.emitter import is_cancelled, logger
 from askfirst.agent.gate import Admitted, Settled
@@ -23,7 +23,6 @@ from askfirst.checkpointer.base import StoredEffect
 from askfirst.concurrency import join, waiting_line
 from askfirst.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
 from askfirst.events import ToolEndedEvent, ToolStartedEvent
-from askfirst.ids import OLDEST_FIRST_FENCE
 from askfirst.messages import JsonObject, TextPart, ToolResultMessage
 from askfirst.visible_text import error_text
 
@@ -322,21 +321,8 @@ def _context(run: Run, item: Admitted) -> ToolContext:
         run.stop.event,
         run.emitter,
         loop,
-        _lasting_id(run),
+        lasting_id(run),
     )
-
-
-def _lasting_id(run: Run) -> str:
-    """A part of the idempotency key: an id that a run keeps when it is resumed, and that no other run has.
-
-    Without a store a subagent gets a new run id at each resume, so the id of the root run is used. It is empty on a
-    thread of an old version, whose calls may have been started with keys that lack it.
-    """
-    if run.journal is not None:
-        return run.run_id if run.journal.lease.fence >= OLDEST_FIRST_FENCE else ""
-    while run.caller is not None:
-        run = run.caller
-    return run.run_id
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:

@@ -52,6 +52,8 @@ def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> Js
             told["matched_rule_id"] = decision.matched_rule_id
         if decision.reason is not None:
             told["reason"] = decision.reason
+        if decision.also:
+            told["reasons"] = [{"reason": why, "matched_rule_id": rule} for why, rule in decision.also]
     return told or None
 
 

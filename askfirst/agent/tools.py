@@ -199,6 +199,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
 
 
+def idempotency_key(thread_id: str, tool_call_id: str, begun_in: str) -> str:
+    """The same for a call at every attempt; ``begun_in`` is the run's lasting id, empty on an old thread."""
+    parts = (thread_id, tool_call_id, *((begun_in,) if begun_in else ()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool's body may know about its call; the body gets it by a parameter of this type."""
@@ -223,8 +229,7 @@ class ToolContext:
         Hand it to APIs that accept such a key, and a repeated attempt has no second effect. It is short and
         plain enough for an HTTP header.
         """
-        parts = (self.thread_id, self.tool_call_id, *((self._begun_in,) if self._begun_in else ()))
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+        return idempotency_key(self.thread_id, self.tool_call_id, self._begun_in)
 
     def report(self, progress: float | str, text: str = "") -> None:
         """Tell listeners of the body's progress: a fraction from 0 to 1, a text, or both; from any thread."""

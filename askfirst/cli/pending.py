@@ -30,7 +30,7 @@ from askfirst.protocol import FormField
 from askfirst.requests import Question
 from askfirst.store import deliveries
 from askfirst.store.case_rows import DeliveryRow
-from askfirst.visible_text import visible
+from askfirst.visible_text import numbered, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,7 +134,10 @@ def _on_screen(lines: Sequence[Line], console: Console) -> list[str]:
 def line_of(item: Item) -> Line:
     """An item as a line, with the beginning of its text."""
     call = item.request.payload.gated_call if isinstance(item, Asked) else None
-    if call is not None:
+    sentence = sentence_of(item)
+    if sentence is not None:
+        what = sentence
+    elif call is not None:
         what = f"{visible(call.tool_name)} {exact_json(call.args)}"
     else:
         what = visible(" ".join(item.prompt.split()))
@@ -148,6 +151,13 @@ def line_of(item: Item) -> Line:
         cut(asker, _WIDEST_ASKER),
         cut(what, _LONGEST),
     )
+
+
+def sentence_of(item: Item) -> str | None:
+    """The words of a tool's author for a call, in one line; None where they gave none."""
+    payload = item.request.payload if isinstance(item, Asked) else None
+    said = None if payload is None or payload.gated_call is None else payload.words.get("sentence")
+    return visible(" ".join(said.split())) if isinstance(said, str) else None
 
 
 def table(lines: Sequence[Line], now: float, width: int | None) -> list[str]:
@@ -219,6 +229,8 @@ def _whole(found: Item | Ended) -> dict[str, Any]:
 
 
 def _blocks(found: Item | Ended) -> Iterator[Labelled]:
+    if not isinstance(found, Ended) and (sentence := sentence_of(found)) is not None:
+        yield "asks", sentence
     yield "id", found.id
     yield "kind", found.kind
     if isinstance(found, Ended):
@@ -315,8 +327,11 @@ def _field(field: FormField) -> str:
 
 
 def _values(label: str, values: Mapping[str, Any]) -> Iterator[Labelled]:
-    """Each value under its name: lists and objects on several lines, other values on one."""
+    """Each value under its name: a list, an object or a text of several lines line by line, the rest in a line."""
     for name, value in values.items():
+        if isinstance(value, str) and "\n" in value:
+            yield label, f"{exact_json(name)[1:-1]} = {value.count(chr(10)) + 1} lines\n{numbered(value)}"
+            continue
         indent = 2 if isinstance(value, dict | list) and value else None
         yield label, f"{exact_json(name)[1:-1]} = {exact_json(value, indent=indent)}"
 

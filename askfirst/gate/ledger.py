@@ -368,7 +368,7 @@ class Ledger:
         request = HitlRequest(
             question_id=doubt_id(effect.attempt),
             thread_id=stored.thread_id,
-            payload=_doubt(action, args, effect.attempt),
+            payload=_doubt(action, args, effect.attempt, idempotency_key(key)),
             created_at=self._clock.now(),
         )
         if not await self._write(stored.thread_id, stored, Step(RUN, opened=[request], release=True), action):
@@ -415,7 +415,7 @@ def _payload(action: Action, reason: JsonObject | None) -> ApproveRequest:
     return payload.sealed(action.seal)
 
 
-def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
+def _doubt(action: Action, args: JsonObject, attempt: int, same_key: str) -> EscalateRequest:
     prompt = (
         f"{action.tool} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort?"
@@ -431,6 +431,6 @@ def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
         choices=list(CHOICES),
         details=details,
         args_schema=action.args_schema,
-        display=action.display,
+        display={**(action.display or {}), "idempotency_key": same_key},
     )
     return payload.sealed(action.seal)

@@ -31,6 +31,8 @@ class Decision:
     reason: str | None = None
     approval_timeout: float | str | None = None
     grant: str | None = field(default=None, compare=False)
+    also: tuple[tuple[str | None, str | None], ...] = field(default=(), compare=False, repr=False)
+    """Reason and rule of every further rule or guardrail that asks a person, too."""
 
     def __post_init__(self) -> None:
         problems = [

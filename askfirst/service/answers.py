@@ -54,7 +54,9 @@ def may_decline(case: Case) -> bool:
     Such an answer has the type's own action and ``{"declined": true}``: the protocol defines no action for it, and
     lets an answer hold fields beyond its type.
     """
-    return case.type in ("selection", "input") and (case.shown or {}).get("decline") is True
+    if case.type not in ("selection", "input") or (case.shown or {}).get("decline") is not True:
+        return False
+    return case.form is None or all(field.key != "declined" for field in case.form.all_fields)
 
 
 def _declined(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from askfirst.service.case import Case
 from askfirst.service.context import Service
 from askfirst.service.continuation import going_on
 from askfirst.service.friction import confirm_value
-from askfirst.service.outcome import outcome_of, previous_of, steps_before
+from askfirst.service.outcome import begun_of, outcome_of, previous_of, steps_before
 from askfirst.service.pages.decision import ACTING, Decision, decision_of
 from askfirst.service.pages.rows import ALL, View
 from askfirst.service.pages.sight import Second, Sight
@@ -35,8 +35,10 @@ async def decision_for(
     name = None
     if case.key_id is not None:
         name = await service.cases.engine.read(partial(outcomes.key_name, case.key_id))
+    begun_at = await begun_of(service.cases.engine, case)
     make = partial(
         decision_of,
+        begun_at=begun_at,
         patterns=service.settings.risk_patterns,
         key_name=name,
         args=args,

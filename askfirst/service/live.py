@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 HEARTBEAT_LOOKS = 15
 LONGEST_LOOKS = 900
 """After so many looks the stream ends, and the browser opens it again."""
-_OVER = ("done", "failed", "rejected", "answered", "cancelled")
+_OVER = ("done", "failed", "rejected", "answered", "cancelled", "expired")
 """States after which a page has nothing more to hear, but for a next round."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -42,6 +42,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     response_model=None,
     responses={
         200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        204: {"description": "All was told before"},
         404: {"description": "No such case, or not with this link"},
         410: {"description": "The time of this link is over"},
         429: {"description": "Too many open streams"},
@@ -50,11 +51,17 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 )
 async def live(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Follow a case from its page, by the page's cookie: one event ``state`` now, and one for every change."""
-    token = request.cookies.get(LINK_COOKIE) or token
     try:
-        case = await case_with_token(service, case_id, token)
+        if kept := request.cookies.get(LINK_COOKIE):
+            case = await service.cases.links.case_of_pass(case_id, kept)
+        else:
+            case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
         return of_error(error)
+    if request.headers.get("last-event-id") == str(case.version) and case.is_final:
+        standing = await _standing(service, case_id, None)
+        if standing.state in _OVER:
+            return Response(status_code=204, headers=_HEADERS)  # tells a browser not to open it again
     streams = service.quotas.streams
     stream_id = await streams.begin(f"page:{case.case_id}", address_of(request))
     stream = states(service, case.case_id, browser_of(request).mark)
@@ -74,7 +81,8 @@ async def states(service: Service, case_id: str, viewer: str | None) -> AsyncIte
             if pulse != known:
                 known = pulse
                 standing = await _standing(service, case_id, viewer)
-                yield b"event: state\ndata: " + to_json(told(standing)) + b"\n\n"
+                head = f"id: {standing.version}\nevent: state\ndata: ".encode()
+                yield head + to_json(told(standing)) + b"\n\n"
                 if standing.state in _OVER:
                     return
             elif looks % HEARTBEAT_LOOKS == 0:

@@ -35,7 +35,7 @@ async def outcome_of(engine: Engine, case: Case, goes_on: GoingOn | None) -> Out
         return None
     since = case.ended_at or case.created_at
     found = await engine.read(partial(outcomes.effect, case.thread_id, call.tool_call_id))
-    if found is None or (found.ended_at is None and seconds(found.started_at) < since):
+    if found is None or found.attempt <= _doubted(case):
         failed = goes_on is not None and goes_on.state == "failed"
         running = goes_on is not None and goes_on.state == "running"
         if failed and goes_on is not None:
@@ -44,6 +44,24 @@ async def outcome_of(engine: Engine, case: Case, goes_on: GoingOn | None) -> Out
     if found.ended_at is None:
         return Outcome("running", seconds(found.started_at))
     return await _ended(engine, case.thread_id, call.tool_call_id, seconds(found.ended_at))
+
+
+async def begun_of(engine: Engine, case: Case) -> float | None:
+    """When the call that a case is in doubt about was begun; None for any other case."""
+    payload = case.payload
+    if payload is None or payload.kind != "escalate" or payload.call is None or case.thread_id is None:
+        return None
+    found = await engine.read(partial(outcomes.effect, case.thread_id, payload.call.tool_call_id))
+    return None if found is None else seconds(found.started_at)
+
+
+def _doubted(case: Case) -> int:
+    """The attempt that a case in doubt is about; 0 for a call that had not begun when it was asked about."""
+    payload = case.payload
+    attempt = (
+        None if payload is None or payload.kind != "escalate" else (payload.details or {}).get("attempt")
+    )
+    return attempt if isinstance(attempt, int) else 0
 
 
 def _lets_run(case: Case) -> bool:
@@ -92,8 +110,7 @@ async def _messages(engine: Engine, thread_id: str) -> list[Message]:
 async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
     """The last steps of the transcript before the case's call, or those that an adapter has handed with it."""
     payload = case.payload
-    words: Any = None if payload is None else getattr(payload, "display", None)
-    handed: Any = cast("Mapping[str, Any]", words).get("before") if isinstance(words, dict) else None
+    handed: Any = None if payload is None else payload.words.get("before")
     if isinstance(handed, list):
         given = [cast("dict[str, Any]", it) for it in cast("list[Any]", handed) if isinstance(it, dict)]
         return tuple(

@@ -29,7 +29,7 @@ from askfirst.errors import (
 )
 from askfirst.messages import JsonObject
 from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys, visible_fields
-from askfirst.service.answers import check_step
+from askfirst.service.answers import check_step, may_decline
 from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
@@ -341,28 +341,10 @@ async def _take(
     match submission.intent:
         case "decline" if case.request is not None:
             return await _decline(service, case, token, request, submission)
+        case "decline" if not may_decline(case):
+            raise InvalidReview({"": "Whoever asks needs an answer: this cannot be declined."})
         case "answer" | "decline":
-            second = await _second(service, case, submission)
-            if second is not None:
-                if submission.confirmed != second.value:
-                    return await _page(service, case, token, submission, second=second)
-                faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
-                if faults:
-                    return await _refused(service, case, token, submission, faults, second=second)
-            proofs = service.verifier.evidence(case, submission.action, submission.proofs)
-            pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
-            await _answer(
-                service,
-                case,
-                request,
-                submission.action,
-                submission.data,
-                submission.email_code,
-                proofs,
-                pressed,
-            )
-            # A reload shows the outcome; it does not send the answer again.
-            return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+            return await _decided(service, case, token, request, submission)
         case "next" | "back" | "draft":
             if submission.intent == "next":
                 await apart(case.size, check_step, case, submission.data, submission.step)
@@ -375,6 +357,25 @@ async def _take(
             return await _page(service, case, token, submission, step=submission.goto, notice="more")
         case _:
             return await _page(service, case, token, submission, step=submission.goto)
+
+
+async def _decided(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """Take a decision, once the second step is done where its risk asks for one."""
+    second = await _second(service, case, submission)
+    if second is not None:
+        if submission.confirmed != second.value:
+            return await _page(service, case, token, submission, second=second)
+        faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
+        if faults:
+            return await _refused(service, case, token, submission, faults, second=second)
+    action, data, code = submission.action, submission.data, submission.email_code
+    proofs = service.verifier.evidence(case, action, submission.proofs)
+    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
+    await _answer(service, case, request, action, data, code, proofs, pressed)
+    # A reload shows the outcome; it does not send the answer again.
+    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
 
 
 async def _decline(

@@ -31,6 +31,8 @@ _STATEMENT_LINES = 10
 _LINE_CHARACTERS = 10_000
 """A longer line is looked at in parts of this length, which overlap."""
 _OVERLAP = 500
+_CONTINUES = re.compile(r"\s+\S|(?i:where|and|or|using|join|inner|left|set|from|returning|on)\b")
+"""How a line begins that goes on with the statement before it."""
 _BOUNDARY = re.compile(r"\\b(?!\{)|\\.", re.DOTALL)
 _EDGE = re.compile(r"\\[AzZ]")
 _KNOWN = ("name", "match", "unless")
@@ -112,9 +114,11 @@ class RiskPatterns:
 
 
 def _statement(lines: Sequence[str], place: int) -> str:
-    """A line and those after it up to a semicolon."""
+    """A line and those that continue it, up to a semicolon."""
     taken: list[str] = []
     for line in lines[place : place + _STATEMENT_LINES]:
+        if taken and not _CONTINUES.match(line):
+            break
         before, found, _ = line[:_LINE_CHARACTERS].partition(";")
         taken.append(before)
         if found:

@@ -180,11 +180,12 @@ def decision_of(
     args: Mapping[str, Any] | None = None,
     style: Style = ENGLISH,
     view: View = ALL,
+    begun_at: float | None = None,
 ) -> Decision:
     """What a page tells of a case. ``args`` are edited arguments, shown in place of the call's own.
 
     ``key_name`` is the name of the API key that opened the case, ``style`` how the reader's language writes values,
-    ``view`` which part of a long text or of many rows is shown.
+    ``view`` which part of a long text or of many rows is shown, ``begun_at`` when a call in doubt was begun.
     """
     words = words_for(case)
     call = None if case.payload is None else case.payload.shown_call
@@ -218,7 +219,7 @@ def decision_of(
         help_url=_link(None, words.get("help_url")),
         links=_links(words),
         may_decline=_may_decline(case),
-        doubt=_doubt(case),
+        doubt=_doubt(case, begun_at),
         digest=case.digest,
     )
 
@@ -230,10 +231,7 @@ def with_risk(decision: Decision, least: Risk) -> Decision:
 
 def words_for(case: Case) -> JsonObject:
     """The trusted words of a case: its tool author's, or, where a service opened it, those that its key was given."""
-    if case.payload is None:
-        return dict(case.shown or {})
-    said = getattr(case.payload, "display", None)
-    return dict(cast("JsonObject", said)) if isinstance(said, dict) else {}
+    return dict(case.shown or {}) if case.payload is None else dict(case.payload.words)
 
 
 def risk_of(case: Case) -> Risk:
@@ -316,16 +314,14 @@ def _why(case: Case) -> tuple[Reason, ...]:
     return tuple(Reason(_html(text), _html(rule)) for text, rule in list(once)[:_MOST_REASONS])
 
 
-def _doubt(case: Case) -> Doubt | None:
+def _doubt(case: Case, begun_at: float | None) -> Doubt | None:
     payload = case.payload
     if payload is None or payload.kind != "escalate" or payload.call is None:
         return None
     details: Mapping[str, Any] = payload.details or {}
-    attempt, begun = details.get("attempt"), details.get("begun_at")
+    attempt = details.get("attempt")
     return Doubt(
-        attempt if isinstance(attempt, int) else None,
-        float(begun) if isinstance(begun, int | float) else None,
-        _html(details.get("idempotency_key")),
+        attempt if isinstance(attempt, int) else None, begun_at, _html(words_for(case).get("idempotency_key"))
     )
 
 
