@@ -222,8 +222,7 @@ class Gate:
         return await self._begun(guarded, key, runs, deadline)
 
     async def leave(self, guarded: Guarded, entered: Entered, ended: Stored | None) -> None:
-        """Record how a body ended. None is for a body that was interrupted: its effect is in doubt. Raises
-        `GrantLost`."""
+        """Record how a body ended; None if it was interrupted: its effect is in doubt. Raises `GrantLost`."""
         if not entered.is_recorded:
             return
         if ended is None:
@@ -491,8 +490,7 @@ class Gate:
     async def begin(
         self, key: str, args: Mapping[str, Any], *, wait: float | None = None
     ) -> Granted | Finished | InDoubt | Refused | Running:
-        """Begin a body with these arguments: `Granted` once, then `Finished`; `InDoubt` if a begun body's end is
-        unknown.
+        """Begin a body with these arguments: `Granted` once, then `Finished`; `InDoubt` if its end is unknown.
 
         While another process runs the body, this waits for its end, or for ``wait`` seconds. Raises `NotApproved`
         unless these arguments were approved, as they were shown or as a person edited them.
@@ -508,8 +506,7 @@ class Gate:
         await self.ledger.finish(key, PLAIN.encode(result))
 
     async def fail(self, key: str, error: BaseException | str) -> None:
-        """Record that a granted body raised an exception; it does not run again under this key. Raises
-        `GrantLost`."""
+        """Record that a granted body raised; it does not run again under this key. Raises `GrantLost`."""
         ended = Stored(error=error) if isinstance(error, str) else failure(error)
         await self.ledger.finish(key, ended)
 
