@@ -122,10 +122,13 @@ class Conversation:
     place: ChatPlace
     principal: str
     platform: ChatPlatform = field(repr=False, compare=False)
+    told: int = field(default=0, repr=False, compare=False)
+    """How long the transcript was when its end was told last."""
 
     def stored(self) -> dict[str, Any]:
         """As JSON, without the platform."""
-        return {"agent": self.agent, "place": self.place.stored(), "principal": self.principal}
+        place = self.place.stored()
+        return {"agent": self.agent, "place": place, "principal": self.principal, "told": self.told}
 
 
 def accounts(platform: str, named: Mapping[str, str]) -> dict[str, Decider]:

@@ -227,6 +227,8 @@ class Press:
     """What the person filled in besides: ``feedback``, ``edits``, the fields of a form."""
     email: str | None = None
     """The person's address, where the platform itself has confirmed it."""
+    sent: Sent | None = None
+    """The message whose button was pressed, for whoever posted it and died before noting where it is."""
 
     @property
     def account(self) -> str:
