@@ -227,7 +227,7 @@ class Press:
     """What the person filled in besides: ``feedback``, ``edits``, the fields of a form."""
     email: str | None = None
     """The person's address, where the platform itself has confirmed it."""
-    sent: Sent | None = None
+    sent: Sent | None = field(default=None, compare=False)
     """The message whose button was pressed, for whoever posted it and died before noting where it is."""
 
     @property
