@@ -189,7 +189,7 @@ async def test_the_pause_grows_while_a_task_fails_and_is_short_again(monkeypatch
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "time", lambda: 0.0)
     with pytest.raises(asyncio.CancelledError):
-        await background._forever(work, 0.5, Outage(lambda: 0.0))  # pyright: ignore[reportPrivateUsage]
+        await background.forever(work, 0.5, Outage(lambda: 0.0))
     assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0, 5.0, 0.5, 1.0]
 
 
