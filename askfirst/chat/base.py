@@ -10,12 +10,7 @@ from typing import Any, Protocol
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
 from askfirst.delivery.base import Delivery, OnPress, Sent
-from askfirst.errors import AskfirstError
 from askfirst.service.places import Decider
-
-
-class ChatError(AskfirstError):
-    """A chat cannot be served as it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

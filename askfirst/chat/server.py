@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from askfirst.agent.agent import Agent
 from askfirst.agent.result import AgentResult
 from askfirst.agent.spec import AgentSpec
-from askfirst.chat.base import ChatError, ChatPlace, ChatPlatform, Conversation, Said
+from askfirst.chat.base import ChatPlace, ChatPlatform, Conversation, Said
 from askfirst.chat.cards import Cards
 from askfirst.chat.inbox import Inbox, Waiting
 from askfirst.chat.slack import SlackChat
@@ -32,6 +32,7 @@ from askfirst.clock import Clock, SystemClock
 from askfirst.delivery.base import Press, PressAnswer
 from askfirst.delivery.text import cut
 from askfirst.errors import (
+    ChatError,
     DeliveryError,
     HitlNoPendingRequest,
     HitlRequestPending,
