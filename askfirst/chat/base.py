@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
-from askfirst.delivery.base import Delivery, OnPress, Sent
+from askfirst.delivery.base import Delivery, OnPending, OnPress, Sent
 from askfirst.service.places import Decider
 
 
@@ -46,8 +46,6 @@ class Said:
 
 
 OnSaid = Callable[[Said], Awaitable[None]]
-OnPendingAsked = Callable[[str], Awaitable[str]]
-"""Answers an account that asks what waits for a decision."""
 
 
 class ChatPlatform(Protocol):
@@ -74,7 +72,7 @@ class ChatPlatform(Protocol):
         clock: Clock,
         on_said: OnSaid,
         on_press: OnPress,
-        on_pending: OnPendingAsked,
+        on_pending: OnPending,
     ) -> AbstractAsyncContextManager[None]:
         """Hear people within this context; what the platform's buttons mean is kept in the store."""
         ...

@@ -259,5 +259,29 @@ class PressDelivery(Protocol):
         ...
 
 
+OnPending = Callable[[str], Awaitable[str]]
+"""Answers an account, such as ``slack:T024BE7LD:U2147483697``, that asks what waits for a decision."""
+
+
+@runtime_checkable
+class PendingDelivery(Protocol):
+    """A delivery whose platform has a command for what waits: ``/askfirst pending``."""
+
+    def answering_pending(self, on_pending: OnPending) -> Delivery:
+        """The same delivery, answering that command while it is being listened to."""
+        ...
+
+
+@runtime_checkable
+class RequestsDelivery(Protocol):
+    """A delivery that may hear buttons by signed HTTP requests: every process listens then, none has to connect."""
+
+    hears_requests: bool
+
+    def request_app(self) -> Any:
+        """The ASGI application that takes the requests; it checks their signatures."""
+        ...
+
+
 Deliver = Delivery | Callable[[Notice], object] | str
 """What a client takes: a delivery, a plain function of the notice, async or not, or a name: ``"telegram"``."""

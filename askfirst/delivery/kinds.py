@@ -73,6 +73,7 @@ def _slack(given: Mapping[str, Any]) -> Delivery:
         given["bot_token"],
         given["channel"],
         app_token=given.get("app_token"),
+        signing_secret=given.get("signing_secret"),
         asks_address=given.get("by_address", False),
         **api,
     )
@@ -120,6 +121,7 @@ KINDS: Mapping[str, Kind] = {
                 Setting("bot_token", "secret", "SLACK_BOT_TOKEN"),
                 Setting("channel", "text", "SLACK_CHANNEL"),
                 Setting("app_token", "secret", "SLACK_APP_TOKEN", is_required=False),
+                Setting("signing_secret", "secret", "SLACK_SIGNING_SECRET", is_required=False),
                 Setting("by_address", "flag", is_required=False),
                 Setting("api_url", "text", is_required=False),
             ),

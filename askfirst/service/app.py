@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock, SystemClock
-from askfirst.delivery.base import Deliver
+from askfirst.delivery.base import Deliver, RequestsDelivery
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
@@ -23,7 +23,8 @@ with needs_service():
     from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import Response
-    from starlette.exceptions import HTTPException
+    from starlette.routing import Route
+from starlette.exceptions import HTTPException
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from askfirst.service import api, review_routes, well_known
@@ -136,10 +137,12 @@ def create_app(
         checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
     if push_heads is not None:
         check_push_url(push_heads)
-    terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
+    places = Places([] if deliver is None else given_places(deliver))
+    terms = Terms(
+        inline, links, seconds_of(least_timeout), allow_default_approve, link_days, bool(places.names)
+    )
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    places = Places([] if deliver is None else given_places(deliver))
     (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     settings = Settings(
@@ -217,7 +220,18 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     _furnish(app, metrics)
+    _take_requests(app, places)
     return app
+
+
+def _take_requests(app: FastAPI, places: Places) -> None:
+    """Add what takes signed requests of messengers, at ``/messengers/NAME``."""
+    for place in places:
+        delivery = place.delivery
+        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+            app.router.routes.append(
+                Route(f"/messengers/{place.name}", delivery.request_app(), include_in_schema=False)
+            )
 
 
 def _furnish(app: FastAPI, metrics: Metrics) -> None:

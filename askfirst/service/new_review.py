@@ -98,6 +98,8 @@ class ReviewRequest(BaseModel):
     verify_email: (
         _Address | Annotated[list[_Address], Field(min_length=1, max_length=limits.ADDRESSES)] | None
     ) = None
+    notify: bool = False
+    """Whether the service itself tells people."""
 
     @field_validator("timeout")
     @classmethod
@@ -168,7 +170,8 @@ class ReviewRequest(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the body, to compare requests with the same idempotency key."""
-        return hashlib.sha256(to_json(self.model_dump(mode="json"))).hexdigest()
+        later = None if self.notify else {"notify"}  # as it was before there was such a field
+        return hashlib.sha256(to_json(self.model_dump(mode="json", exclude=later))).hexdigest()
 
     @property
     def unknown_actions(self) -> list[str]:
@@ -188,6 +191,8 @@ def check_terms(review: ReviewRequest, terms: Terms) -> None:
     if review.seconds < terms.least_timeout:
         least = iso_duration(math.ceil(terms.least_timeout))
         faults["timeout"] = f"is at least {least} here; whoever runs the service has set that (least_timeout)"
+    if review.notify and not terms.delivers:
+        faults["notify"] = "cannot be done here: this service has no deliveries; bring the link to the person"
     if faults:
         raise InvalidReview(faults)
 

@@ -146,6 +146,7 @@ def test_info_strings_are_known(page: Path) -> None:
         "python no-run",
         "text",
         "bash",
+        "toml",
     }
 
 
