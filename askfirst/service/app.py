@@ -23,8 +23,8 @@ with needs_service():
     from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import Response
+    from starlette.exceptions import HTTPException
     from starlette.routing import Route
-from starlette.exceptions import HTTPException
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from askfirst.service import api, review_routes, well_known
