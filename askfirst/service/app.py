@@ -219,8 +219,7 @@ def create_app(
         # FastAPI's own spans hold whole addresses, and a review link's address holds its token.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    _furnish(app, metrics)
-    _take_requests(app, places)
+    _furnish(app, metrics, places)
     return app
 
 
@@ -234,8 +233,9 @@ def _take_requests(app: FastAPI, places: Places) -> None:
             )
 
 
-def _furnish(app: FastAPI, metrics: Metrics) -> None:
+def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
     """Add the routes, the error responses and the middleware."""
+    _take_requests(app, places)
     app.include_router(api.router)
     app.include_router(review_routes.router)
     app.include_router(well_known.router)

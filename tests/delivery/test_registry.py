@@ -76,7 +76,8 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
 
 
 def test_every_name_makes_a_delivery_of_that_name() -> None:
-    everything = TELEGRAM | SLACK | APPRISE | MAIL | DISPLAY
+    teams = {"ASKFIRST_TEAMS_URL": "https://a.example/?sig=secret"}
+    everything = TELEGRAM | SLACK | APPRISE | MAIL | DISPLAY | teams
     for name in registry.NAMES:
         made = delivery_named(name, everything)
         assert made.name == ("several" if name == "auto" else name)

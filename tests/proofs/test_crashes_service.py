@@ -359,17 +359,20 @@ async def test_people_are_told_whenever_a_server_dies(
     assert lines.count("ended Rejected by ann (unverified).") == ended
 
 
-async def test_two_servers_send_each_message_once(nursery: Nursery, tmp_path: Path) -> None:
-    url, board = f"sqlite:///{tmp_path}/cases.db", tmp_path / "board"
+@pytest.mark.parametrize("store", ["sqlite", *SERVERS])
+async def test_two_servers_send_each_message_once(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str
+) -> None:
+    url, board = await databases.new(store), tmp_path / "board"
     board.touch()
-    async with checkpointer_from_url(url) as store:
+    async with checkpointer_from_url(url) as opened:
         pids = [nursery.start(url, free_port(), board=str(board)) for _ in range(2)]
         try:
             for number in range(30):
-                await asked(store, f"t{number}", approval())
+                await asked(opened, f"t{number}", approval())
 
             async def are_told() -> bool:
-                rows = await store.engine.read(partial(deliveries.page, 100))
+                rows = await opened.engine.read(partial(deliveries.page, 100))
                 return [row.state for row in rows] == ["sent"] * 30
 
             await until(are_told)

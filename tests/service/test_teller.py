@@ -328,3 +328,26 @@ async def test_one_process_listens_at_a_time_and_another_takes_over(database: Da
             await telegram.until(lambda: telegram.polls >= 3)
             other.cancel()
             await asyncio.wait({other})
+
+
+async def test_a_mail_server_that_is_full_or_away_gets_it_later(database: Database) -> None:
+    clock = HandClock()
+    async with post_office() as box:
+        mail = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        box.refuse_all = "452 4.3.1 Insufficient system storage"
+        async with told(database, clock, mail) as (store, served):
+            await asked(store, "t", question(clock))
+            [row] = await until(partial(_with_errors, served, 1))
+            assert row.error == ("email: the server 127.0.0.1 did not take the mail (SMTPDataError, 452)")
+            box.refuse_all = None
+        port, box.port = box.port, 9
+        away = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        clock.turn(HOUR / 2)
+        async with told(database, clock, away) as (_, served):
+            [row] = await until(partial(_tried, served, 2))
+            assert "SMTPConnectError" in (row.error or "")
+        box.port = port
+        clock.turn(HOUR / 2)
+        async with told(database, clock, mail) as (_, served):
+            await in_state(served, "sent")
+        assert len(box.mails) == 1
