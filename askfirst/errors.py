@@ -51,6 +51,7 @@
     │   ├── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
     │   └── DiscoveryFailed         a service does not say what it supports
     ├── DeliveryError               a notice did not reach the person
+    ├── ChatError                   agents cannot be served in a chat as it was asked for
     ├── ResumeLater                 a thread cannot go on just now, which is no failure
     ├── ResumeFailed                a thread went on, and failed
     └── HitlError                   asking a person went wrong
@@ -639,6 +640,10 @@ class DeliveryError(AskfirstError):
         """Seconds that the platform asked to wait, where it did."""
         self.permanent = permanent
         """Whether the same notice would fail in the same way again: there is something to put right first."""
+
+
+class ChatError(AskfirstError):
+    """Agents cannot be served in a chat as it was asked for."""
 
 
 class ResumeLater(AskfirstError):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from askfirst.lazy import exports
 
 if TYPE_CHECKING:
-    from askfirst.chat.base import ChatError, ChatPlace, Conversation, Said
+    from askfirst.chat.base import ChatPlace, Conversation, Said
     from askfirst.chat.server import ChannelServer, serve_channels
     from askfirst.chat.slack import SlackChat
     from askfirst.chat.telegram import TelegramChat
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ChannelServer": "server",
-    "ChatError": "base",
     "ChatPlace": "base",
     "ChatToolset": "toolset",
     "Conversation": "base",
@@ -30,7 +29,6 @@ _HOMES = {
 
 __all__ = [
     "ChannelServer",
-    "ChatError",
     "ChatPlace",
     "ChatToolset",
     "Conversation",

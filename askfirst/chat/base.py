@@ -9,13 +9,8 @@ from typing import Any, Protocol
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
-from askfirst.delivery.base import Delivery, OnPress, Sent
-from askfirst.errors import AskfirstError
+from askfirst.delivery.base import Delivery, OnPending, OnPress, Sent
 from askfirst.service.places import Decider
-
-
-class ChatError(AskfirstError):
-    """A chat cannot be served as it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,6 @@ class Said:
 
 
 OnSaid = Callable[[Said], Awaitable[None]]
-OnPendingAsked = Callable[[str], Awaitable[str]]
-"""Answers an account that asks what waits for a decision."""
 
 
 class ChatPlatform(Protocol):
@@ -79,7 +72,7 @@ class ChatPlatform(Protocol):
         clock: Clock,
         on_said: OnSaid,
         on_press: OnPress,
-        on_pending: OnPendingAsked,
+        on_pending: OnPending,
     ) -> AbstractAsyncContextManager[None]:
         """Hear people within this context; what the platform's buttons mean is kept in the store."""
         ...
@@ -122,10 +115,13 @@ class Conversation:
     place: ChatPlace
     principal: str
     platform: ChatPlatform = field(repr=False, compare=False)
+    told: int = field(default=0, repr=False, compare=False)
+    """How long the transcript was when its end was told last."""
 
     def stored(self) -> dict[str, Any]:
         """As JSON, without the platform."""
-        return {"agent": self.agent, "place": self.place.stored(), "principal": self.principal}
+        place = self.place.stored()
+        return {"agent": self.agent, "place": place, "principal": self.principal, "told": self.told}
 
 
 def accounts(platform: str, named: Mapping[str, str]) -> dict[str, Decider]:

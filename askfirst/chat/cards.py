@@ -44,7 +44,8 @@ class Card:
     asked_in: str
     """The thread of the agent that asks: the conversation's, or a subagent's."""
     question_id: str
-    sent: Sent
+    sent: Sent | None
+    """None while it is being posted, and if whoever posted it died right then."""
     code: str | None
 
     def stored(self) -> dict[str, Any]:
@@ -53,14 +54,15 @@ class Card:
             "case_id": self.case_id,
             "asked_in": self.asked_in,
             "question_id": self.question_id,
-            "sent": {"delivery": self.sent.delivery, "place": dict(self.sent.place)},
+            "sent": None if self.sent is None else [self.sent.delivery, dict(self.sent.place)],
             "code": self.code,
         }
 
     @classmethod
     def read(cls, body: Any) -> Card:
         """From what `stored` gave."""
-        sent = Sent(body["sent"]["delivery"], body["case_id"], body["sent"]["place"])
+        known = body["sent"]
+        sent = None if known is None else Sent(known[0], body["case_id"], known[1])
         return cls(body["case_id"], body["asked_in"], body["question_id"], sent, body["code"])
 
 
@@ -87,7 +89,8 @@ class Cards:
 
     async def _post(self, stored: StoredRequest, conversation: Conversation) -> None:
         case_id = case_id_of(stored.thread_id, stored.question_id, stored.round)
-        if await self._store.get_checkpoint(_id(case_id), AGENT_ID) is not None:
+        known = await self._store.get_checkpoint(_id(case_id), AGENT_ID)
+        if known is not None and Card.read(known.body).sent is not None:
             return
         read = partial(case_store.request, stored.thread_id, stored.question_id, stored.round)
         row = await self._store.engine.read(read)
@@ -109,11 +112,21 @@ class Cards:
             code = secrets.token_hex(_CODE_BYTES)
             asked = replace(notice.asked, silence=f"{notice.asked.silence} {_how(case, code)}".strip())
             notice = replace(notice, asked=asked, body=f"{notice.body}\n\n{_how(case, code)}")
+        card = Card(case_id, stored.thread_id, stored.question_id, None, code)
+        await self._keep(card, conversation.thread_id)
         sent = await platform.card_delivery(place).send(notice)
-        card = Card(case_id, stored.thread_id, stored.question_id, sent, code)
-        await self._store.save_checkpoint(
-            _id(case_id), AGENT_ID, card.stored(), thread_id=conversation.thread_id
-        )
+        await self._keep(replace(card, sent=sent), conversation.thread_id)
+
+    async def pressed(self, press: Press) -> None:
+        """Note where a card is whose poster died before it could: the press says so."""
+        known = await self._store.get_checkpoint(_id(press.case_id), AGENT_ID)
+        if known is not None and press.sent is not None:
+            card = Card.read(known.body)
+            if card.sent is None:
+                await self._keep(replace(card, sent=press.sent), known.thread_id)
+
+    async def _keep(self, card: Card, thread_id: str | None) -> None:
+        await self._store.save_checkpoint(_id(card.case_id), AGENT_ID, card.stored(), thread_id=thread_id)
 
     async def update(self, conversation: Conversation) -> None:
         """Bring the cards of a conversation up to date: who decided, and what came of it."""
@@ -123,7 +136,8 @@ class Cards:
                 if case is None:
                     continue
                 ended = ended_of(case, await self._outcome(card, case))
-                await conversation.platform.card_delivery(conversation.place).update(card.sent, ended)
+                if card.sent is not None:
+                    await conversation.platform.card_delivery(conversation.place).update(card.sent, ended)
             except CaseNotFound:
                 pass  # deleted with its thread
             except DeliveryError as error:

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ from weakref import WeakValueDictionary
 from askfirst.agent.agent import Agent
 from askfirst.agent.result import AgentResult
 from askfirst.agent.spec import AgentSpec
-from askfirst.chat.base import ChatError, ChatPlace, ChatPlatform, Conversation, Said
+from askfirst.chat.base import ChatPlace, ChatPlatform, Conversation, Said
 from askfirst.chat.cards import Cards
 from askfirst.chat.inbox import Inbox, Waiting
 from askfirst.chat.slack import SlackChat
@@ -31,6 +32,7 @@ from askfirst.clock import Clock, SystemClock
 from askfirst.delivery.base import Press, PressAnswer
 from askfirst.delivery.text import cut
 from askfirst.errors import (
+    ChatError,
     DeliveryError,
     HitlNoPendingRequest,
     HitlRequestPending,
@@ -215,6 +217,7 @@ class ChannelServer:
             return True
 
     async def _press(self, platform: ChatPlatform, press: Press) -> PressAnswer:
+        await self._cards.pressed(press)
         return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
 
     async def _pending(self, account: str) -> str:
@@ -258,6 +261,8 @@ class ChannelServer:
             if known is not None and await self._agent(known).pending_approvals():
                 return False
             await self._keep(conversation)
+        else:
+            conversation = await self._conversation(taken.thread_id) or conversation
         agent = self._agent(conversation)
         try:
             if is_begun:
@@ -310,8 +315,9 @@ class ChannelServer:
             await stream.say(STOPPED)
         elif result.status == "failed":
             await stream.say(FAILED.format(result.reason or "the run failed"))
-        elif not stream.has_posted and result.text:
+        elif not stream.has_posted and result.text and conversation.told != _so_far(agent):
             await stream.say(result.text)  # it was said before this process came to it
+        await self._keep(replace(conversation, told=_so_far(agent)))
 
     def _ending(self, thread_id: str) -> asyncio.Lock:
         """Held while a thread's cards are posted or withdrawn, so that "stop" finds all of them."""
@@ -344,9 +350,8 @@ class ChannelServer:
 
     def _read(self, thread_id: str, body: Any) -> Conversation:
         place = ChatPlace(**body["place"])
-        return Conversation(
-            thread_id, body["agent"], place, body["principal"], self._platforms[place.platform]
-        )
+        platform = self._platforms[place.platform]
+        return Conversation(thread_id, body["agent"], place, body["principal"], platform, body["told"])
 
     async def _sweep(self) -> None:
         """Now and then: what a worker left that died, what has expired, and what is long over."""
@@ -366,6 +371,11 @@ class ChannelServer:
 def thread_id_of(place: ChatPlace, agent: str) -> str:
     """The thread of a conversation: the same whenever, and wherever, somebody speaks there."""
     return f"chat-{hashlib.sha256(f'{place.key}{chr(0)}{agent}'.encode()).hexdigest()[:32]}"
+
+
+def _so_far(agent: Agent) -> int:
+    """How far the transcript has come: what was told of a conversation is told once."""
+    return len(agent.messages)
 
 
 def _id(thread_id: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from askfirst.chat.base import ChatPlace, OnPendingAsked, OnSaid, Said, accounts
+from askfirst.chat.base import ChatPlace, OnSaid, Said, accounts
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
-from askfirst.delivery.base import Delivery, OnPress, Sent
+from askfirst.delivery.base import Delivery, OnPending, OnPress, Sent
 from askfirst.delivery.slack import SlackDelivery
 from askfirst.delivery.slack_api import BASE_URL, NAME, SlackRefused
 from askfirst.delivery.slack_blocks import MOST_TEXT, fallback, text_blocks
@@ -32,7 +32,7 @@ class SlackChat:
     does everything in a direct message. ``people`` are those who may talk to it, by account
     (``"T024BE7LD:U2147483697"``) with the name that becomes the principal; ``deciders`` those who may decide what it
     asks, by default the same. ``app_token`` is for Socket Mode, ``signing_secret`` for signed requests: mount
-    `requests` then. ``buttons=False`` asks in plain text: "reply approve 3f2a9c".
+    `request_app()` then. ``buttons=False`` asks in plain text: "reply approve 3f2a9c".
     """
 
     name = NAME
@@ -60,10 +60,9 @@ class SlackChat:
         self.delivery: Delivery = self._delivery
         self._bot_user = ""
 
-    @property
-    def requests(self) -> SlackRequests:
+    def request_app(self) -> SlackRequests:
         """The ASGI application for signed requests."""
-        return self._delivery.requests
+        return self._delivery.request_app()
 
     @asynccontextmanager
     async def open(
@@ -72,23 +71,19 @@ class SlackChat:
         clock: Clock,
         on_said: OnSaid,
         on_press: OnPress,
-        on_pending: OnPendingAsked,
+        on_pending: OnPending,
     ) -> AsyncGenerator[None]:
         """Hear people within this context."""
         self._bot_user = str((await self._api.call("auth.test"))["user_id"])
 
-        async def other(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-            if kind == "events_api":
-                said = self._said(payload)
-                if said is not None:
-                    await on_said(said)
-                return None
-            account = f"{NAME}:{payload['team_id']}:{payload['user_id']}"
-            return {"response_type": "ephemeral", "text": ephemeral(await on_pending(account))}
+        async def hear(kind: str, payload: dict[str, Any]) -> None:
+            said = self._said(payload)
+            if said is not None:
+                await on_said(said)
 
-        self._delivery = self._delivery.stored_in(store, clock)
+        self._delivery = self._delivery.stored_in(store, clock).answering_pending(on_pending)
         self.delivery = self._delivery
-        async with self._delivery.listening(on_press, other):
+        async with self._delivery.listening(on_press, hear):
             yield
 
     def _said(self, payload: Mapping[str, Any]) -> Said | None:

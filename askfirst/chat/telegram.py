@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from askfirst.chat.base import ChatPlace, OnPendingAsked, OnSaid, Said, accounts
+from askfirst.chat.base import ChatPlace, OnSaid, Said, accounts
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
-from askfirst.delivery.base import Delivery, OnPress, Sent
+from askfirst.delivery.base import Delivery, OnPending, OnPress, Sent
 from askfirst.delivery.telegram import TelegramDelivery
 from askfirst.delivery.telegram_api import NAME
 from askfirst.delivery.telegram_messages import units
@@ -56,7 +56,7 @@ class TelegramChat:
         clock: Clock,
         on_said: OnSaid,
         on_press: OnPress,
-        on_pending: OnPendingAsked,
+        on_pending: OnPending,
     ) -> AsyncGenerator[None]:
         """Hear people within this context."""
 

@@ -29,6 +29,7 @@ _COMMANDS = {
     "purge": "serve",
     "serve": "serve",
     "show": "pending",
+    "slack": "slack",
     "wait": "wait",
     "worker": "worker",
 }

@@ -227,6 +227,8 @@ class Press:
     """What the person filled in besides: ``feedback``, ``edits``, the fields of a form."""
     email: str | None = None
     """The person's address, where the platform itself has confirmed it."""
+    sent: Sent | None = field(default=None, compare=False)
+    """The message whose button was pressed, for whoever posted it and died before noting where it is."""
 
     @property
     def account(self) -> str:
@@ -254,6 +256,30 @@ class PressDelivery(Protocol):
 
     def listening(self, on_press: OnPress) -> AbstractAsyncContextManager[None]:
         """Within this context, each press is passed on once, and its answer is shown."""
+        ...
+
+
+OnPending = Callable[[str], Awaitable[str]]
+"""Answers an account, such as ``slack:T024BE7LD:U2147483697``, that asks what waits for a decision."""
+
+
+@runtime_checkable
+class PendingDelivery(Protocol):
+    """A delivery whose platform has a command for what waits: ``/askfirst pending``."""
+
+    def answering_pending(self, on_pending: OnPending) -> Delivery:
+        """The same delivery, answering that command while it is being listened to."""
+        ...
+
+
+@runtime_checkable
+class RequestsDelivery(Protocol):
+    """A delivery that may hear buttons by signed HTTP requests: every process listens then, none has to connect."""
+
+    hears_requests: bool
+
+    def request_app(self) -> Any:
+        """The ASGI application that takes the requests; it checks their signatures."""
         ...
 
 

@@ -65,6 +65,20 @@ def _telegram(given: Mapping[str, Any]) -> Delivery:
     return TelegramDelivery(given["token"], given["chat"], **api)
 
 
+def _slack(given: Mapping[str, Any]) -> Delivery:
+    from askfirst.delivery.slack import SlackDelivery
+
+    api = {"base_url": given["api_url"]} if "api_url" in given else {}
+    return SlackDelivery(
+        given["bot_token"],
+        given["channel"],
+        app_token=given.get("app_token"),
+        signing_secret=given.get("signing_secret"),
+        asks_address=given.get("by_address", False),
+        **api,
+    )
+
+
 def _apprise(given: Mapping[str, Any]) -> Delivery:
     from askfirst.delivery.apprise import AppriseDelivery
 
@@ -100,6 +114,19 @@ KINDS: Mapping[str, Kind] = {
             ),
             _telegram,
             platform="telegram",
+        ),
+        Kind(
+            "slack",
+            (
+                Setting("bot_token", "secret", "SLACK_BOT_TOKEN"),
+                Setting("channel", "text", "SLACK_CHANNEL"),
+                Setting("app_token", "secret", "SLACK_APP_TOKEN", is_required=False),
+                Setting("signing_secret", "secret", "SLACK_SIGNING_SECRET", is_required=False),
+                Setting("by_address", "flag", is_required=False),
+                Setting("api_url", "text", is_required=False),
+            ),
+            _slack,
+            platform="slack",
         ),
         Kind("apprise", (Setting("urls", "secrets", "ASKFIRST_APPRISE_URL"),), _apprise),
         Kind(

@@ -12,13 +12,13 @@ from typing import Any, Self
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock, SystemClock
-from askfirst.delivery.base import Ended, Notice, OnPress, Sent, heading
+from askfirst.delivery.base import Ended, Notice, OnPending, OnPress, Sent, heading
 from askfirst.delivery.slack_api import BASE_URL, NAME, SlackApi, SlackRefused
 from askfirst.delivery.slack_blocks import asking, body_blocks, decided, ending_text, pressable
 from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_modals import fits
 from askfirst.delivery.slack_posts import SlackPost, SlackPosts
-from askfirst.delivery.slack_presses import SlackPresses
+from askfirst.delivery.slack_presses import SlackPresses, ephemeral
 from askfirst.delivery.slack_socket import Handle, SocketMode
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
@@ -38,11 +38,13 @@ class SlackDelivery:
     """Sends to one channel as an app, and hears its buttons being pressed there.
 
     ``bot_token`` (``xoxb-``) sends. ``app_token`` (``xapp-``) hears over Socket Mode, which needs no public address;
-    ``signing_secret`` hears by signed HTTP requests instead: mount `requests`, an ASGI application, where the app's
-    request URL leads. Without either the messages have links only. A button that approves is there only if all that
-    is approved stands in the message. What buttons mean is kept in ``store`` (any checkpointer, open), else in
-    memory, where it ends with the process. ``asks_address`` looks up the e-mail address that Slack has confirmed of
-    whoever presses, for lists of those who may decide by address.
+    ``signing_secret`` hears by signed HTTP requests instead: mount `request_app()`, an ASGI application, where the
+    app's request URL leads. Without either the messages have links only. A button that approves is there only if
+    all that is approved stands in the message.
+
+    What buttons mean is kept in ``store`` (any checkpointer, open), else in memory, where it ends with the process.
+    ``asks_address`` looks up the e-mail address that Slack has confirmed of whoever presses, for lists of those who
+    may decide by address.
     """
 
     name = NAME
@@ -72,13 +74,20 @@ class SlackDelivery:
         self._hearing = _Hearing()
         self._signing_secret = signing_secret
         self.shows_buttons = app_token is not None or signing_secret is not None
+        self.hears_requests = app_token is None and signing_secret is not None
+        self._on_pending: OnPending | None = None
 
-    @property
-    def requests(self) -> SlackRequests:
-        """The ASGI application for signed requests, while this delivery is being listened to."""
+    def request_app(self) -> SlackRequests:
+        """The ASGI application for signed requests; it answers while this delivery is being listened to."""
         if self._signing_secret is None:
             raise DeliveryError(NAME, "signed requests need the app's signing secret", permanent=True)
         return SlackRequests(self._signing_secret, self._handle, clock=self._clock)
+
+    def answering_pending(self, on_pending: OnPending) -> Self:
+        """The same delivery, answering ``/askfirst pending``."""
+        other = copy(self)
+        other._on_pending = on_pending
+        return other
 
     def to(self, target: str) -> Self:
         """The same delivery to another channel."""
@@ -139,7 +148,7 @@ class SlackDelivery:
     async def listening(self, on_press: OnPress, on_other: Handle | None = None) -> AsyncGenerator[None]:
         """Within this context, presses are passed on and answered.
 
-        ``on_other`` gets commands and events (``slash_commands``, ``events_api``), which are not ours.
+        ``on_other`` gets events (``events_api``), which are not ours.
         """
         if self._hearing.handle is not None:
             raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
@@ -148,6 +157,8 @@ class SlackDelivery:
         async def handle(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
             if kind == "interactive":
                 return await presses.handle(payload)
+            if kind == "slash_commands":
+                return await self._command(payload)
             return None if on_other is None else await on_other(kind, payload)
 
         self._hearing.handle = handle
@@ -160,6 +171,13 @@ class SlackDelivery:
                     yield
         finally:
             self._hearing.handle = None
+
+    async def _command(self, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Answer ``/askfirst pending``, seen by whoever asked alone."""
+        if self._on_pending is None:
+            return None
+        said = await self._on_pending(f"{NAME}:{payload['team_id']}:{payload['user_id']}")
+        return {"response_type": "ephemeral", "text": ephemeral(said)}
 
     async def _handle(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         if self._hearing.handle is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from askfirst.delivery.base import Button, OnPress, Press, PressAnswer
+from askfirst.delivery.base import Button, OnPress, Press, PressAnswer, Sent
 from askfirst.delivery.fields import REASON, Field
 from askfirst.delivery.slack_api import NAME, SlackApi, SlackRefused
 from askfirst.delivery.slack_blocks import ACTION, decided
@@ -145,6 +145,7 @@ class SlackPresses:
             shown=post.shown,
             data=data,
             email=await self._address(user),
+            sent=place.sent(post.case_id, key),
         )
         try:
             async with asyncio.timeout(PRESS_SECONDS):
@@ -215,6 +216,10 @@ class _Place:
     channel: str
     ts: str
     thread: str | None
+
+    def sent(self, case_id: str, key: str) -> Sent:
+        """The message as the delivery gave it when it was sent."""
+        return Sent(NAME, case_id, {"channel": self.channel, "ts": self.ts, "key": key})
 
 
 def fields_of(button: Button) -> tuple[Field, ...]:

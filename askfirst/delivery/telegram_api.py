@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("askfirst.delivery")
 NAME = "telegram"
+_BYTES = "application/octet-stream"
+"""Named for every file: to guess a type from a name reads the system's list of types, in the event loop."""
 CALL_SECONDS = 15.0
 _TOKEN = re.compile(r"\d+:[\w-]{8,}", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\w+://\S+")
@@ -113,10 +115,12 @@ class TelegramApi:
         """The result of a method that takes a file."""
         if self._http is not None:
             return await self._call(
-                self._http, method, dict(parameters), CALL_SECONDS, {field: (name, content)}
+                self._http, method, dict(parameters), CALL_SECONDS, {field: (name, content, _BYTES)}
             )
         async with await self._client() as http:
-            return await self._call(http, method, dict(parameters), CALL_SECONDS, {field: (name, content)})
+            return await self._call(
+                http, method, dict(parameters), CALL_SECONDS, {field: (name, content, _BYTES)}
+            )
 
     async def _client(self) -> httpx2.AsyncClient:
         import httpx2
@@ -131,7 +135,7 @@ class TelegramApi:
         method: str,
         parameters: dict[str, Any],
         seconds: float,
-        files: dict[str, tuple[str, bytes]] | None = None,
+        files: dict[str, tuple[str, bytes, str]] | None = None,
     ) -> Any:
         import httpx2
 

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from askfirst.clock import Clock
-from askfirst.delivery.base import OnPress, Press, PressAnswer
-from askfirst.delivery.telegram_api import Refused, TelegramApi
+from askfirst.delivery.base import OnPress, Press, PressAnswer, Sent
+from askfirst.delivery.telegram_api import NAME, Refused, TelegramApi
 from askfirst.delivery.telegram_messages import ALERT_LIMIT, Post, Posts, message, units
 from askfirst.delivery.text import cut, shown
 from askfirst.errors import DeliveryError
@@ -160,6 +160,11 @@ class PressReader:
             platform_user_id=str(query["from"]["id"]),
             display_name=who,
             shown=post.shown,
+            sent=Sent(
+                NAME,
+                post.case_id,
+                {"chat": post.chat_id, "message": query["message"]["message_id"], "key": key},
+            ),
         )
         answer = await self._answer_to(press)
         if answer.kind in ("done", "closed"):

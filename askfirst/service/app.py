@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock, SystemClock
-from askfirst.delivery.base import Deliver
+from askfirst.delivery.base import Deliver, RequestsDelivery
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
@@ -24,6 +24,7 @@ with needs_service():
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import Response
     from starlette.exceptions import HTTPException
+    from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from askfirst.service import api, live, review_routes, well_known
@@ -219,7 +220,7 @@ def create_app(
         # FastAPI's own spans hold whole addresses, and a review link's address holds its token.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    _furnish(app, metrics)
+    _furnish(app, metrics, places)
     return app
 
 
@@ -242,8 +243,19 @@ def _telling(
     return teller, [ButtonListener(cases, place) for place in places if place.has_buttons]
 
 
-def _furnish(app: FastAPI, metrics: Metrics) -> None:
+def _take_requests(app: FastAPI, places: Places) -> None:
+    """Add what takes signed requests of messengers, at ``/messengers/NAME``."""
+    for place in places:
+        delivery = place.delivery
+        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+            app.router.routes.append(
+                Route(f"/messengers/{place.name}", delivery.request_app(), include_in_schema=False)
+            )
+
+
+def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
     """Add the routes, the error responses and the middleware."""
+    _take_requests(app, places)
     app.include_router(api.router)
     app.include_router(review_routes.router)
     app.include_router(live.router)

@@ -8,18 +8,26 @@ from contextlib import suppress
 from functools import partial
 
 from askfirst.concurrency import finish
-from askfirst.delivery.base import PressDelivery
+from askfirst.delivery.base import PendingDelivery, PressDelivery, RequestsDelivery
+from askfirst.delivery.text import cut
 from askfirst.errors import DeliveryError, StoreError
 from askfirst.ids import new_id
+from askfirst.service.case import case_of
 from askfirst.service.cases import Cases
 from askfirst.service.places import Place
 from askfirst.service.presses import Presses
-from askfirst.store import deliveries
+from askfirst.store import deliveries, inspect
+from askfirst.store.rows import decode_request
+from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.service")
 LEASE_MILLISECONDS = 30_000
 """Another process listens after that if this one dies."""
 RENEW_SECONDS = 8.0
+NOT_YOURS = "You are not one of those who may decide here."
+NOTHING = "Nothing waits for a decision."
+_MOST_PENDING = 20
+_LINE = 120
 
 
 class ButtonListener:
@@ -34,8 +42,13 @@ class ButtonListener:
     async def run(self) -> None:
         """Listen until cancelled; then the lease is released."""
         delivery = self._place.delivery
+        if isinstance(delivery, PendingDelivery):
+            delivery = delivery.answering_pending(self._pending)
         if not isinstance(delivery, PressDelivery):
             return
+        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+            async with delivery.listening(partial(self._presses.decide, self._place)):
+                await asyncio.Event().wait()  # whichever process a request comes to answers it
         try:
             while True:
                 try:
@@ -55,6 +68,17 @@ class ButtonListener:
         async with delivery.listening(partial(self._presses.decide, self._place)):
             while await self._lease():  # noqa: ASYNC110  (it renews a lease, and waits for nothing)
                 await asyncio.sleep(RENEW_SECONDS)
+
+    async def _pending(self, account: str) -> str:
+        """What waits for a decision, for somebody who may decide here."""
+        if account not in self._place.deciders:
+            return NOT_YOURS
+        engine = self._cases.engine
+        asked = await engine.read(partial(inspect.request_page, _MOST_PENDING, None))
+        opened = await engine.read(partial(inspect.case_page, _MOST_PENDING, None))
+        lines = [" ".join(decode_request(each.request).payload.sentences) for each in asked]
+        lines += [case_of(each.case).prompt for each in opened]
+        return "\n".join(f"• {cut(visible(each), _LINE)}" for each in lines[:_MOST_PENDING]) or NOTHING
 
     async def _lease(self) -> bool:
         """Take the lease, or renew it; False while another process has it."""

@@ -185,6 +185,8 @@ class LocalSlack:
     async def send_again(self) -> None:
         """Send events that nobody acknowledged once more, as Slack does after a while."""
         for envelope_id, envelope in list(self._unacked.items()):
+            if envelope_id in self._acks:
+                continue  # it is on its way
             envelope["retry_attempt"] += 1
             envelope["retry_reason"] = "timeout"
             if envelope["retry_attempt"] > _RETRIES:

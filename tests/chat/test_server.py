@@ -12,9 +12,10 @@ from kit.patience import PATIENCE
 from kit.stores import SHARED, databases
 
 from askfirst import AgentSpec, tool
-from askfirst.chat import ChatError, ChatToolset, Conversation, SlackChat, serve_channels
+from askfirst.chat import ChatToolset, Conversation, SlackChat, serve_channels
 from askfirst.chat.server import NOT_FOR_YOU, NOTHING, STOPPED
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.errors import ChatError
 from askfirst.messages import Message, ToolCall
 from askfirst.models import ScriptedModel
 from examples.local_slack import (

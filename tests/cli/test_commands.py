@@ -370,6 +370,9 @@ def test_the_page_has_every_command() -> None:
         "askfirst purge",
         "askfirst serve",
         "askfirst show",
+        "askfirst slack",
+        "askfirst slack check",
+        "askfirst slack manifest",
         "askfirst wait",
         "askfirst worker",
     ]

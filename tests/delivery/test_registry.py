@@ -15,6 +15,7 @@ from askfirst.delivery import Several, auto, delivery_named, registry
 from askfirst.errors import DeliveryError
 
 TELEGRAM = {"TELEGRAM_BOT_TOKEN": "123456:a-token-that-is-secret", "TELEGRAM_CHAT_ID": "-1001"}
+SLACK = {"SLACK_BOT_TOKEN": "xoxb-1234-a-token-that-is-secret", "SLACK_CHANNEL": "C0OPS"}
 APPRISE = {"ASKFIRST_APPRISE_URL": "json://localhost/a json://localhost/b"}
 MAIL = {
     "ASKFIRST_MAIL_TO": "ada@a.example, bob@a.example",
@@ -75,7 +76,8 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
 
 
 def test_every_name_makes_a_delivery_of_that_name() -> None:
-    everything = TELEGRAM | APPRISE | MAIL | DISPLAY | {"ASKFIRST_TEAMS_URL": "https://a.example/?sig=secret"}
+    teams = {"ASKFIRST_TEAMS_URL": "https://a.example/?sig=secret"}
+    everything = TELEGRAM | SLACK | APPRISE | MAIL | DISPLAY | teams
     for name in registry.NAMES:
         made = delivery_named(name, everything)
         assert made.name == ("several" if name == "auto" else name)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from kit.patience import PATIENCE
+from kit.running_service import serving
 from kit.slack_rig import ADA_ACCOUNT, LINK, SlackRig, slack_rig
-from kit.stores import SHARED, databases
+from kit.stores import SHARED, asked, databases
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery import slack_presses
@@ -22,7 +23,7 @@ from askfirst.delivery.slack_presses import SlackUser, confirmed_address
 from askfirst.delivery.slack_socket import SocketMode
 from askfirst.errors import DeliveryError
 from askfirst.requests import ApproveRequest, AskRequest, HitlRequest, Option, Question
-from askfirst.service.places import Decider
+from askfirst.service.places import Decider, Place
 from examples.local_slack import (
     ADA,
     APP_TOKEN,
@@ -33,6 +34,7 @@ from examples.local_slack import (
     SIGNING_SECRET,
     STRANGER,
     TEAM,
+    People,
     Refusal,
     local_slack,
 )
@@ -336,7 +338,7 @@ async def signed(checkpointer: SqlCheckpointer) -> Any:
     import uvicorn
 
     async with slack_rig(checkpointer, signing_secret=SIGNING_SECRET) as rig:
-        config = uvicorn.Config(rig.delivery.requests, port=0, log_level="warning", lifespan="off")
+        config = uvicorn.Config(rig.delivery.request_app(), port=0, log_level="warning", lifespan="off")
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve())
         async with asyncio.timeout(PATIENCE):
@@ -534,3 +536,26 @@ async def test_without_a_way_to_hear_there_are_links_only() -> None:
         [message] = slack.in_channel(CHANNEL)
         [elements] = [block["elements"] for block in message["blocks"] if block["type"] == "actions"]
         assert [each.get("url") for each in elements] == [LINK]
+
+
+# Within the service.
+
+
+async def test_a_service_takes_signed_requests_and_tells_what_waits(checkpointer: SqlCheckpointer) -> None:
+    async with local_slack(ack_seconds=PATIENCE, trigger_seconds=PATIENCE) as slack:
+        people = People(slack)
+        delivery = SlackDelivery(BOT_TOKEN, CHANNEL, signing_secret=SIGNING_SECRET, base_url=slack.url)
+        place = Place("slack", delivery, {ADA_ACCOUNT: Decider("Ada")})
+        await asked(checkpointer, "t", refund())
+        async with serving(checkpointer, deliver=place, name="Desk") as served:
+            slack.request_url = f"{served.url}/messengers/slack"
+            await slack.until(lambda: slack.in_channel(CHANNEL), PATIENCE)
+            [message] = slack.in_channel(CHANNEL)
+            told = await people.command("pending", channel=CHANNEL)
+            assert told.payload["text"] == "• Pay back 49.00 EUR for order A-1042"
+            assert "not one of those" in (await people.command("", channel=CHANNEL, by=BEN)).payload["text"]
+            assert (await people.press(CHANNEL, message["ts"], "Approve")).acked
+            await slack.until(lambda: "Approved by Ada." in slack.text(CHANNEL, message["ts"]), PATIENCE)
+        settled = await checkpointer.request("t", "call-1")
+        assert settled is not None
+        assert settled.status == "answered"

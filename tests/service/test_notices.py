@@ -98,15 +98,18 @@ def test_no_text_of_others_begins_a_line_as_ours_do(name: str) -> None:
 
 def test_a_risk_or_a_cut_leaves_only_the_button_that_stops() -> None:
     case = page_cases.approval({"cents": 4900}, tool_name="refund")
-    assert actions(noticed(case)) == ["approve", "reject"]
+    assert actions(noticed(case)) == ["approve", "reject", "edit"]
     assert actions(noticed(page_cases.approval({"text": "x" * 5000}, tool_name="send"))) == ["reject"]
     assert case.request is not None
     risky = case.request.payload.model_copy(update={"display": {"risk": "high"}})
     high = replace(case, request=case.request.model_copy(update={"payload": risky}))
-    assert actions(noticed(high)) == ["reject"]
+    plain = [each.action for each in noticed(high).buttons if each.is_plain]
+    assert plain == ["reject"]  # to approve, a person is asked once more
+    assert noticed(high).buttons[0].confirm == asked_of(high, "Desk").sentence
     unknown = case.request.payload.model_copy(update={"display": {"risk": "none"}})
     odd = replace(case, request=case.request.model_copy(update={"payload": unknown}))
     assert asked_of(odd, "Desk").risk == "critical"
+    assert actions(noticed(odd)) == ["reject"]
 
 
 def test_where_the_page_is_needed_nothing_can_be_pressed() -> None:

@@ -118,7 +118,7 @@ async def test_every_case_of_an_agent_is_told_and_its_end(database: Database) ->
         ) as served:
             await in_state(served, "sent", "sent")
             [notice] = board.notices
-            assert [button.action for button in notice.buttons] == ["approve", "reject"]
+            assert [button.action for button in notice.buttons] == ["approve", "reject", "edit"]
             [plain] = other.notices
             assert plain.buttons == ()  # nobody is on a list there
             assert plain.review_url != notice.review_url

@@ -1,0 +1,155 @@
+"""A support agent in Slack: a policy that asks, chat tools behind the gate, and threads that survive a restart.
+
+    python examples/slack_bot.py --local            a workspace on this machine: see it without an account
+    python examples/slack_bot.py --local --auto     the same, and the person is played, too
+    python examples/slack_bot.py                    your workspace: SLACK_BOT_TOKEN, SLACK_APP_TOKEN, SLACK_PEOPLE
+
+SLACK_PEOPLE are those who may talk to it and decide: "T024BE7LD:U2147483697=Ada, T024BE7LD:U1234=Ben".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from local_slack import ADA, APP_TOKEN, BOT_TOKEN, CHANNEL, TEAM, LocalSlack, People, local_slack
+
+from askfirst import AgentSpec, tool
+from askfirst.chat import ChatToolset, Conversation, SlackChat, serve_channels
+from askfirst.messages import Message, ToolCall
+from askfirst.models import ScriptedModel
+from askfirst.permissions import StaticPermissionPolicy
+
+POLICY = StaticPermissionPolicy(
+    [{"id": "orders", "scope": {"tool": "cancel_order"}, "effect": "require_approval"}],
+    {"allowed": True, "requires_approval": False},
+)
+
+
+@tool
+def cancel_order(order: str) -> str:
+    """Cancel an order."""
+    print(f"(cancel_order runs: {order})", flush=True)
+    return f"{order} is cancelled."
+
+
+def say(messages: Sequence[Message]) -> str | list[str | ToolCall]:
+    """What the scripted model says; a real one is named: ``AgentSpec("support", "anthropic:…", tools)``."""
+    last, call_id = messages[-1], f"call_{len(messages)}"
+    if last.role == "user":
+        return ["I will see to it.", ToolCall(call_id, "cancel_order", {"order": "A-1042"})]
+    if last.role == "tool" and last.tool_name == "cancel_order" and not last.is_error:
+        return [ToolCall(call_id, "post_message", {"text": f"For the record: {last.text}"})]
+    return "That is all."
+
+
+def support(conversation: Conversation) -> AgentSpec:
+    """The agent of a conversation."""
+    tools = [cancel_order, *ChatToolset(conversation, require_approval=True).tools]
+    return AgentSpec("support", ScriptedModel([say] * 50), tools, policy=POLICY)
+
+
+async def serve() -> None:
+    """Serve the workspace that the environment names. Any number of these may run on one database."""
+    people = dict(each.strip().split("=", 1) for each in os.environ["SLACK_PEOPLE"].split(","))
+    chat = SlackChat(
+        os.environ["SLACK_BOT_TOKEN"],
+        app_token=os.environ["SLACK_APP_TOKEN"],
+        people=people,
+        base_url=os.environ.get("SLACK_API", "https://slack.com/api/"),
+    )
+    store = os.environ.get("DATABASE", "sqlite:///slack_bot.db")
+    await serve_channels({"support": support}, store=store, slack=chat).run()
+
+
+# A workspace on this machine.
+
+
+@asynccontextmanager
+async def worker(slack: LocalSlack) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """This program in a process of its own, for the workspace on this machine."""
+    environment = {
+        **os.environ,
+        "SLACK_API": slack.url,
+        "SLACK_BOT_TOKEN": BOT_TOKEN,
+        "SLACK_APP_TOKEN": APP_TOKEN,
+        "SLACK_PEOPLE": f"{TEAM}:{ADA.id}=Ada",
+    }
+    before = slack.connections
+    process = await asyncio.create_subprocess_exec(sys.executable, __file__, env=environment)
+    try:
+        await slack.until(lambda: slack.connections > before)
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def posted(slack: LocalSlack, thread: str) -> list[str]:
+    """What the app has posted into a thread."""
+    return [slack.text(CHANNEL, each["ts"]) for each in slack.in_channel(CHANNEL, thread) if "bot_id" in each]
+
+
+def open_card(slack: LocalSlack, people: People, thread: str) -> str | None:
+    """The message that has buttons, if there is one."""
+    found = [each["ts"] for each in slack.in_channel(CHANNEL, thread) if people.buttons(CHANNEL, each["ts"])]
+    return found[-1] if found else None
+
+
+async def play() -> None:
+    """The whole story: a message, a card, kill -9, a press, another worker that goes on, and the tool once."""
+    async with local_slack(ack_seconds=60, trigger_seconds=60) as slack:
+        people = People(slack)
+        async with worker(slack) as first:
+            print("Ada: @askfirst cancel my order A-1042")
+            thread = await people.say(CHANNEL, "cancel my order A-1042")
+            await slack.until(lambda: open_card(slack, people, thread))
+            print("the agent asks:", people.buttons(CHANNEL, open_card(slack, people, thread) or ""))
+            first.kill()
+            print("kill -9")
+        async with worker(slack):
+            for _ in range(2):
+                await slack.until(lambda: open_card(slack, people, thread))
+                print("Ada presses Approve, on another worker")
+                await people.press(CHANNEL, open_card(slack, people, thread) or "", "Approve")
+            await slack.until(lambda: "That is all." in posted(slack, thread))
+            await slack.until(lambda: sum("It ran" in each for each in posted(slack, thread)) == 2)
+        for text in posted(slack, thread):
+            print("|", text.splitlines()[-1])
+        ran = [each for each in posted(slack, thread) if each == "For the record: A-1042 is cancelled."]
+        print("success" if len(ran) == 1 else "failure")
+        if len(ran) != 1:
+            sys.exit(1)
+
+
+async def talk() -> None:
+    """Talk to the agent from this terminal: a line is a message; the label of a button presses it."""
+    async with local_slack(ack_seconds=60, trigger_seconds=60) as slack, worker(slack):
+        people, thread, shown = People(slack), "", dict[str, str]()
+        print(
+            'Write to the agent, such as "cancel my order"; press a button by its label; an empty line ends.'
+        )
+        while line := (await asyncio.to_thread(input, "you > ")).strip():
+            card = open_card(slack, people, thread) if thread else None
+            if card is not None and line in people.buttons(CHANNEL, card):
+                await people.press(CHANNEL, card, line)
+            else:
+                ts = await people.say(CHANNEL, line, thread_ts=thread or None)
+                thread = thread or ts
+            with suppress(TimeoutError):
+                await slack.until(lambda: False, 3)
+            for each in slack.in_channel(CHANNEL, thread):
+                text = slack.text(CHANNEL, each["ts"])
+                if "bot_id" in each and shown.get(each["ts"]) != text:
+                    shown[each["ts"]] = text
+                    print("bot |", text.replace("\n", "\n    | "), people.buttons(CHANNEL, each["ts"]) or "")
+
+
+if __name__ == "__main__":
+    local, auto = "--local" in sys.argv, "--auto" in sys.argv
+    with suppress(KeyboardInterrupt):
+        asyncio.run(play() if local and auto else talk() if local else serve())
