@@ -25,7 +25,6 @@ class Held:
     """A decision made on a page that has not gone out yet; times are seconds since 1970 (UTC)."""
 
     action: str
-    data: JsonObject = field(repr=False)
     at: float
     until: float
     nonce: str | None
@@ -36,6 +35,11 @@ class Held:
     """The respondent, as `askfirst.service.person.Respondent` keeps itself."""
     result: JsonObject = field(repr=False)
     """The result as it will be, signed if the service signs."""
+
+    @property
+    def data(self) -> JsonObject:
+        """What the person filled in."""
+        return dict(cast("Mapping[str, Any]", self.result.get("data") or {}))
 
     @property
     def named(self) -> str | None:

@@ -156,7 +156,6 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             answer_of(case.request, action, data)  # raises now what would be raised when it goes out
         kept = Held(
             action=action,
-            data=data,
             at=seconds(now),
             until=seconds(until),
             nonce=pressed.nonce,

@@ -8,7 +8,6 @@ from askfirst.service.pages.render import (
     Notice,
     Stage,
     fields_to_fill,
-    load_pages,
     render_case,
     render_outlived,
     render_unavailable,
@@ -16,6 +15,7 @@ from askfirst.service.pages.render import (
     render_withheld,
 )
 from askfirst.service.pages.submission import Intent, Submission, read_submission
+from askfirst.service.pages.template import load_pages
 
 __all__ = [
     "Intent",

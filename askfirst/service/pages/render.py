@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
-from askfirst.errors import MissingExtra
 from askfirst.limits import FAULTS
 from askfirst.protocol import Form, FormField, visible_fields
 from askfirst.service.answers import beyond
-from askfirst.service.assets import assets
 from askfirst.service.case import Case
 from askfirst.service.pages.answered import answered, filled_in, proof_fields, questions
 from askfirst.service.pages.decision import Decision, Friction, decision_of, with_risk, words_for
@@ -44,7 +40,7 @@ from askfirst.service.pages.frame import (
     unopened_text,
 )
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
-from askfirst.service.pages.language import Language, languages
+from askfirst.service.pages.language import Language
 from askfirst.service.pages.reader import Place, Reader
 from askfirst.service.pages.rows import ALL, Row, rows_of
 from askfirst.service.pages.sight import Sight
@@ -58,79 +54,11 @@ from askfirst.service.pages.subject import (
     shown,
     text_of,
 )
+from askfirst.service.pages.template import fill
 from askfirst.service.risk_patterns import NO_PATTERNS
 from askfirst.service.standing import standing_of
 from askfirst.service.verification import Asked
 from askfirst.smtp import masked_address
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-
-# The templates, read and compiled once.
-
-
-_HERE = Path(__file__).parent.parent
-
-
-def load_pages() -> None:
-    """Compile every template and read every catalogue and static file now; else the first page does."""
-    _environment()
-    languages()
-    assets()
-
-
-class Say:
-    """What templates call for a sentence: ``t("asker", agent=...)``."""
-
-    def __init__(self, language: Language) -> None:
-        self._language = language
-        self.has = language.has
-
-    def __call__(self, key: str, **facts: Any) -> Html:
-        return self._language.say(key, **facts)
-
-
-def fill(template: str, to: Reader, base_path: str, facts: Mapping[str, Any]) -> str:
-    """Render a template in the reader's language."""
-
-    def static(file: str) -> str:
-        return f"{base_path}/static/{assets()[file].name}"
-
-    given: dict[str, Any] = {
-        "t": Say(to.language),
-        "lang": to.language.tag,
-        "languages": list(languages().values()),
-        "organisation": marked(to.organisation),
-        "reader": None,
-        "static": static,
-        "problems": [],
-        "notice": None,
-        "live": None,
-    }
-    return _environment().get_template(template).render(given | dict(facts))
-
-
-@cache
-def _environment() -> Environment:
-    try:
-        from jinja2 import DictLoader, Environment, StrictUndefined
-    except ModuleNotFoundError as error:
-        raise MissingExtra("The review page", "service") from error
-    sources = {path.name: path.read_text("utf-8") for path in (_HERE / "templates").glob("*.html")}
-    environment = Environment(
-        loader=DictLoader(sources),
-        autoescape=True,
-        auto_reload=False,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        cache_size=-1,
-    )
-    for name in sources:
-        environment.get_template(name)
-    return environment
-
 
 # The headers that every page is sent with.
 
@@ -356,10 +284,16 @@ class _Page:
             "is_raw": self.sight.view.raw,
             "state": f"{standing.state} {standing.version}",
             "second_note": "reason" if case.type == "escalation" else "note",
-            "no_word": decision.reject or language.say(_NO.get(case.type, "reject")),
+            "no_word": marked(decision.reject) if decision.reject else language.say(self._no()),
             "quick_reasons": [language.say(f"reject.{place}") for place in range(1, 5)],
             **self._verbs(decision),
         }
+
+    def _no(self) -> str:
+        """The button after which nothing happens, named by what it does."""
+        if self.case.type != "confirmation":
+            return "reject"
+        return "confirm.none" if choices_of(self.case) else "confirm.no"
 
     def _reader(self) -> Html | None:
         name = self.sight.reader
@@ -550,7 +484,6 @@ class _Page:
         )
 
 
-_NO = {"confirmation": "confirm.no"}
 _VERB = {"approval": "approve", "confirmation": "confirm.yes", "selection": "choose.send"}
 _TOLD = ("reason", "reasons", "matched_rule_id", "agent_path", "principal", "to")
 
