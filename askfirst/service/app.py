@@ -28,6 +28,7 @@ with needs_service():
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from askfirst.service import api, live, review_routes, well_known
+    from askfirst.service.assets import static_app
     from askfirst.service.audit import HeadPusher, check_push_url
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
@@ -260,7 +261,7 @@ def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
     app.include_router(review_routes.router)
     app.include_router(live.router)
     app.include_router(well_known.router)
-    app.mount("/static", review_routes.static_files(), "static")
+    app.mount("/static", static_app, "static")
     cast(Any, app).openapi = lambda: describe(app)
     app.add_exception_handler(ServiceError, _refused)
     app.add_exception_handler(StoreError, _refused)

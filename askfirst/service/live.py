@@ -23,7 +23,7 @@ from askfirst.service.person import REVIEWER
 from askfirst.service.problems import of_error, problem
 from askfirst.service.review_routes import case_with_token, late_page, no_page, page_path
 from askfirst.service.standing import Standing, standing_of
-from askfirst.service.visitor import LINK_COOKIE, browser_of, is_foreign, is_navigation
+from askfirst.service.visitor import LINK_COOKIE, browser_of, is_foreign, is_navigation, visit_of
 from askfirst.store import outcomes
 
 router = APIRouter()
@@ -130,30 +130,32 @@ def told(standing: Standing) -> dict[str, object]:
 )
 async def undo(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Take back what was decided in this browser a moment ago. What has gone out stays; the page then says so."""
+    visit = visit_of(service, request, token)
     if is_foreign(service, request):
         return problem(403, "foreign_origin", "This was sent from another site.")
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return no_page(service, error)
+        return no_page(service, error, visit)
     await service.quotas.spending.post(token)
     try:
         await service.cases.undo(case, browser_of(request).mark)
     except CaseHeld as error:
-        return await late_page(service, case, token, request, error)
-    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+        return await late_page(service, case, visit, request, error)
+    return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
 @router.get("/review/{case_id}/next", response_model=None, include_in_schema=False)
 async def following(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Lead whoever has a case's link to its newest round, with a link of its own."""
+    visit = visit_of(service, request, token)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return no_page(service, error)
+        return no_page(service, error, visit)
     newest: Case = await newest_round(service.cases, case)
     if newest.case_id == case.case_id or not is_navigation(request.headers):
-        return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+        return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     await service.quotas.spending.post(token)
     fresh = await service.cases.issue(newest.case_id, by=REVIEWER)
     path = f"{service.settings.base_path}/review/{quote(newest.case_id, safe='')}?token={fresh}"

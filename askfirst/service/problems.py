@@ -24,7 +24,14 @@ from askfirst.errors import (
     ServiceError,
     StoreError,
 )
-from askfirst.service.pages import PAGE_HEADERS, render_unavailable, render_unknown
+from askfirst.service.pages import (
+    PAGE_HEADERS,
+    Reader,
+    language_for,
+    languages,
+    render_unavailable,
+    render_unknown,
+)
 
 _AWAY = {"Retry-After": "5"}
 _LINK_HOLDERS: Mapping[type[ServiceError], tuple[int, str]] = {
@@ -85,7 +92,9 @@ def _over_budget(error: OverBudget) -> Response:
 def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:
     """The response for an error: a page for a browser if the store cannot be reached, else JSON."""
     if isinstance(error, StoreError) and _from_browser(request):
-        html = render_unavailable(request.app.state.service.settings.base_path, sent=request.method == "POST")
+        service = request.app.state.service
+        sent, reader = request.method == "POST", reader_of(service.settings.name, request)
+        html = render_unavailable(service.settings.base_path, sent=sent, reader=reader)
         return HTMLResponse(html, 503, {**PAGE_HEADERS, **_AWAY})
     return of_error(error)
 
@@ -93,10 +102,19 @@ def of_error_to(request: Request, error: ServiceError | StoreError) -> Response:
 def nowhere(request: Request) -> Response:
     """The 404 response: a page for a browser, else JSON."""
     if _from_browser(request):
-        return HTMLResponse(render_unknown(request.app.state.service.settings.base_path), 404, PAGE_HEADERS)
+        settings = request.app.state.service.settings
+        html = render_unknown(settings.base_path, reader_of(settings.name, request))
+        return HTMLResponse(html, 404, PAGE_HEADERS)
     return problem(404, "not_found", "Not Found")
 
 
 def _from_browser(request: Request) -> bool:
     """Whether the client accepts HTML, as browsers do."""
     return "text/html" in request.headers.get("accept", "").lower()
+
+
+def reader_of(organisation: str, request: Request) -> Reader:
+    """Who reads a page: in the language that the address asks for, else the best that the browser accepts."""
+    asked = request.query_params.get("lang")
+    language = language_for(asked, request.headers.get("accept-language"))
+    return Reader(language, organisation, asked if asked in languages() else None)

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from starlette.staticfiles import StaticFiles
 
 from askfirst import limits
 from askfirst.clock import seconds
@@ -46,8 +45,8 @@ from askfirst.service.friction import (
 from askfirst.service.gather import decision_for, sight_of
 from askfirst.service.pages import (
     PAGE_HEADERS,
-    STATIC,
     Notice,
+    Stage,
     Submission,
     fields_to_fill,
     read_submission,
@@ -57,6 +56,8 @@ from askfirst.service.pages import (
     render_withheld,
 )
 from askfirst.service.pages.decision import risk_of
+from askfirst.service.pages.language import Language
+from askfirst.service.pages.reader import Place
 from askfirst.service.pages.rows import ALL, View
 from askfirst.service.pages.sight import Second
 from askfirst.service.person import respondent
@@ -64,6 +65,7 @@ from askfirst.service.problems import of_error, problem
 from askfirst.service.standing import note_in
 from askfirst.service.transitions import Pressed
 from askfirst.service.visitor import (
+    Visit,
     browser_of,
     is_foreign,
     is_navigation,
@@ -72,6 +74,7 @@ from askfirst.service.visitor import (
     seen,
     seen_by,
     view_of,
+    visit_of,
 )
 from askfirst.service.worker_threads import apart
 
@@ -108,11 +111,6 @@ _OUTLIVED = {"description": "The time of this link is over"}
 _WITHHELD = {"description": "The service itself sends the link to the person"}
 
 
-def static_files() -> StaticFiles:
-    """The pages' style sheet and script."""
-    return StaticFiles(directory=STATIC, check_dir=False)
-
-
 @router.head("/review/{case_id}", include_in_schema=False)
 @router.get(
     "/review/{case_id}",
@@ -122,20 +120,22 @@ def static_files() -> StaticFiles:
 )
 async def page(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Show a case. A person's navigation opens the case; previews and prefetches do not."""
+    visit = visit_of(service, request, token)
     if (
         not token and service.terms.links == "service"
     ):  # the same for every id, so that it does not tell which cases exist
-        return _html(render_withheld(service.settings.base_path), 403)
+        return _html(render_withheld(service.settings.base_path, visit.reader), 403)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return no_page(service, error)
+        return no_page(service, error, visit)
     visited = request.method == "GET" and is_navigation(request.headers)
     if visited:
         case = await seen(service, await service.cases.opened(case), request)
     else:
         case = seen_by(case, browser_of(request))
-    response = await _page(service, case, token, view=view_of(request), visited=visited)
+    stage: Stage = "edit" if request.query_params.get("edit") else "decide"
+    response = await _page(service, case, visit, view=view_of(request), visited=visited, stage=stage)
     if visited:
         keep_link(response, service, case, token)
     return response
@@ -180,7 +180,7 @@ async def decide(case_id: str, service: The, request: Request, token: str = "") 
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return of_error(error) if as_json else no_page(service, error)
+        return of_error(error) if as_json else no_page(service, error, visit_of(service, request, token))
     if not as_json and media_type(request) not in _FORMS:
         said = "A decision is a form (application/x-www-form-urlencoded) or JSON (application/json)."
         return problem(415, "unsupported_media_type", said)
@@ -188,7 +188,7 @@ async def decide(case_id: str, service: The, request: Request, token: str = "") 
     if as_json:
         await service.quotas.spending.post(token)
         return await _decide_json(service, case, request, raw)
-    return await _decide_form(service, case, token, request, raw)
+    return await _decide_form(service, case, visit_of(service, request, token), request, raw)
 
 
 async def _decide_json(service: Service, case: Case, request: Request, raw: bytes) -> Response:
@@ -216,18 +216,18 @@ def _evidence(given: Any) -> list[VerificationEvidence]:
         raise InvalidReview({"verification_evidence": "is a list of proofs"}) from None
 
 
-async def _decide_form(service: Service, case: Case, token: str, request: Request, raw: bytes) -> Response:
+async def _decide_form(service: Service, case: Case, visit: Visit, request: Request, raw: bytes) -> Response:
     """Handle a posted form: a step, a draft, a preview of edits, a request for a code, or the decision."""
     browser = browser_of(request)
     case = await seen(service, case, request, browser)
     try:
-        submission = await apart(case.size + len(raw), _read_form, case, raw)
+        submission = await apart(case.size + len(raw), _read_form, case, raw, visit.reader.language)
     except ValueError:
         return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
     if is_repeated(case, submission.nonce):
-        return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+        return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     try:
-        response = await _heard(service, case, token, request, submission)
+        response = await _heard(service, case, visit, request, submission)
         keep(
             response,
             browser,
@@ -238,35 +238,35 @@ async def _decide_form(service: Service, case: Case, token: str, request: Reques
         )
         return response
     except (CaseClosed, CaseExpired, CaseHeld) as error:
-        return await late_page(service, case, token, request, error, submission.nonce)
+        return await late_page(service, case, visit, request, error, submission.nonce)
     except ServiceError as error:
         refused = of_error(error)
         faults = {"": str(error)}
-        page = await _page(service, case, token, submission, faults, status=refused.status_code)
+        page = await _page(service, case, visit, submission, faults, status=refused.status_code)
         if "Retry-After" in refused.headers:
             page.headers["Retry-After"] = refused.headers["Retry-After"]
         return page
 
 
-def _read_form(case: Case, raw: bytes) -> Submission:
+def _read_form(case: Case, raw: bytes, language: Language) -> Submission:
     """Parse a posted form; raises ``ValueError`` for too many fields."""
-    return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS))
+    return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS), language)
 
 
 async def late_page(
     service: Service,
     case: Case,
-    token: str,
+    visit: Visit,
     request: Request,
     error: CaseClosed | CaseExpired | CaseHeld,
     nonce: str = "",
 ) -> Response:
     """The page of a case that was decided before; the same form posted twice is no second decision."""
-    now = await seen(service, await service.cases.with_token(case.case_id, token, "review"), request)
+    now = await seen(service, await service.cases.with_token(case.case_id, visit.token, "review"), request)
     if is_repeated(now, nonce):
-        return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+        return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     notice: Notice = "held" if isinstance(error, CaseHeld) else "late"
-    return await _page(service, now, token, notice=notice, status=of_error(error).status_code)
+    return await _page(service, now, visit, notice=notice, status=of_error(error).status_code)
 
 
 def is_repeated(case: Case, nonce: str) -> bool:
@@ -282,28 +282,28 @@ def nonce_digest(nonce: str) -> str | None:
 
 
 async def _heard(
-    service: Service, case: Case, token: str, request: Request, submission: Submission
+    service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     """Do what the form asks for, or show the page with its faults."""
-    await service.quotas.spending.post(token)
+    await service.quotas.spending.post(visit.token)
     try:
         if submission.send_code is not None:
-            return await _send_code(service, case, token, request, submission)
-        return await _take(service, case, token, request, submission)
+            return await _send_code(service, case, visit, request, submission)
+        return await _take(service, case, visit, request, submission)
     except EmailCodeRefused as error:
-        submission, faults = replace(submission, email_code=""), {"email_code": str(error)}
-        return await _refused(
-            service, case, token, submission, faults, 403, await _second(service, case, submission)
-        )
+        case = await _keep_secrets(service, case, submission)
+        faults = {"email_code": str(error)}
+        submission = replace(submission, email_code="")
+        return await _page(service, case, visit, submission, faults, stage="code", status=403)
     except InlineRefused as error:
         faults = {"proof": _NO_PROOF if submission.proofs else str(error)}
-        return await _refused(service, case, token, replace(submission, proofs={}), faults, 403)
+        return await _refused(service, case, visit, replace(submission, proofs={}), faults, 403)
     except InvalidReview as error:
-        return await _refused(service, case, token, submission, error.faults)
+        return await _refused(service, case, visit, submission, error.faults)
 
 
 async def _send_code(
-    service: Service, case: Case, token: str, request: Request, submission: Submission
+    service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     """Send an e-mail code, and show the page with everything that was filled in."""
     if case.is_final:
@@ -313,8 +313,6 @@ async def _send_code(
     if case.form is not None:  # values that the page does not show again are kept
         progress = progress_of(case, submission.data, submission.step)
         case = await service.cases.draft(case, submission.data, progress)
-    if submission.email_code:  # the Enter key presses a form's first button
-        return await _page(service, case, token, submission, step=submission.step, notice="code_entered")
     place, addresses = submission.send_code or 0, case.verify_email or ()
     wait: dict[str, str] = {}
     if service.email_codes is None or place >= len(addresses):
@@ -325,74 +323,94 @@ async def _send_code(
         except OverBudget as error:
             sending, wait = "too_many", {"Retry-After": str(error.retry_after)}
         notice, status = _SENDING[sending]
-    second = await _second(service, case, submission) if submission.confirmed else None
+    code_to = place if notice == "code_sent" else None
     page = await _page(
-        service, case, token, submission, step=submission.step, notice=notice, status=status, second=second
+        service, case, visit, submission, notice=notice, status=status, stage="code", code_to=code_to
     )
     page.headers.update(wait)
     return page
 
 
+async def _decided(
+    service: Service, case: Case, visit: Visit, request: Request, submission: Submission
+) -> Response:
+    """Answer the case, or show the step that its risk still asks for: the second one, or the code from an e-mail."""
+    second = await _second(service, case, submission)
+    if second is not None:
+        if submission.confirmed != second.value:
+            case = await _keep_secrets(service, case, submission)
+            return await _page(service, case, visit, submission, second=second)
+        faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
+        if faults:
+            return await _refused(service, case, visit, submission, faults, second=second)
+    if await _needs_code(service, case, submission):
+        return await _send_code(service, case, visit, request, submission)
+    proofs = service.verifier.evidence(case, submission.action, submission.proofs)
+    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
+    await _answer(
+        service,
+        case,
+        request,
+        submission.action,
+        submission.data,
+        submission.email_code,
+        proofs,
+        pressed,
+    )
+    # A reload shows the outcome; it does not send the answer again.
+    return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
+
+
 async def _take(
-    service: Service, case: Case, token: str, request: Request, submission: Submission
+    service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     if submission.faults:
-        return await _refused(service, case, token, submission, submission.faults)
+        return await _refused(service, case, visit, submission, submission.faults)
     match submission.intent:
         case "decline" if case.request is not None:
-            return await _decline(service, case, token, request, submission)
+            return await _decline(service, case, visit, request, submission)
         case "decline" if not may_decline(case):
             raise InvalidReview({"": "Whoever asks needs an answer: this cannot be declined."})
         case "answer" | "decline":
-            return await _decided(service, case, token, request, submission)
+            return await _decided(service, case, visit, request, submission)
         case "next" | "back" | "draft":
             if submission.intent == "next":
                 await apart(case.size, check_step, case, submission.data, submission.step)
             progress = progress_of(case, submission.data, submission.goto)
             case = await service.cases.draft(case, submission.data, progress)
             notice = "saved" if submission.intent == "draft" else None
-            return await _page(service, case, token, submission, step=submission.goto, notice=notice)
+            return await _page(service, case, visit, submission, step=submission.goto, notice=notice)
         case "more":
             case = await _keep_secrets(service, case, submission)
-            return await _page(service, case, token, submission, step=submission.goto, notice="more")
+            return await _page(service, case, visit, submission, step=submission.goto, notice="more")
         case _:
-            return await _page(service, case, token, submission, step=submission.goto)
+            return await _page(service, case, visit, submission, step=submission.goto)
 
 
-async def _decided(
-    service: Service, case: Case, token: str, request: Request, submission: Submission
-) -> Response:
-    """Take a decision, once the second step is done where its risk asks for one."""
-    second = await _second(service, case, submission)
-    if second is not None:
-        if submission.confirmed != second.value:
-            return await _page(service, case, token, submission, second=second)
-        faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
-        if faults:
-            return await _refused(service, case, token, submission, faults, second=second)
-    action, data, code = submission.action, submission.data, submission.email_code
-    proofs = service.verifier.evidence(case, action, submission.proofs)
-    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
-    await _answer(service, case, request, action, data, code, proofs, pressed)
-    # A reload shows the outcome; it does not send the answer again.
-    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+async def _needs_code(service: Service, case: Case, submission: Submission) -> bool:
+    """Whether a decision that fits still needs the code from an e-mail: the next step, which has one sent."""
+    needed = without_step_up(case, submission.action, submission.data)
+    if needed.verify_email is None or submission.email_code or submission.with_code:
+        return False
+    await service.cases.check(case, submission.action, submission.data)
+    return True
 
 
 async def _decline(
-    service: Service, case: Case, token: str, request: Request, submission: Submission
+    service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     """A person cannot answer an agent's question: it is cancelled, with what they say."""
     who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
     said = note_in(submission.data)
     reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
     await service.cases.cancel(case, reason[: limits.REASON_CHARACTERS], who.actor, claims=who.by)
-    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+    return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
 async def _refused(
     service: Service,
     case: Case,
-    token: str,
+    visit: Visit,
     submission: Submission,
     faults: Mapping[str, str],
     status: int = 422,
@@ -400,7 +418,7 @@ async def _refused(
 ) -> Response:
     """The same step again, with its faults."""
     case = await _keep_secrets(service, case, submission)
-    return await _page(service, case, token, submission, faults, status=status, second=second)
+    return await _page(service, case, visit, submission, faults, status=status, second=second)
 
 
 async def _second(service: Service, case: Case, submission: Submission) -> Second | None:
@@ -470,20 +488,20 @@ async def case_with_token(service: Service, case_id: str, token: str) -> Case:
     return await service.cases.with_token(case_id, token, "review")
 
 
-def no_page(service: Service, error: CaseNotFound | LinkExpired) -> HTMLResponse:
+def no_page(service: Service, error: CaseNotFound | LinkExpired, visit: Visit) -> HTMLResponse:
     """The page for an unknown or expired link."""
     render = render_outlived if isinstance(error, LinkExpired) else render_unknown
-    return _html(render(service.settings.base_path), of_error(error).status_code)
+    return _html(render(service.settings.base_path, visit.reader), of_error(error).status_code)
 
 
-def page_path(service: Service, case: Case, token: str) -> str:
-    return f"{service.settings.base_path}/review/{case.case_id}?token={token}"
+def page_path(service: Service, case: Case, visit: Visit) -> str:
+    return Place(service.settings.base_path, case.case_id, visit.token, visit.reader.asked_language).address()
 
 
 async def _page(
     service: Service,
     case: Case,
-    token: str,
+    visit: Visit,
     submission: Submission | None = None,
     faults: Mapping[str, str] | None = None,
     *,
@@ -493,6 +511,8 @@ async def _page(
     visited: bool = True,
     view: View = ALL,
     second: Second | None = None,
+    stage: Stage = "decide",
+    code_to: int | None = None,
 ) -> HTMLResponse:
     """The page of a case, filled with the posted values, else with the draft.
 
@@ -507,13 +527,14 @@ async def _page(
     )
     prefills: dict[str, Any] = {field.key: None for field in wanted}
     if visited and wanted:
-        prefills = await service.prefills.fetch(case, token, wanted)
+        prefills = await service.prefills.fetch(case, visit.token, wanted)
     html = await apart(
         weight,
         render_case,
         case,
-        token=token,
+        token=visit.token,
         base_path=service.settings.base_path,
+        reader=visit.reader,
         values=values,
         faults=faults,
         step=step,
@@ -522,7 +543,10 @@ async def _page(
         prefills=prefills,
         asked=await service.verifier.asked(case) if visited and is_open else None,
         proofs=None if submission is None else submission.proofs,
-        sight=await sight_of(service, case, view=view, second=second),
+        sight=await sight_of(service, case, style=visit.reader.style, view=view, second=second),
+        stage=stage,
+        code_to=code_to,
+        carried=() if submission is None else submission.carried_to_code,
         now=now,
     )
     return _html(html, status)

@@ -18,8 +18,10 @@ from askfirst.service.case import Case
 from askfirst.service.context import Service
 from askfirst.service.friction import stepped_up
 from askfirst.service.links import page_pass
+from askfirst.service.pages.reader import Reader
 from askfirst.service.pages.rows import View
 from askfirst.service.person import login_of
+from askfirst.service.problems import reader_of
 
 # Link previews: telling a person who opens a link from a program that fetches it.
 
@@ -112,6 +114,19 @@ async def seen(service: Service, case: Case, request: Request, browser: Browser 
     except NotIdentified:  # it is logged; an answer is refused for it
         login = None
     return stepped_up(replace(case, reader=login))
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request to a case's page: the token of its link, and who reads it in which language."""
+
+    token: str = field(repr=False)
+    reader: Reader
+
+
+def visit_of(service: Service, request: Request, token: str) -> Visit:
+    """The visit that a request is."""
+    return Visit(token, reader_of(service.settings.name, request))
 
 
 def view_of(request: Request) -> View:

@@ -19,15 +19,14 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 
 from askfirst.errors import InvalidFormData, InvalidReview
 from askfirst.protocol import clean_form_data
 from askfirst.service.answers import clean_answer
+from askfirst.service.assets import static_app
 from askfirst.service.case import Case
 from askfirst.service.pages import (
     PAGE_HEADERS,
-    STATIC,
     Submission,
     load_pages,
     read_submission,
@@ -81,7 +80,7 @@ class Desk:
             routes=[
                 Route("/review/{name}", self._show),
                 Route("/review/{name}/respond", self._respond, methods=["POST"]),
-                Mount("/static", StaticFiles(directory=STATIC)),
+                Mount("/static", static_app),
             ]
         )
 
@@ -89,7 +88,8 @@ class Desk:
         case = self.cases.get(request.path_params["name"])
         if case is None or request.query_params.get("token") != TOKEN:
             return _page(render_unknown(), 404)
-        return _page(_render(case))
+        stage = "edit" if request.query_params.get("edit") else "decide"
+        return _page(_render(case, stage=stage))
 
     async def _respond(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -15,6 +15,11 @@ def page_of(case: Case, **given: Any) -> Page:
     return Page(render_case(case, token=TOKEN, base_path="", now=NOW, **given))
 
 
+def edit_page_of(case: Case, **given: Any) -> Page:
+    """The page with the call's values as fields."""
+    return page_of(case, stage="edit", **given)
+
+
 def post(case: Case, page: Page | None = None, **changed: list[str] | str) -> Submission:
     """What comes of the page's own fields, with some of them changed."""
     fields = (page or page_of(case)).fields()

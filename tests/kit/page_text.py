@@ -73,7 +73,8 @@ class Page(HTMLParser):
 
     def texts(self) -> list[str]:
         """What stands whole in the boxes for text of others."""
-        return [each.text for tag in ("div", "span") for each in self.all(tag, class_="text")]
+        boxes = ("div", "span", "ol", "li", "dd", "td", "p")
+        return [each.text for tag in boxes for each in self.all(tag, class_="text")]
 
     def fields(self) -> dict[str, list[str]]:
         """What a browser would post, without the button: every field that is filled in and not disabled."""

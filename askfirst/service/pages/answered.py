@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from askfirst.protocol import Form, FormField, sensitive_keys
 from askfirst.service.case import Case
 from askfirst.service.pages.fields import choices_of, label_of
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.language import Language
 from askfirst.service.pages.subject import Shown, shown
 from askfirst.service.verification import Asked
 
@@ -37,10 +38,10 @@ class ProofFields:
     fields: list[ProofField]
     required: bool
     possible: bool
-    enough: list[Html]
+    enough: Html | None
 
 
-def proof_fields(asked: Asked, entered: Mapping[int, str]) -> ProofFields:
+def proof_fields(asked: Asked, entered: Mapping[int, str], language: Language) -> ProofFields:
     """The fields, filled with the proofs that were entered and not verified yet."""
     fields = [
         ProofField(
@@ -54,42 +55,42 @@ def proof_fields(asked: Asked, entered: Mapping[int, str]) -> ProofFields:
         for place, it in asked.challenges.items()
     ]
     named = {place: marked(it.label) for place, it in asked.challenges.items()}
-    several = len(asked.options) > 1
-    enough = [Html(" and ".join(named[place] for place in option)) for option in asked.options]
-    return ProofFields(fields, asked.required, bool(asked.options), enough if several else [])
+    ways = [_joined([named[place] for place in option], "proof.and", language) for option in asked.options]
+    enough = _joined(ways, "proof.or", language) if len(ways) > 1 else None
+    return ProofFields(fields, asked.required, bool(asked.options), enough)
 
 
-_NAMES = {
-    "feedback": "Note",
-    "reason": "Note",
-    "note": "Note",
-    "selected": "Chosen",
-    "confirmed_items": "Confirmed",
-    "response": "Answer",
-    "modified_params": "Changed parameters",
-}
+def _joined(parts: Sequence[Html], key: str, language: Language) -> Html:
+    joined = parts[0]
+    for part in parts[1:]:
+        joined = language.say(key, one=joined, other=part)
+    return joined
+
+
 _PICKED = ("selected", "confirmed_items")
-_NOT_SHOWN = "given, not shown"
-_NOTHING = "nothing"
 
 
-def answered(case: Case, data: Mapping[str, Any]) -> list[Shown]:
+def answered(case: Case, data: Mapping[str, Any], language: Language) -> list[Shown]:
     """The answer to a case, each value under its label."""
     if case.form is not None:
-        return filled_in(case, case.form, data)
+        return filled_in(case, case.form, data, language)
     titles = _distinct([(choice.id, choice.name) for choice in choices_of(case)])
     return [
-        shown(_NAMES.get(key, key), _chosen(titles, value) if key in _PICKED else value)
+        shown(
+            language.plain(f"said.{key}") if language.has(f"said.{key}") else key,
+            _chosen(titles, value, language) if key in _PICKED else value,
+        )
         for key, value in data.items()
     ]
 
 
-def filled_in(case: Case, form: Form, values: Mapping[str, Any]) -> list[Shown]:
+def filled_in(case: Case, form: Form, values: Mapping[str, Any], language: Language) -> list[Shown]:
     """The values of a form, in its order; of a sensitive field, only that it has a value."""
     hidden = sensitive_keys(form)
     fields = {field.key: field for field in form.all_fields}
+    not_shown = language.plain("input.notshown")
     told = [
-        shown(label_of(case, field), _NOT_SHOWN if key in hidden else _spoken(field, values[key]))
+        shown(label_of(case, field), not_shown if key in hidden else _spoken(field, values[key], language))
         for key, field in fields.items()
         if key in values
     ]
@@ -105,22 +106,22 @@ def questions(case: Case) -> list[Passage]:
     return [choice.title for choice in choices_of(case)]
 
 
-def _spoken(field: FormField, value: Any) -> Any:
+def _spoken(field: FormField, value: Any, language: Language) -> Any:
     """A field's value in the words of its options."""
     if isinstance(value, bool):
-        return "Yes" if value else "No"
+        return language.plain("yes" if value else "no")
     labels = _distinct([(option.value, option.label) for option in field.options or ()])
     if isinstance(value, list):
-        return _chosen(labels, cast("list[Any]", value))
+        return _chosen(labels, cast("list[Any]", value), language)
     return labels.get(value, value) if isinstance(value, str) else value
 
 
-def _chosen(labels: Mapping[str, str], values: Any) -> Any:
+def _chosen(labels: Mapping[str, str], values: Any, language: Language) -> Any:
     """What was chosen, a line each."""
     if not isinstance(values, list):
         return values
     chosen = [str(each) for each in cast("list[Any]", values)]
-    return "\n".join(labels.get(each, each) for each in chosen) or _NOTHING
+    return "\n".join(labels.get(each, each) for each in chosen) or language.plain("input.nothing")
 
 
 def _distinct(choices: Iterable[tuple[str, str]]) -> dict[str, str]:

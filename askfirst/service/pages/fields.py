@@ -13,8 +13,9 @@ from askfirst.protocol import Form, FormField, visible_fields
 from askfirst.requests import Option, Question
 from askfirst.service.answers import LISTS, id_key, item_id
 from askfirst.service.case import Case
-from askfirst.service.pages.inert_text import Html, Passage, hidden_in, passage
-from askfirst.service.pages.subject import Shown, is_number, shown_all
+from askfirst.service.pages.inert_text import Html, Passage, hidden_in, marked, passage
+from askfirst.service.pages.language import Language
+from askfirst.service.pages.subject import Shown, is_number, shown_all, text_of
 
 # The items that a person chooses from, in a selection or a confirmation.
 
@@ -23,13 +24,26 @@ _TITLES = ("title", "label", "name")
 _DESCRIPTION = "description"
 
 
+_ON_A_LINE = 3
+_SHORT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A short value that stands beside others on one line."""
+
+    name: Html
+    text: Html
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One item: its id, what it is called, and what is said about it."""
+    """One item: its id, what it is called, and what is said about it; the first facts in one line."""
 
     id: str
     name: str
     description: Passage | None
+    line: list[Fact]
     facts: list[Shown]
 
     @property
@@ -62,7 +76,7 @@ def _choice(item: Any) -> Choice | None:
     if id_ is None:
         return None
     if not isinstance(item, Mapping):
-        return Choice(id_, id_, None, [])
+        return Choice(id_, id_, None, [], [])
     fields = cast("Mapping[str, Any]", item)
     named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
     about = fields.get(_DESCRIPTION)
@@ -72,12 +86,21 @@ def _choice(item: Any) -> Choice | None:
         for name, value in fields.items()
         if name not in (id_key(fields), named, told) and value is not None
     }
+    short = [name for name, value in rest.items() if _is_short(name, value)][:_ON_A_LINE]
     return Choice(
         id_,
         id_ if named is None else fields[named],
         None if told is None else passage(fields[told]),
-        shown_all(rest),
+        [Fact(marked(name), marked(text_of(rest[name]))) for name in short],
+        shown_all({name: value for name, value in rest.items() if name not in short}),
     )
+
+
+def _is_short(name: str, value: Any) -> bool:
+    if isinstance(value, dict | list) or len(name) > _SHORT or not name:
+        return False
+    text = text_of(value)
+    return 0 < len(text) <= _SHORT and "\n" not in text and hidden_in(text) is None
 
 
 # The steps of a form: which are shown, and which comes next.
@@ -196,6 +219,8 @@ class Field:
     """The field's condition as JSON, for the script."""
     shown: bool
     fault: str | None
+    longest: int | None
+    """The most characters that it takes, where it has a limit."""
 
 
 def page_fields(
@@ -205,6 +230,7 @@ def page_fields(
     values: Mapping[str, Any],
     faults: Mapping[str, str],
     prefills: Mapping[str, Any],
+    language: Language,
 ) -> list[Field]:
     """The fields of a step, those included that a condition on this step's own fields hides."""
     standing = {**values, **{key: value for key, value in prefills.items() if value is not None}}
@@ -220,6 +246,7 @@ def page_fields(
             prefills,
             faults.get(field.key),
             field.key in visible,
+            language,
         )
         for field in fields
         if field.key in visible or (field.conditional is not None and field.conditional.field in here)
@@ -270,6 +297,7 @@ def _field(
     prefills: Mapping[str, Any],
     fault: str | None,
     shown: bool,
+    language: Language,
 ) -> Field:
     value = prefills.get(field.key)
     if value is None and not field.sensitive:
@@ -282,16 +310,17 @@ def _field(
         control=_control(field),
         required=field.required,
         text=text,
-        options=_options(field, question, value),
+        options=_options(field, question, value, language),
         hint=hint,
         placeholder=None if field.placeholder is None or hidden_in(field.placeholder) else field.placeholder,
-        bounds=_bounds(field),
+        bounds=_bounds(field, language),
         hidden=None if field.sensitive else hidden_in(text),
         kept=field.sensitive and field.key in values,
         unfilled=field.key in prefills and prefills[field.key] is None,
         when=None if field.conditional is None else json.dumps(field.conditional.wire()),
         shown=shown,
         fault=fault,
+        longest=None if field.validation is None else field.validation.max_length,
     )
 
 
@@ -312,14 +341,16 @@ def _control(field: FormField) -> Control:
 
 def _has_long(field: FormField) -> bool:
     """Whether an option is too long for a drop-down list, which does not wrap."""
-    return any(passage(option.label).folds for option in field.options or ())
+    return any(passage(option.label).is_long for option in field.options or ())
 
 
-def _options(field: FormField, question: Question | None, value: Any) -> list[FieldOption]:
+def _options(
+    field: FormField, question: Question | None, value: Any, language: Language
+) -> list[FieldOption]:
     if field.type == "boolean":
         return [
-            FieldOption("true", passage("Yes"), None, value is True),
-            FieldOption("false", passage("No"), None, value is False),
+            FieldOption("true", passage(language.plain("yes")), None, value is True),
+            FieldOption("false", passage(language.plain("no")), None, value is False),
         ]
     given: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     chosen = {each for each in given if isinstance(each, str)}
@@ -343,18 +374,21 @@ def _question(case: Case, key: str) -> Question | None:
     return asked[place - 1] if 1 <= place <= len(asked) else None
 
 
-def _bounds(field: FormField) -> str | None:
+def _bounds(field: FormField, language: Language) -> str | None:
     bounds = field.validation
     if bounds is None:
         return None
     if bounds.min is not None or bounds.max is not None:
-        return _between(bounds.min, bounds.max, "")
-    return _between(bounds.min_length, bounds.max_length, " characters")
+        return _between(bounds.min, bounds.max, "", language)
+    return _between(bounds.min_length, bounds.max_length, ".chars", language)
 
 
-def _between(low: float | None, high: float | None, unit: str) -> str | None:
-    if low is not None and high is not None:
-        return f"{low:,} to {high:,}{unit}"
-    if low is not None:
-        return f"At least {low:,}{unit}"
-    return None if high is None else f"At most {high:,}{unit}"
+def _between(low: float | None, high: float | None, unit: str, language: Language) -> str | None:
+    if low is None and high is None:
+        return None
+    sides = "both" if low is not None and high is not None else "low" if high is None else "high"
+    return language.plain(f"bounds.{sides}{unit}", low=_grouped(low), high=_grouped(high))
+
+
+def _grouped(number: float | None) -> str:
+    return "" if number is None else f"{number:,}"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 
 from askfirst.visible_text import pieces
 
 _SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
 _ODD_SPACES = re.compile(r"([^\S \u3000])\1*")
-_LONG = 1200
-_MANY_LINES = 16
-_BEGINNING = (400, 6)
-_END = (240, 4)
+_LONG = 12_000
+_MANY_LINES = 200
+_BEGINNING = (4_000, 100)
+_END = (2_000, 50)
+_LABEL = (300, 4)
 
 
 class Html(str):
@@ -25,19 +26,56 @@ class Html(str):
         return self
 
 
-@dataclass(frozen=True, slots=True)
 class Passage:
-    """A text; where it is long, also its ``beginning`` and its ``end``, to be read before it is unfolded."""
+    """A text that others wrote, whole; one that is very long has a ``beginning`` and an ``end`` to be read first."""
 
-    whole: Html
-    size: str
-    beginning: Html | None = None
-    end: Html | None = None
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def whole(self) -> Html:
+        """All of it; spaces at its edges, which nobody would see, are marked."""
+        return with_edges(self.text)
+
+    @property
+    def characters(self) -> int:
+        """How many it has."""
+        return len(self.text)
+
+    @cached_property
+    def lines(self) -> int:
+        """How many it has."""
+        return self.text.count("\n") + 1
 
     @property
     def folds(self) -> bool:
-        """Whether it is long."""
-        return self.beginning is not None
+        """Whether it is very long."""
+        return self.characters > _LONG or self.lines > _MANY_LINES
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is too long for a heading or a label."""
+        return self.characters > _LABEL[0] or self.lines > _LABEL[1]
+
+    @property
+    def label(self) -> Html:
+        """As much of it as a heading or a label holds."""
+        return Html(f"{marked(_first(self.text, *_LABEL))} …") if self.is_long else self.whole
+
+    @property
+    def beginning(self) -> Html:
+        """The first lines of a very long text."""
+        return marked(_first(self.text, *_BEGINNING))
+
+    @property
+    def end(self) -> Html:
+        """The last lines of a very long text."""
+        return marked(_last(self.text, *_END))
+
+
+def passage(text: str) -> Passage:
+    """A text in full, folded where it is very long."""
+    return Passage(text)
 
 
 def marked(text: str) -> Html:
@@ -49,16 +87,6 @@ def marked(text: str) -> Html:
     return Html("\n".join(map(_marked_line, text.split("\n"))))
 
 
-def passage(text: str) -> Passage:
-    """A text in full, folded where it is long; spaces at its edges, which nobody would see, are marked."""
-    lines = text.count("\n") + 1
-    size = f"{len(text):,} characters" + (f" in {lines:,} lines" if lines > 1 else "")
-    whole = _with_edges(text)
-    if len(text) <= _LONG and lines <= _MANY_LINES:
-        return Passage(whole, size)
-    return Passage(whole, size, marked(_first(text, *_BEGINNING)), marked(_last(text, *_END)))
-
-
 def has_hidden(text: str) -> bool:
     """Whether a text has hidden characters."""
     if text.isascii() and text.isprintable():
@@ -68,7 +96,7 @@ def has_hidden(text: str) -> bool:
 
 def hidden_in(text: str) -> Html | None:
     """The text with its hidden characters marked; None if it has none."""
-    return _with_edges(text) if has_hidden(text) else None
+    return with_edges(text) if has_hidden(text) else None
 
 
 def _marked_line(line: str) -> str:
@@ -101,7 +129,8 @@ def _mark(char: str, times: int) -> str:
     return f"<mark>{name} &times; {times}</mark>"
 
 
-def _with_edges(text: str) -> Html:
+def with_edges(text: str) -> Html:
+    """The text with its hidden characters marked, and the spaces at its edges, too."""
     inner = text.strip(" ")
     if inner is text:
         return marked(text)

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from askfirst.formats import CODE, Style, formatted
-from askfirst.service.pages.inert_text import Html, marked
+from askfirst.service.pages.inert_text import Html, marked, with_edges
 from askfirst.service.risk_patterns import RiskPatterns
 
 Kind = Literal[
@@ -265,7 +265,7 @@ class _Maker:
 
     def _as_value(self, row: Row, value: Any, form: str, plain: str) -> Row:
         text = formatted(value, form, self._style)
-        shown = self._html(plain if text is None else text)
+        shown = self._html(plain if text is None else text, edges=True)
         raw = value if isinstance(value, str) else _json(value)
         is_bool = isinstance(value, bool)
         kind: Kind = "amount" if text is not None and form.partition(":")[0] in _AMOUNTS else "value"
@@ -334,7 +334,7 @@ class _Maker:
         for it in given[:ITEMS]:
             if self._room <= 0:
                 break
-            items.append(self._html(_plain(it, self._style)[:_RAW]))
+            items.append(self._html(_plain(it, self._style)[:_RAW], edges=True))
             self._room -= 40
         rest = _rest(row, len(items), len(given), "items")
         cut = next((it for it in given[: len(items)] if isinstance(it, str) and len(it) > _RAW), None)
@@ -379,13 +379,13 @@ class _Maker:
                 break
             text = _plain(value, self._style)
             left = left or len(text) > _RAW
-            leaves.append(Leaf(self._html(path[:_NAME]), self._html(text[:_RAW]), depth))
+            leaves.append(Leaf(self._html(path[:_NAME]), self._html(text[:_RAW], edges=True), depth))
             self._room -= 60
         rest = Unopened(row.name, row.place, 0, len(leaves) + 1, len(leaves) + 1, "items") if left else None
         return _with(row, kind="tree", leaves=tuple(leaves), unopened=rest)
 
-    def _html(self, text: str) -> Html:
-        html = marked(text)
+    def _html(self, text: str, *, edges: bool = False) -> Html:
+        html = with_edges(text) if edges else marked(text)
         self._room -= len(html)
         self.hidden += html.count("<mark>") - html.count("<mark>⇥")
         return html

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from pydantic_core import from_json
 
 from askfirst import limits
-from askfirst.protocol import visible_fields
+from askfirst.protocol import sensitive_keys, visible_fields
 from askfirst.service.answers import edit_faults
 from askfirst.service.case import Case
 from askfirst.service.pages.fields import choices_of, fields_of_step, read_field, step_after, step_before
+from askfirst.service.pages.language import DEFAULT, Language, languages
 from askfirst.service.pages.subject import Editable, differ, editable_of, read_edits
 from askfirst.service.verification import MOST_PROOFS
 
@@ -21,7 +22,9 @@ Posted = Mapping[str, list[str]]
 _UNCHANGED = "Nothing is changed yet."
 _IN_BETWEEN = "You have begun to change something, so nothing is decided yet."
 _LONGEST_NONCE = 100
-_NOTES = ("feedback", "reason", "note")
+_OF_CODE = ("nonce", "email_code", "send_code", "with_code")
+_OF_SECOND = ("confirmed", "unread", "feedback", "reason", "note")
+"""What the steps after the decision ask for themselves."""
 _WITHOUT_EDITS = ("reject", "skip", "abort")
 """Decisions after which the call does not run, so that edits of it do not matter."""
 
@@ -53,52 +56,65 @@ class Submission:
     """What was entered as proofs, by place."""
     nonce: str = field(default="", repr=False)
     """The nonce of the form: the same form posted twice is one decision."""
+    with_code: bool = False
+    """Whether it comes from the step that asks for a code."""
     confirmed: str = ""
     """What the second step sent: see `askfirst.service.friction`."""
     unread: bool = False
     """Whether the person says that they decide without having read all of it."""
     carried: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The form's fields that the second step has to send again."""
+    carried_to_code: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Those that the step with the code from an e-mail has to send again."""
 
 
-def read_submission(case: Case, form_data: Posted) -> Submission:
-    """Read the fields that the page of a case posted. What they say is checked when the case is answered."""
-    submission = _with_code(case, form_data)
+QUICK = 4
+"""So many reasons the page itself offers; the next of its words stands for asking for another try without any."""
+
+
+def quick_reasons(language: Language) -> list[str]:
+    """The page's own reasons to reject, and what is said for another try without a reason."""
+    reasons = [language.plain(f"reject.{place}") for place in range(1, QUICK + 1)]
+    return [*reasons, language.plain("again.default")]
+
+
+def read_submission(case: Case, form_data: Posted, language: Language | None = None) -> Submission:
+    """Read the fields that the page of a case posted. What they say is checked when the case is answered.
+
+    ``language`` is that of the page, whose own reasons are sent in its words.
+    """
+    submission = _with_code(case, form_data, quick_reasons(language or languages()[DEFAULT]))
+    again = _posted_again(case, form_data)
     return replace(
         submission,
         proofs=_proofs(form_data) if case.verification_policy else {},
         nonce=_first(form_data, "nonce")[:_LONGEST_NONCE],
         confirmed=_first(form_data, "confirmed")[:_LONGEST_NONCE],
         unread=_first(form_data, "unread") == "accepted",
-        carried=_carried(form_data),
+        carried=tuple((name, text) for name, text in again if name not in _OF_SECOND),
+        carried_to_code=again,
+        with_code=bool(_first(form_data, "with_code")),
     )
 
 
-def _carried(posted: Posted) -> tuple[tuple[str, str], ...]:
-    """What the second step sends again: the decision and its data, without what that step asks for itself."""
-    own = ("nonce", "confirmed", "unread", "email_code", "send_code", *_NOTES)
+def _posted_again(case: Case, posted: Posted) -> tuple[tuple[str, str], ...]:
+    """What a further step sends again: the decision and its data. Sensitive values are kept in the draft instead."""
+    secret = set[str]() if case.form is None else {f"f.{key}" for key in sensitive_keys(case.form)}
     return tuple(
         (name, text)
         for name, texts in posted.items()
-        if name not in own and not name.startswith("arg.")
+        if name not in _OF_CODE and name not in secret and not name.startswith(("arg.", "proof."))
         for text in texts
     )
 
 
-def _with_code(case: Case, form_data: Posted) -> Submission:
+def _with_code(case: Case, form_data: Posted, quick: Sequence[str]) -> Submission:
     if not case.verify_email:
-        return _read(case, form_data)
+        return _read(case, form_data, quick)
     wished = _first(form_data, "send_code")
-    # The preview of an edit posts the edit, which is kept.
-    submission = _read(case, {"intent": ["answer"], **form_data} if wished else form_data)
+    submission = _read(case, form_data, quick)
     email_code = _first(form_data, "email_code").strip()[: limits.CODE_CHARACTERS]
     send_code = int(wished) if wished.isascii() and wished.isdigit() and len(wished) < 4 else None
-    if submission.intent == "preview" and email_code and _UNCHANGED in submission.faults.values():
-        send_code = (
-            0  # the Enter key presses a form's first button, which shows the changes if there are fields
-        )
-    elif send_code is not None and "pressed" in form_data:
-        submission.data["pressed"] = _action(case, form_data, "pressed")
     return replace(submission, email_code=email_code, send_code=send_code)
 
 
@@ -107,12 +123,13 @@ def _proofs(posted: Posted) -> dict[int, str]:
     return {place: text for place, text in entered.items() if 0 < len(text) <= limits.PROOF_CHARACTERS}
 
 
-def _read(case: Case, form_data: Posted) -> Submission:
+def _read(case: Case, form_data: Posted, quick: Sequence[str]) -> Submission:
     if case.type in ("selection", "input") and _first(form_data, "decline"):
         action = "select" if case.type == "selection" else "submit"
-        return Submission("decline", action, {"declined": True, **_texts(form_data, "note")})
+        note = _texts(form_data, "decline_reason", "note") or _texts(form_data, "note")
+        return Submission("decline", action, {"declined": True, **note})
     if case.type == "approval":
-        return _approval(case, form_data)
+        return _approval(case, form_data, quick)
     if case.type == "selection":
         return _selection(case, form_data)
     if case.type == "confirmation":
@@ -122,9 +139,17 @@ def _read(case: Case, form_data: Posted) -> Submission:
     return _input(case, form_data)
 
 
-def _approval(case: Case, posted: Posted) -> Submission:
-    data = _texts(posted, "feedback")
-    action = _action(case, posted)
+def _approval(case: Case, posted: Posted, quick: Sequence[str]) -> Submission:
+    """A decision. Rejecting and asking for another try take a reason, approving takes a note."""
+    again = _first(posted, "action") == "again"
+    action = "edit" if again else _action(case, posted)
+    # The page has a field for each, so that a reason to reject that was begun does not go out with an approval.
+    noted = action == "approve" and "note" in posted
+    data = _texts(posted, "note", "feedback") if noted else _texts(posted, "feedback")
+    if again or action == "reject":
+        data = _with_quick(data, posted, quick)
+    if again:
+        return Submission("answer", "edit", data or {"feedback": quick[-1]})
     editable = editable_of(case)
     edited = None if editable is None else _edited(case, editable, posted, data)
     if edited is not None:
@@ -133,6 +158,15 @@ def _approval(case: Case, posted: Posted) -> Submission:
     if action == "edit" and not data:
         faults = {"feedback": "Say what should be different."}
     return Submission("answer", action, data, faults=faults)
+
+
+def _with_quick(data: dict[str, Any], posted: Posted, quick: Sequence[str]) -> dict[str, Any]:
+    """The reason, led by one of the page's own that was chosen."""
+    chosen = _first(posted, "quick")
+    if not (chosen.isdecimal() and len(chosen) < 3 and int(chosen) < len(quick) - 1):
+        return data
+    words = [quick[int(chosen)], *([data["feedback"]] if data else [])]
+    return {"feedback": "\n".join(words)}
 
 
 def _escalation(case: Case, posted: Posted) -> Submission:
@@ -204,15 +238,18 @@ def _selection(case: Case, posted: Posted) -> Submission:
 
 
 def _confirmation(case: Case, posted: Posted) -> Submission:
-    action = _action(case, posted)
-    data: dict[str, Any] = _texts(posted, "note")
+    every = bool(_first(posted, "every"))
+    action = "confirm" if every else _action(case, posted)
+    data: dict[str, Any] = _texts(posted, "note") if case.request is None else {}
     faults = _chosen(action)
     picked = _picked(case, posted, "confirmed_items") if choices_of(case) and action != "cancel" else []
+    if every:
+        picked = [choice.id for choice in choices_of(case)]
     if picked:
         data["confirmed_items"] = picked
     elif action == "confirm" and choices_of(case):
         data["confirmed_items"] = []
-        faults["confirmed_items"] = "Choose what you confirm, or cancel."
+        faults["confirmed_items"] = "Choose what you confirm, or confirm none."
     return Submission("answer", action, data, faults=faults)
 
 
@@ -264,9 +301,9 @@ def _chosen(action: str) -> dict[str, str]:
     return {} if action else {"action": "Press one of the buttons."}
 
 
-def _texts(posted: Posted, name: str) -> dict[str, Any]:
-    text = _first(posted, name).replace("\r\n", "\n")
-    return {name: text} if text.strip() else {}
+def _texts(posted: Posted, name: str, key: str | None = None) -> dict[str, Any]:
+    texts = [text.replace("\r\n", "\n") for text in posted.get(name, ()) if text.strip()]
+    return {key or name: texts[0]} if texts else {}
 
 
 def _first(posted: Posted, name: str) -> str:

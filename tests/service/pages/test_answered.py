@@ -110,7 +110,7 @@ def test_other_answers_have_the_names_of_their_fields(
 @pytest.mark.parametrize("status", ["expired", "cancelled"])
 def test_what_was_asked_is_told_where_nobody_answered(status: State) -> None:
     page = ended(cases.agent_questions(), status)
-    (words,) = page.all("section", class_="words")
+    (words,) = page.all("details", class_="words")
     assert "In the agent’s words" in words.text
     for question in ("What should the project be called?", "Under which licence?"):
         assert question in words.text
@@ -122,5 +122,5 @@ def test_a_call_keeps_the_names_of_its_arguments() -> None:
     edits = {**cases.EMAIL_ARGS, "to": "books@acme.example"}
     page = closed(cases.approval(), "edit", {"edits": edits, "feedback": "Other books."})
     labels = list(told(page))
-    assert labels[0].split() == ["to", "text", "changed"]
+    assert labels[0].split() == ["to", "changed"]
     assert labels[-1] == "Note"

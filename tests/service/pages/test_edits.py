@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kit import page_cases as cases
+from kit.browser_actions import press_now, ready_now
 from kit.hostile_text import ANY_TEXT, ANY_VALUE, CORPUS
 from kit.page_browser import Desk
 from kit.page_cases import EMAIL_ARGS
-from kit.page_forms import page_of, post, settled
+from kit.page_forms import edit_page_of, page_of, post, settled
+from kit.page_text import Page
 from kit.patience import PATIENCE
 from kit.running_service import serving
 
-from askfirst.requests import EscalateRequest
+from askfirst.display import Display
+from askfirst.requests import ApproveRequest, EscalateRequest
 from askfirst.service.case import Case
 
 EDITED = {**EMAIL_ARGS, "amount": 99}
+
+
+def sent(page: Page) -> list[str | None]:
+    """What the buttons send."""
+    return [each.attrs["value"] for each in page.all("button") if "value" in each.attrs]
 
 
 # What is posted, and what comes of it.
@@ -45,14 +52,15 @@ EDITED = {**EMAIL_ARGS, "amount": 99}
 def test_a_decision_with_changed_fields_asks_which_is_meant(
     case: Case, action: str, place: str, typed: str, key: str, values: dict[str, Any]
 ) -> None:
+    """A form of our own never posts both; whoever does is asked."""
     changed: dict[str, Any] = {place: typed, "action": action}
-    first = post(case, **changed)
+    first = post(case, edit_page_of(case), **changed)
     assert (first.intent, first.faults, first.goto) == ("preview", {}, 2)
     assert first.data == {key: values, "pressed": action}
     preview = page_of(case, values=first.data, step=first.goto)
     assert "There are changes, and you pressed" in preview.all("p", class_="notice")[0].text
     assert len(preview.all("ins")) == 1
-    assert [each.attrs["value"] for each in preview.all("button")] == ["answer", "original", "revise"]
+    assert sent(preview) == ["revise", "original", "answer"]
     with_changes = post(case, preview, intent="answer")
     assert settled(with_changes, case) == ({"approve": "edit"}.get(action, action), {key: values})
     assert settled(post(case, preview, intent="original"), case) == (action, {})
@@ -61,19 +69,18 @@ def test_a_decision_with_changed_fields_asks_which_is_meant(
 
 def test_only_who_asked_for_the_call_as_it_was_is_offered_it() -> None:
     case = cases.approval()
-    first = post(case, intent="preview", arg__3="99")
+    first = post(case, edit_page_of(case), intent="preview", arg__3="99")
     assert (first.intent, first.action, first.data) == ("preview", "edit", {"edits": EDITED})
     preview = page_of(case, values=first.data, step=first.goto)
-    assert [each.attrs["value"] for each in preview.all("button")] == ["answer", "revise"]
+    assert sent(preview) == ["revise", "answer"]
     assert post(case, preview, intent="original").faults == {"action": "Press one of the buttons."}
 
 
 def test_what_cannot_be_read_is_not_dropped_for_an_approval() -> None:
     case = cases.approval()
-    submission = post(case, action="approve", arg__3="lots")
+    submission = post(case, edit_page_of(case), action="approve", arg__3="lots")
     assert list(submission.faults) == ["edits", "edits.amount"]
     page = page_of(case, values=submission.data, faults=submission.faults, step=submission.step)
-    assert "open" in page.all("details", id="edits")[0].attrs
     assert page.fields()["arg.3"] == ["lots"]
 
 
@@ -103,36 +110,62 @@ def test_a_choice_of_an_agents_own_drops_no_changes() -> None:
 def test_untouched_fields_never_hold_an_approval_up(args: dict[str, Any]) -> None:
     case = cases.approval(args)
     assert settled(post(case, action="approve"), case) == ("approve", {})
+    assert settled(post(case, edit_page_of(case), action="approve"), case) == ("approve", {})
 
 
 def test_the_note_stays_with_the_changes() -> None:
     case = cases.approval()
-    first = post(case, action="approve", arg__3="99", feedback="Cheaper")
+    first = post(case, edit_page_of(case), action="edit", intent="preview", arg__3="99", feedback="Cheaper")
     preview = page_of(case, values=first.data, step=first.goto)
-    assert settled(post(case, preview, intent="original"), case) == ("approve", {"feedback": "Cheaper"})
+    assert settled(post(case, preview, intent="answer"), case)[1]["feedback"] == "Cheaper"
     back = post(case, preview, intent="revise")
     assert page_of(case, values=back.data, step=back.goto).fields()["feedback"] == ["Cheaper"]
 
 
 def test_more_arguments_than_a_form_may_post_can_still_be_approved() -> None:
     """Every decision posts the fields, and the service takes 4 MB and 10,000 of them."""
-    many = page_of(cases.approval({f"a{place}": place for place in range(12_000)})).fields()
+    many = edit_page_of(cases.approval({f"a{place}": place for place in range(12_000)})).fields()
     assert len(many) < 2_000
-    long = page_of(cases.approval({f"a{place}": "€" * 40_000 for place in range(40)})).fields()
+    long = edit_page_of(cases.approval({f"a{place}": "€" * 40_000 for place in range(40)})).fields()
     assert sum(len(text[0].encode()) * 3 for text in long.values()) < 2_000_000
 
 
-def test_enter_in_the_code_of_a_form_with_changes_sends_nothing() -> None:
-    case = cases.service_case("escalation", {"params": {"limit": 10}}, verify_email=("ada@acme.example",))
-    entered = post(case, intent="preview", email_code="123456")
-    assert (entered.send_code, entered.email_code) == (0, "123456")
-    changed = post(case, intent="preview", arg__0="11", email_code="123456")
-    assert (changed.send_code, changed.intent, changed.faults) == (None, "preview", {})
-    wished = post(case, send_code="0", arg__0="11")
-    assert (wished.send_code, wished.data) == (0, {"modified_params": {"limit": 11}})
-    pressed = post(case, action="retry", arg__0="11")
-    preview = page_of(case, values=pressed.data, step=pressed.goto)
-    assert post(case, preview, send_code="0").data == pressed.data
+MONEY = Display(formats={"cents": "money:EUR", "yen": "money:JPY", "day": "date", "code": "code:sh"})
+
+
+def money_case(**args: Any) -> Case:
+    given = {"cents": 4900, "yen": 500, "day": "2026-11-17", "tags": ["a", "b"], "counts": [1, 2], **args}
+    payload = ApproveRequest(tool_name="pay", tool_call_id="c", args=given, display=MONEY.shown(given))
+    return cases.agent_case(payload)
+
+
+def test_values_are_edited_as_people_write_them() -> None:
+    case = money_case()
+    page = edit_page_of(case)
+    fields = page.fields()
+    assert fields["arg.0"] == ["49.00"]
+    assert fields["arg.1"] == ["500"]
+    assert fields["arg.3"] == ["a\r\nb"], "a list is lines, and no JSON"
+    assert page.all("input", id="arg.2")[0].attrs["type"] == "date"
+    typed: dict[str, Any] = {
+        "arg__0": "1,240.50",
+        "arg__1": "501",
+        "arg__3": "a\r\n\r\nc d",
+        "arg__4": "2\r\n3.5",
+    }
+    said = post(case, page, intent="preview", **typed)
+    expected = {"cents": 124050, "yen": 501, "day": "2026-11-17", "tags": ["a", "c d"], "counts": [2, 3.5]}
+    assert (said.faults, said.data["edits"]) == ({}, expected)
+    check = page_of(case, values=said.data, step=2)
+    assert "49.001,240.50 EUR" in check.all("div", class_="diff")[0].text
+    for place, odd in (("arg__0", "1.234"), ("arg__0", "ten"), ("arg__1", "1.5"), ("arg__4", "2\r\nx")):
+        assert post(case, page, intent="preview", **{place: odd}).faults, odd
+
+
+@given(st.integers(-(10**12), 10**12))
+def test_an_amount_that_nobody_touched_stays_to_the_cent(cents: int) -> None:
+    case = money_case(cents=cents)
+    assert settled(post(case, edit_page_of(case), action="approve"), case) == ("approve", {})
 
 
 # By HTTP.
@@ -169,53 +202,55 @@ def page(request: pytest.FixtureRequest, browser: Any) -> Iterator[Any]:
     context.close()
 
 
-def press(page: Any, value: str) -> None:
-    page.locator(f'button[value="{value}"]').click()
+def edit(page: Any, url: str) -> None:
+    page.goto(f"{url}&edit=1")
 
 
-@pytest.mark.parametrize("closed", [False, True])
-def test_approve_never_drops_an_edit(page: Any, desk: Desk, closed: bool) -> None:
-    page.goto(desk.put("a", cases.approval()))
-    page.get_by_text("Change it first").click()
-    page.get_by_label("amount").fill("99")
-    if closed:
-        page.get_by_text("Change it first").click()
-    press(page, "approve")
-    assert page.locator("h1").inner_text() == "Check your changes"
+def test_an_edit_is_never_dropped(page: Any, desk: Desk) -> None:
+    edit(page, desk.put("a", cases.approval()))
+    assert page.locator('button[value="approve"]').count() == 0, (
+        "the call as it was cannot be approved by mistake"
+    )
+    page.get_by_label("amount", exact=True).fill("99")
+    press_now(page, "Check the changes")
     assert desk.result("a") is None
-    page.get_by_role("button", name="Go on editing").click()
-    assert page.get_by_label("amount").input_value() == "99"
-    press(page, "approve")
-    assert desk.result("a") is None, "the fields are as they were sent, and still not as they were asked"
-    page.get_by_role("button", name="Approve with these changes").click()
+    press_now(page, "Go on editing")
+    assert page.get_by_label("amount", exact=True).input_value() == "99"
+    press_now(page, "Check the changes")
+    assert desk.result("a") is None
+    press_now(page, "Approve with these changes")
     assert desk.result("a") == {"action": "edit", "data": {"edits": EDITED}}
 
 
 def test_the_call_as_it_was_is_a_click_away(page: Any, desk: Desk) -> None:
-    page.goto(desk.put("b", cases.approval()))
-    page.get_by_text("Change it first").click()
-    page.get_by_label("true", exact=True).check()
-    press(page, "approve")
-    page.get_by_role("button", name="Approve as it was asked").click()
+    edit(page, desk.put("b", cases.approval()))
+    page.get_by_label("Yes", exact=True).check()
+    press_now(page, "Check the changes")
+    page.get_by_role("link", name="Drop the changes").click()
+    press_now(page, "Approve")
     assert desk.result("b") == {"action": "approve", "data": {}}
 
 
-def test_the_button_says_that_there_are_changes(page: Any, desk: Desk) -> None:
-    page.goto(desk.put("c", cases.approval()))
-    scripted = page.locator("time[title]").count() > 0
-    approve = page.locator('button[value="approve"]')
-    page.get_by_text("Change it first").click()
-    page.get_by_label("amount").fill("99")
-    assert approve.inner_text() == ("Check the changes, then approve" if scripted else "Approve")
-    page.get_by_label("amount").fill("1250.5")
-    assert approve.inner_text() == "Approve"
+def test_what_is_changed_is_said_at_its_row_and_put_back(page: Any, desk: Desk) -> None:
+    edit(page, desk.put("c", cases.approval()))
+    ready_now(page)
+    scripted = page.evaluate("'ready' in document.documentElement.dataset")
+    amount = page.get_by_label("amount", exact=True)
+    amount.fill("99")
+    row = page.locator("[data-arg]").filter(has=amount)
+    assert row.get_by_text("changed").is_visible() == scripted
+    if scripted:
+        assert row.locator("del").inner_text() == "1250.5"
+        assert row.locator("ins").inner_text() == "99"
+        row.get_by_role("button", name="Put back").click()
+        assert amount.input_value() == "1250.5"
+        assert not row.get_by_text("changed").is_visible()
 
 
-def test_enter_in_an_argument_approves_nothing(page: Any, desk: Desk) -> None:
-    page.goto(desk.put("d", cases.approval()))
-    page.get_by_text("Change it first").click()
-    page.get_by_label("amount").press("Enter")
-    assert "Nothing is changed yet." in re.sub(r"\s+", " ", page.get_by_role("alert").inner_text())
+def test_enter_in_an_argument_sends_nothing(page: Any, desk: Desk) -> None:
+    edit(page, desk.put("d", cases.approval()))
+    page.get_by_label("amount", exact=True).press("Enter")
+    assert page.get_by_role("alert").count() == 0
     assert desk.result("d") is None
 
 
@@ -225,5 +260,5 @@ def test_untouched_arguments_of_every_kind_are_approved_at_once(page: Any, desk:
     }
     args |= {"number": 1e21, "nested": {"a": ["\u202e", None]}, "lead": "\n\nafter"}
     page.goto(desk.put("e", cases.approval(args)))
-    press(page, "approve")
+    press_now(page, "Approve")
     assert desk.result("e") == {"action": "approve", "data": {}}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from kit import page_cases
-from kit.browser_actions import alert, press
+from kit.browser_actions import alert, press, ready
 from kit.running_service import Agent, Opened, Served, serving, until
 from pydantic import Field
 
@@ -58,8 +58,9 @@ async def test_each_type_from_link_to_poll_result(tmp_path: Path, page: Any) -> 
         agent = await served.agent()
         approval = await agent.open("approval", prompt="Deploy v2?")
         await page.goto(approval.hitl["review_url"])
+        await press(page, "More")
         await page.get_by_label("Note").fill("go on")
-        await press(page, "Approve")
+        await press(page, "Approve with this note")
         assert await settled(approval) == {"action": "approve", "data": {"feedback": "go on"}}
         await page.goto(approval.hitl["review_url"])  # once more: the answer, and no form
         assert await page.get_by_role("button", name="Approve").count() == 0
@@ -73,12 +74,14 @@ async def test_each_type_from_link_to_poll_result(tmp_path: Path, page: Any) -> 
         confirmation = await opened_as(agent, page_cases.confirmation())
         await page.goto(confirmation.hitl["review_url"])
         await page.get_by_label("Zalando").check()
-        await press(page, "Confirm")
+        await ready(page)
+        await page.locator("#go").click()
         assert (await settled(confirmation))["action"] == "confirm"
 
         escalation = await agent.open("escalation", prompt="The upload failed. What now?")
         await page.goto(escalation.hitl["review_url"])
-        await press(page, "Skip it")
+        await page.get_by_label("Skip it").check()
+        await press(page, "Send choice")
         assert await settled(escalation) == {"action": "skip", "data": {}}
 
 
@@ -90,7 +93,7 @@ async def test_a_form_in_steps_from_link_to_poll_result(
         trip = await opened_as(await served.agent(), page_cases.wizard())
         await page.goto(trip.hitl["review_url"])
         await press(page, "Next")
-        assert "is required" in await page.get_by_role("alert").inner_text()
+        assert "Fill this in." in await page.get_by_role("alert").inner_text()
         assert (await trip.poll())["status"] == "opened"
         await page.get_by_label("City").fill("Rome")
         await page.get_by_label("By car").check()
@@ -101,6 +104,7 @@ async def test_a_form_in_steps_from_link_to_poll_result(
         progress = (await trip.poll())["progress"]
         assert (progress["current_step"], progress["total_steps"]) == (2, 4)
         await page.get_by_label("Days").fill("3")
+        await press(page, "More")
         await press(page, "Save for later")
         await page.goto(trip.hitl["review_url"])  # another day: what was filled in is still there
         assert await page.get_by_label("City").input_value() == "Rome"
@@ -134,19 +138,22 @@ async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
         async with serving(store) as served:
             case_id = await until(lambda: _adopted(served))
             await page.goto(await review_link(served.app, case_id))
-            await page.get_by_text("Change it first").click()
-            await page.get_by_label("cents", exact=False).last.fill("a lot")
-            await press(page, "See what changes")
+            await press(page, "More")
+            await page.get_by_role("link", name="Change something").click()
+            cents = page.get_by_label("cents", exact=True)
+            await cents.fill("a lot")
+            await press(page, "Check the changes")
             assert await page.get_by_role("alert").count() == 1  # refused: it is no number
-            await page.get_by_label("cents", exact=False).last.fill("5000")
-            await press(page, "See what changes")  # refused: the tool takes no more than 1,000
-            assert "cents: must be at most 1000" in " ".join((await alert(page)).split())
-            assert await page.get_by_label("cents", exact=False).last.input_value() == "5000"
-            await page.get_by_label("cents", exact=False).last.fill("40")
-            await press(page, "See what changes")
+            await cents.fill("5000")
+            await press(page, "Check the changes")  # refused: the tool takes no more than 1,000
+            assert "cents: Enter 1,000 or less." in " ".join((await alert(page)).split())
+            assert await cents.input_value() == "5000"
+            await cents.fill("40")
+            await press(page, "Check the changes")
             assert paid == []
             await press(page, "Approve with these changes")
-            assert await page.locator("h1").inner_text() == "Approved with changes"
+            await page.locator("h1").get_by_text("You approved with changes: Pay").wait_for()
+            await until(lambda: _settled(store))
         result = await agent.resume()
     assert (result.text, paid) == ("Done.", [40])
 
@@ -155,3 +162,7 @@ async def _adopted(served: Served) -> str | None:
     for row in await served.service.cases.engine.read(partial(case_store.due, 2**62, 10)):
         return row
     return None
+
+
+async def _settled(store: SQLiteCheckpointer) -> bool:
+    return not await store.pending()

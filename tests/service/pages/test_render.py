@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from html import unescape
 from typing import Any
@@ -14,8 +15,9 @@ from kit.page_text import Page
 
 from askfirst.protocol import State
 from askfirst.requests import AskRequest, EscalateRequest, Question
+from askfirst.service.assets import STATIC, assets
 from askfirst.service.case import Case
-from askfirst.service.pages import PAGE_HEADERS, STATIC, render_case, render_unknown
+from askfirst.service.pages import PAGE_HEADERS, render_case, render_unknown
 
 
 def html_of(case: Case, **given: Any) -> str:
@@ -27,7 +29,8 @@ def page_of(case: Case, **given: Any) -> Page:
 
 
 def buttons(page: Page) -> list[str | None]:
-    return [each.attrs["value"] for each in page.all("button")]
+    """What the buttons that send something send."""
+    return [each.attrs["value"] for each in page.all("button") if "value" in each.attrs]
 
 
 ALL_CASES = {**OPEN_CASES, **CLOSED_CASES}
@@ -39,9 +42,11 @@ open_cases = pytest.mark.parametrize("case", OPEN_CASES.values(), ids=list(OPEN_
 def test_a_page_has_landmarks_one_heading_and_nothing_inline(case: Case) -> None:
     html = html_of(case)
     page = Page(html)
-    assert [len(page.all(tag)) for tag in ("header", "main", "footer", "h1", "title")] == [1] * 5
+    assert [len(page.all(tag)) for tag in ("header", "main", "h1", "title")] == [1] * 4
     assert not page.all("style")
-    assert [each.attrs.get("src") for each in page.all("script")] == ["/hitl/static/page.js"]
+    scripts = [str(each.attrs.get("src")) for each in page.all("script")]
+    assert scripts[0] == f"/hitl/static/{assets()['page.js'].name}"
+    assert all(each.text == "" and each.attrs.get("type") == "module" for each in page.all("script"))
     assert not [each for each in page.elements if any(name.startswith("on") for name in each.attrs)]
     assert not [each for each in page.elements if "style" in each.attrs]
     linked = {each.attrs.get(name) for each in page.elements for name in ("href", "src", "action")} - {None}
@@ -74,14 +79,14 @@ def test_nothing_that_decides_is_chosen_beforehand(case: Case) -> None:
 
 @open_cases
 def test_the_enter_key_decides_nothing(case: Case) -> None:
-    """Enter in a field of one line presses its form's first button; that may be none that decides."""
-    if case.type == "input" or case.type.startswith("x-"):
-        return
-    for form in re.findall(r"<form.*?</form>", html_of(case), re.DOTALL):
-        if re.search(r'<input[^>]*type="(text|password|email|url|date)"', form):
+    """Enter in a field of one line presses its form's first button, which does nothing."""
+    for stage in ("decide", "edit"):
+        for form in re.findall(r"<form.*?</form>", html_of(case, stage=stage), re.DOTALL):
             first = re.search(r"<button[^>]*>", form)
             assert first is not None
-            assert 'name="action"' not in first[0]
+            assert first[0] == "<button disabled hidden>", (
+                "a form whose first button is off is not sent by Enter"
+            )
 
 
 @open_cases
@@ -94,22 +99,23 @@ def test_a_form_goes_back_to_its_own_case(case: Case) -> None:
 
 
 BUTTONS = {
-    "approval": ["preview", "approve", "reject"],
-    "content_review": ["approve", "edit", "reject"],
+    "approval": ["approve", "again", "reject", "approve"],
+    "content_review": ["approve", "again", "reject", "approve"],
     "selection": ["select"],
-    "agent_selection": ["select"],
+    "agent_selection": ["select", "1"],
     "free_selection": ["select"],
-    "every_field": ["answer", "draft"],
-    "agent_questions": ["answer", "draft"],
+    "every_field": ["draft", "answer"],
+    "agent_questions": ["draft", "answer", "1"],
     "no_form": ["answer"],
     "custom": ["answer"],
-    "wizard": ["next", "draft"],
-    "confirmation": ["confirm", "cancel"],
-    "agent_confirmation": ["confirm", "cancel"],
-    "escalation": ["preview", "retry", "skip", "abort"],
-    "service_escalation": ["retry", "skip", "abort"],
-    "service_escalation_params": ["preview", "retry", "skip", "abort"],
+    "wizard": ["draft", "next"],
+    "confirmation": ["cancel", "confirm", "1"],
+    "agent_confirmation": ["cancel", "confirm"],
+    "escalation": ["1"],
+    "service_escalation": ["1"],
+    "service_escalation_params": ["1"],
 }
+"""Those that send something, in order: what lets nothing happen stands left of what acts."""
 
 
 @pytest.mark.parametrize("name", OPEN_CASES)
@@ -120,19 +126,22 @@ def test_each_type_has_its_buttons(name: str) -> None:
 def test_the_call_stands_first_and_whole() -> None:
     case = cases.approval()
     html = html_of(case)
-    assert html.index('class="act"') < html.index('class="why"') < html.index('class="decide"')
+    assert html.index('class="act card"') < html.index('class="why panel"') < html.index('class="decide"')
     page = Page(html)
     (act,) = page.all("section", class_="act")
     assert "send_email" in act.text
-    inside = [each.text for each in page.all("div", class_="text") if "act" in each.inside]
-    assert inside[:3] == [EMAIL_ARGS["to"], EMAIL_ARGS["subject"], EMAIL_ARGS["body"]]
-    assert inside[3:5] == ["1250.5", "false"]
+    inside = [
+        each.text for tag in ("div", "ol") for each in page.all(tag, class_="text") if "act" in each.inside
+    ]
+    assert {EMAIL_ARGS["to"], EMAIL_ARGS["subject"], EMAIL_ARGS["body"], "1250.5", "No"} <= set(inside)
+    assert "attachments" in act.text
+    assert "invoice.pdf" in act.text
     assert case.digest is not None
     assert case.digest in html
     (why,) = page.all("section", class_="why")
     assert "Why you are asked" in why.text
     assert "More than 1,000 needs a second look." in why.text
-    assert not page.all("section", class_="words")
+    assert not page.all("details", class_="words")
 
 
 def test_whose_words_are_whose() -> None:
@@ -145,30 +154,35 @@ def test_whose_words_are_whose() -> None:
         "note": "The customer asked for it.",
     }
     page = page_of(cases.approval(details=details))
-    (why,), (words,) = page.all("section", class_="why"), page.all("section", class_="words")
-    for text in ("Why you are asked", "It is night.", "Rule", "night-shift", "desk / helper", "bob"):
+    (why,), (words,) = page.all("section", class_="why"), page.all("details", class_="words")
+    for text in ("Why you are asked", "It is night.", "night-shift"):
         assert text in why.text
         assert text not in words.text
+    (asker,) = page.all("div", class_="asker")
+    assert "helper asks" in asker.text
+    assert "desk / helper" in asker.text
+    assert "for bob" in asker.text
     assert "From the agent’s side" in words.text
+    assert "unchecked" in words.text
     assert "The customer asked for it." in words.text
     assert "The customer" not in why.text
 
-    def heading(case: Case) -> str:
-        (words,) = page_of(case).all("section", class_="words")
-        return words.text
-
-    assert "In the agent’s words" in heading(cases.agent_selection())
-    assert "In the asking service’s words" in heading(cases.selection())
+    assert "asks you" in page_of(cases.agent_selection()).all("div", class_="asker")[0].text
+    service = page_of(cases.selection())
+    assert "in its own words:" in service.all("div", class_="asker")[0].text
+    assert service.all("h1", class_="said")[0].text == "“Select which jobs to apply for”"
     for case in (cases.agent_confirmation(), cases.escalation()):
-        assert "From the agent’s side" in heading(case)
-        assert "Written by the agent, or by the program around it." in heading(case)
+        (words,) = page_of(case).all("details", class_="words")
+        assert "From the agent’s side" in words.text
+        assert "Written by the agent, or by the program around it." in words.text
 
 
 def test_a_reason_that_is_no_text_stays_with_the_rest() -> None:
     page = page_of(cases.approval(details={"reason": {"a": 1}, "agent_path": "x"}))
     assert not page.all("section", class_="why")
-    (words,) = page.all("section", class_="words")
+    (words,) = page.all("details", class_="words")
     assert "agent_path" in words.text
+    assert "reason" in words.text
 
 
 def test_what_a_request_is_comes_from_the_request_alone() -> None:
@@ -184,7 +198,8 @@ def test_what_a_request_is_comes_from_the_request_alone() -> None:
 def test_a_call_without_arguments_says_so_and_offers_no_edit() -> None:
     page = page_of(cases.approval({}))
     assert "No arguments." in page.all("section", class_="act")[0].text
-    assert buttons(page) == ["approve", "reject"]
+    assert not [each for each in page.all("a") if "edit=1" in str(each.attrs["href"])]
+    assert buttons(page) == BUTTONS["approval"]
 
 
 def test_an_escalation_shows_the_call_in_doubt() -> None:
@@ -195,13 +210,17 @@ def test_an_escalation_shows_the_call_in_doubt() -> None:
 
 def test_an_agent_may_name_choices_of_its_own() -> None:
     case = cases.agent_case(EscalateRequest(prompt="Stuck", choices=["refund", "skip"]))
-    assert buttons(page_of(case)) == ["refund", "skip"]
+    page = page_of(case)
+    assert [each.attrs["value"] for each in page.all("input", type="radio")] == ["refund", "skip"]
+    assert "in its own words" in page.all("fieldset", id="action")[0].text
 
 
 def test_a_service_is_quoted() -> None:
-    (words,) = page_of(cases.content_review()).all("section", class_="words")
-    assert "In the asking service’s words" in words.text
-    for said in ("Approve production deployment", "requires approval.", "acme-web", '"unit": 847'):
+    page = page_of(cases.content_review())
+    assert page.all("h1")[0].text == "“Approve production deployment of acme-web v2.4.0”"
+    (words,) = page.all("section", class_="words")
+    assert "What key_1 says" in words.text
+    for said in ("requires approval.", "acme-web", "test_results", "unit", "847"):
         assert said in words.text
 
 
@@ -211,7 +230,7 @@ def test_choices_come_with_all_that_is_said_about_them() -> None:
     assert kinds == ["checkbox"] * 3
     assert {"TechFlow GmbH", "0.94", "Klarna"} <= set(page.texts())
     one = page_of(cases.agent_selection())
-    assert [each.attrs["type"] for each in one.all("input")] == ["radio"] * 2
+    assert [each.attrs["type"] for each in one.all("input", name="selected")] == ["radio"] * 2
     assert "Like the sea" in one.texts()
     assert "Which colour should the roof be?" in one.texts()
 
@@ -221,7 +240,7 @@ def test_choices_come_with_all_that_is_said_about_them() -> None:
 )
 def test_items_that_cannot_be_told_apart_leave_a_field_to_write_in(items: Any) -> None:
     page = page_of(cases.service_case("selection", {"items": items}))
-    assert [each.attrs["id"] for each in page.all("textarea")] == ["selected", "note"]
+    assert [each.attrs["id"] for each in page.all("textarea")][:2] == ["selected", "note"]
 
 
 def test_every_field_type_has_its_control() -> None:
@@ -293,13 +312,14 @@ def test_faults_are_listed_with_links_and_said_again_at_their_fields() -> None:
     assert problems.attrs["role"] == "alert"
     links = [each.attrs["href"] for each in page.all("a") if "problems" in each.inside]
     assert links == ["#f-name", "#f-age"]
-    assert "is odd" in problems.text
-    assert "is unknown" in problems.text
+    assert "This is odd." in problems.text
+    assert "This is unknown." in problems.text
+    assert "Full name: Fill this in." in problems.text
     invalid = [each.attrs["id"] for each in page.elements if each.attrs.get("aria-invalid") == "true"]
     assert invalid == ["f-name", "f-age"]
     assert [each.text for each in page.all("p", class_="fault")] == [
-        "This is required.",
-        "This must be a number.",
+        "Fill this in.",
+        "Enter a number.",
     ]
     assert page.fields()["f.age"] == ["<b>"]
 
@@ -308,6 +328,7 @@ def test_faults_are_listed_with_links_and_said_again_at_their_fields() -> None:
     ("case", "key"),
     [
         (cases.content_review(), "feedback"),
+        (cases.escalation(), "reason"),
         (cases.selection(), "selected"),
         (cases.service_case("selection"), "selected"),
         (cases.confirmation(), "confirmed_items"),
@@ -334,7 +355,7 @@ def test_steps_that_nobody_has_to_walk_through_are_left_out() -> None:
     assert "Step 2 of 3" in html_of(by_train, step=3)
     by_car = cases.wizard(draft={"city": "Rome", "by": "car", "plate": "X"})
     assert "Step 2 of 4" in html_of(by_car, step=2)
-    assert buttons(page_of(by_car, step=4)) == ["answer", "back", "draft"]
+    assert buttons(page_of(by_car, step=4)) == ["back", "answer", "draft"]
     assert "Step 1 of 3" in html_of(by_train, step=-5)
     assert "Step 3 of 3" in html_of(by_train, step=99)
 
@@ -358,9 +379,10 @@ def test_an_edit_is_shown_as_a_difference_before_it_is_sent() -> None:
     body = EMAIL_ARGS["body"].replace("1 March", "15 March")
     edited = {**EMAIL_ARGS, "body": body, "amount": 3}
     page = page_of(cases.approval(), values={"edits": edited, "feedback": "Later"}, step=2)
-    assert [each.text for each in page.all("del")] == ["Removed: It is due on 1 March.", "Removed: 1250.5"]
-    assert [each.text for each in page.all("ins")] == ["Added: It is due on 15 March.", "Added: 3"]
-    assert buttons(page) == ["answer", "revise"]
+    assert [each.text for each in page.all("del")] == ["1", "1250.5"]
+    assert [each.text for each in page.all("ins")] == ["15", "3"]
+    assert "It is due on 115 March." in page.all("div", class_="diff")[0].text
+    assert buttons(page) == ["revise", "answer"]
     assert EMAIL_ARGS["to"] in page.texts(), "what is unchanged is there too"
     assert page.fields()["feedback"] == ["Later"]
 
@@ -370,22 +392,23 @@ def test_a_difference_of_very_many_lines_stands_whole() -> None:
     page = page_of(cases.approval({"text": before}), values={"edits": {"text": after}}, step=2)
     assert before in page.texts()
     assert after in page.texts()
+    assert page.fields()["edits"] == [json.dumps({"text": after})]
 
 
 @pytest.mark.parametrize(
     ("action", "heading"),
     [
-        ("approve", "Approved"),
-        ("reject", "Rejected"),
-        ("confirm", "Confirmed"),
-        ("cancel", "Not confirmed"),
-        ("select", "Chosen"),
-        ("submit", "Answered"),
-        ("retry", "It is tried again"),
-        ("skip", "It is skipped"),
-        ("abort", "The run is stopped"),
-        ("edit", "Changes were asked for"),
-        ("refund", "Answered: refund"),
+        ("approve", "Approved: {}"),
+        ("reject", "Rejected: {}"),
+        ("confirm", "Confirmed: {}"),
+        ("cancel", "Not confirmed: {}"),
+        ("select", "Chosen: {}"),
+        ("submit", "Answered: {}"),
+        ("retry", "It is tried again: {}"),
+        ("skip", "It is skipped: {}"),
+        ("abort", "The run is stopped: {}"),
+        ("edit", "Another try was asked for: {}"),
+        ("refund", "Answered with refund: {}"),
     ],
 )
 def test_an_answered_case_says_so_and_offers_nothing(action: str, heading: str) -> None:
@@ -393,7 +416,7 @@ def test_an_answered_case_says_so_and_offers_nothing(action: str, heading: str) 
         "approval", status="completed", result={"action": action, "data": {"feedback": "well <done>"}}
     )
     page = page_of(case)
-    assert page.all("h1")[0].text == heading
+    assert page.all("h1")[0].text == heading.format("“Please decide.”")
     assert not page.all("form")
     assert "well <done>" in page.texts()
 
@@ -401,8 +424,8 @@ def test_an_answered_case_says_so_and_offers_nothing(action: str, heading: str) 
 def test_who_answered_and_how_is_told() -> None:
     assert "by Ada" in page_of(CLOSED_CASES["rejected"]).all("main")[0].text
     edited = page_of(CLOSED_CASES["edited"])
-    assert edited.all("h1")[0].text == "Approved with changes"
-    assert [each.text for each in edited.all("ins")] == ["Added: books@acme.example"]
+    assert edited.all("h1")[0].text == "Approved with changes: Send email"
+    assert [each.text for each in edited.all("ins")] == ["books"]
 
 
 @pytest.mark.parametrize("status", ["completed", "expired", "cancelled"])
@@ -419,13 +442,20 @@ def test_a_cancelled_case_quotes_its_reason() -> None:
 
 @pytest.mark.parametrize(
     ("default", "said"),
-    [("skip", "skipped"), ("reject", "rejected"), ("abort", "run stops"), ("approve", "counts as approved")],
+    [("skip", "skipped"), ("reject", "rejected"), ("abort", "run stops"), ("approve", "approved")],
 )
 def test_what_happens_without_an_answer_is_said(default: str, said: str) -> None:
+    """In the state at the top of the page: in the last hour, and always where silence approves."""
     case = cases.approval(default_action=default)
-    assert said in html_of(case)
+    soon = page_of(case, now=ASKED + DAY - 1440).all("p", id="state")[0]
+    assert soon.text.startswith("24 min left, then ")
+    assert said in soon.text
+    assert "soon" in str(soon.attrs["class"])
+    assert "bad" in str(page_of(case, now=ASKED + DAY - 200).all("p", id="state")[0].attrs["class"])
+    early = page_of(case).all("p", id="state")[0].text
+    assert early == ("23 h 59 min left, then approved" if default == "approve" else "23 h 59 min left")
     late = page_of(case, now=ASKED + DAY)
-    assert late.all("h1")[0].text == "This request has expired"
+    assert late.all("h1")[0].text == "Nobody answered: Send email"
     assert said in late.all("main")[0].text
     assert not late.all("form"), "an open case whose time is over can no longer be answered"
 
@@ -462,6 +492,7 @@ def test_the_headers_shut_everything_out() -> None:
         "style-src": "'self'",
         "script-src": "'self'",
         "img-src": "'self'",
+        "connect-src": "'self'",
         "form-action": "'self'",
         "frame-ancestors": "'none'",
         "base-uri": "'none'",
@@ -472,8 +503,8 @@ def test_the_headers_shut_everything_out() -> None:
 
 
 def test_the_static_files_load_nothing_from_elsewhere() -> None:
-    assert {path.name for path in STATIC.iterdir()} == {"icon.svg", "page.css", "page.js"}
-    for name in ("page.css", "page.js"):
+    assert {path.name for path in STATIC.iterdir()} == {"icon.svg", "page.css", "page.js", "fields.js"}
+    for name in ("page.css", "page.js", "fields.js"):
         text = (STATIC / name).read_text()
         assert "//" not in re.sub(r"^ *//.*$", "", text, flags=re.MULTILINE)
         assert "innerHTML" not in text

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit import page_cases as cases
+from kit.browser_actions import press_now, ready_now
 from kit.hostile_text import CORPUS, everywhere
 from kit.page_browser import Desk, axe_source
 from kit.page_cases import CLOSED_CASES, EMAIL_ARGS, OPEN_CASES
@@ -53,7 +54,12 @@ class Visit:
         return self.page.locator("h1").inner_text()
 
     def press(self, name: str) -> None:
-        self.page.get_by_role("button", name=name, exact=True).click()
+        press_now(self.page, name)
+
+    def open_edit(self) -> None:
+        """Go to the page where the values are fields, by the menu."""
+        self.press("More")
+        self.page.get_by_role("link", name="Change something").click()
 
     def fits(self) -> bool:
         """Whether nothing sticks out at the side."""
@@ -113,40 +119,59 @@ def phone(windows: Callable[[str], Any], desk: Desk) -> Iterator[Visit]:
 
 
 def scripted(visit: Visit) -> bool:
-    return visit.page.locator("time[title]").count() > 0
+    return visit.page.evaluate("'ready' in document.documentElement.dataset")
 
 
 # From the link to the result.
 
 
-@pytest.mark.parametrize(("button", "action"), [("Approve", "approve"), ("Reject", "reject")])
-def test_approve_and_reject(visit: Visit, desk: Desk, button: str, action: str) -> None:
+def test_approve_with_a_note(visit: Visit, desk: Desk) -> None:
     visit.page.goto(desk.put("a", cases.approval()))
-    visit.page.get_by_label("Note optional").first.fill("As we said")
-    visit.press(button)
-    assert visit.heading() == {"approve": "Approved", "reject": "Rejected"}[action]
-    assert desk.result("a") == {"action": action, "data": {"feedback": "As we said"}}
+    visit.press("More")
+    visit.page.get_by_label("Note optional").fill("As we said")
+    visit.press("Approve with this note")
+    assert visit.heading() == "Approved: Send email"
+    assert desk.result("a") == {"action": "approve", "data": {"feedback": "As we said"}}
+
+
+def test_one_tap_approves(visit: Visit, desk: Desk) -> None:
+    visit.page.goto(desk.put("a", cases.approval()))
+    visit.press("Approve")
+    assert desk.result("a") == {"action": "approve", "data": {}}
+
+
+@pytest.mark.parametrize(("button", "action"), [("Reject", "reject"), ("Ask for another try", "edit")])
+def test_rejecting_asks_why_and_takes_no_words(visit: Visit, desk: Desk, button: str, action: str) -> None:
+    page = visit.page
+    page.goto(desk.put("a", cases.approval()))
+    visit.press("Reject")
+    sheet = page.locator("#no")
+    assert sheet.is_visible()
+    assert desk.result("a") is None
+    sheet.get_by_text("Wrong person").click()
+    ready_now(page)
+    sheet.get_by_role("button", name=button, exact=True).click()
+    assert desk.result("a") == {"action": action, "data": {"feedback": "Wrong person"}}
 
 
 def test_an_edit_is_refused_and_then_accepted(visit: Visit, desk: Desk) -> None:
-    visit.page.goto(desk.put("a", cases.approval()))
-    visit.page.get_by_text("Change it first").click()
-    visit.page.get_by_label("amount").fill("lots")
-    visit.press("See what changes")
-    problems = visit.page.get_by_role("alert")
-    assert "amount: must be a number" in re.sub(r"\s+", " ", problems.inner_text())
+    page = visit.page
+    page.goto(desk.put("a", cases.approval()))
+    visit.open_edit()
+    page.get_by_label("amount", exact=True).fill("lots")
+    visit.press("Check the changes")
+    problems = page.get_by_role("alert")
+    assert "amount: Enter a number." in re.sub(r"\s+", " ", problems.inner_text())
     problems.get_by_role("link", name="amount").click()
-    assert visit.page.get_by_label("amount").input_value() == "lots"
-    visit.page.get_by_label("amount").fill("99")
-    visit.page.get_by_label("body").fill("First\nsecond")
-    visit.press("See what changes")
-    assert visit.heading() == "Check your changes"
-    assert "+ 99" in visit.page.locator("ins").last.evaluate(
-        "node => getComputedStyle(node, '::before').content.replaceAll('\"', '') + node.lastChild.textContent"
-    )
+    assert page.get_by_label("amount", exact=True).input_value() == "lots"
+    page.get_by_label("amount", exact=True).fill("99")
+    page.get_by_label("body", exact=True).fill("First\nsecond")
+    visit.press("Check the changes")
+    assert "Nothing was sent yet" in page.get_by_role("status").first.inner_text()
+    assert "99" in page.locator("ins").all_inner_texts()
     assert desk.result("a") is None
     visit.press("Approve with these changes")
-    assert visit.heading() == "Approved with changes"
+    assert visit.heading() == "Approved with changes: Send email"
     edits = {**EMAIL_ARGS, "amount": 99, "body": "First\nsecond"}
     assert desk.result("a") == {"action": "edit", "data": {"edits": edits}}
 
@@ -157,9 +182,9 @@ def test_untouched_arguments_come_back_from_a_real_browser_unchanged(visit: Visi
     }
     args |= {"number": 1e21, "nested": {"a": ["\u202e", None]}, "lead": "\n\nafter", "change": "me"}
     visit.page.goto(desk.put("a", cases.approval(args)))
-    visit.page.get_by_text("Change it first").click()
-    visit.page.get_by_label("change", exact=False).last.fill("you")
-    visit.press("See what changes")
+    visit.open_edit()
+    visit.page.get_by_label("change", exact=True).fill("you")
+    visit.press("Check the changes")
     visit.press("Approve with these changes")
     assert desk.result("a")["data"]["edits"] == {**args, "change": "you"}
 
@@ -169,7 +194,7 @@ def test_a_wizard_with_a_condition(visit: Visit, desk: Desk) -> None:
     page.goto(desk.put("w", cases.wizard()))
     has_script = scripted(visit)
     visit.press("Next")
-    assert "City: is required" in re.sub(r"\s+", " ", page.get_by_role("alert").inner_text())
+    assert "City: Fill this in." in re.sub(r"\s+", " ", page.get_by_role("alert").inner_text())
     page.get_by_label("City").fill("Rome")
     page.get_by_label("By car").check()
     plate = page.get_by_label("Number plate")
@@ -181,6 +206,7 @@ def test_a_wizard_with_a_condition(visit: Visit, desk: Desk) -> None:
     visit.press("Next")
     assert "Step 2 of 4" in page.locator("#decide").inner_text()
     page.get_by_label("Days").fill("3")
+    visit.press("More")
     visit.press("Save for later")
     assert "Saved." in page.get_by_role("status").inner_text()
     visit.press("Next")
@@ -221,17 +247,25 @@ def test_every_field_type(visit: Visit, desk: Desk) -> None:
 def test_selection_confirmation_and_escalation(visit: Visit, desk: Desk) -> None:
     page = visit.page
     page.goto(desk.put("s", cases.selection()))
+    has_script = scripted(visit)
     visit.press("Send choice")
-    assert "needs a choice" in page.get_by_role("alert").inner_text()
+    assert "Choose something first." in page.get_by_role("alert").inner_text()
     page.get_by_label("Frontend Tech Lead").check()
     visit.press("Send choice")
     assert desk.result("s") == {"action": "select", "data": {"selected": ["job_3"]}}
     page.goto(desk.put("c", cases.confirmation()))
     page.get_by_label("Zalando").check()
-    visit.press("Confirm")
+    visit.press("Confirm 1 of 2" if has_script else "Confirm the chosen")
     assert desk.result("c") == {"action": "confirm", "data": {"confirmed_items": ["email_2"]}}
+    page.goto(desk.put("d", cases.confirmation()))
+    if has_script:
+        visit.press("Choose all")
+        assert "2 of 2 chosen" in page.locator("#confirmed_items").inner_text()
+    visit.press("Confirm all 2")
+    assert desk.result("d")["data"] == {"confirmed_items": ["email_1", "email_2"]}
     page.goto(desk.put("e", cases.escalation()))
-    visit.press("Skip it")
+    page.get_by_label("It happened").check()
+    visit.press("Send choice")
     assert desk.result("e") == {"action": "skip", "data": {}}
     page.goto(desk.put("q", cases.agent_questions()))
     page.get_by_label("What should the project be called?").fill("Askfirst")
@@ -266,9 +300,13 @@ def test_every_page_fits_and_axe_finds_nothing(
     visit.press("Send answer")
     found |= violations(visit, axe, "refused")
     visit.page.goto(desk.put("preview", cases.approval()))
-    visit.page.get_by_text("Change it first").click()
-    visit.page.get_by_label("amount").fill("99")
-    visit.press("See what changes")
+    visit.press("Reject")
+    found |= violations(visit, axe, "reject sheet")
+    visit.press("Back")
+    visit.open_edit()
+    found |= violations(visit, axe, "edit")
+    visit.page.get_by_label("amount", exact=True).fill("99")
+    visit.press("Check the changes")
     found |= violations(visit, axe, "preview")
     visit.page.goto(f"{desk.url}/review/none")
     found |= violations(visit, axe, "unknown")
@@ -295,11 +333,11 @@ def test_hostile_text_stays_in_its_box(phone: Visit, desk: Desk, text: str) -> N
         assert strangers == [], name
         if acts and not case.is_final:
             assert len(acts) == 1
-            assert acts[0] < PHONE["height"] / 2, "what will happen is the first thing to be seen"
 
 
 LOOK = """[
-    [...document.querySelectorAll("img, iframe, object, style, a:not([href^='#'])")].map(node => node.outerHTML),
+    [...document.querySelectorAll("img, iframe, object, style, a:not([href^='#'], [href^='/review/'])")]
+        .map(node => node.outerHTML),
     [...document.querySelectorAll(".act")].map(node => node.getBoundingClientRect().top),
 ]"""
 """What should not be on a page, and where it says what will happen: asked for at once, as each question costs."""
@@ -307,25 +345,39 @@ LOOK = """[
 
 def test_the_keyboard_reaches_everything_in_reading_order(phone: Visit, desk: Desk) -> None:
     phone.page.goto(desk.put("a", cases.approval()))
+    ready_now(phone.page)
+    assert phone.page.evaluate("document.activeElement === document.body"), "nothing has the focus by itself"
     reached: list[str] = []
-    for _ in range(4):
+    for _ in range(5):
         phone.page.keyboard.press("Tab")
-        reached.append(phone.page.evaluate("document.activeElement.innerText || document.activeElement.id"))
-    assert reached == ["Change it first", "feedback", "Approve", "Reject"]
-    phone.page.keyboard.press("Enter")
-    assert phone.heading() == "Rejected"
+        reached.append(phone.page.evaluate("document.activeElement.innerText.trim().split('\\n')[0]"))
+    assert reached[0].startswith("Digest ")
+    assert reached[1:] == ["Details", "Reject", "Approve", "···"]
+    for key in ("a", "r", "y", "n", "1", " "):
+        phone.page.locator("h1").evaluate("node => document.activeElement.blur()")
+        phone.page.keyboard.press(key)
+    assert desk.result("a") is None, "no single key decides"
 
 
-def test_enter_in_an_argument_shows_the_changes_and_decides_nothing(
-    windows: Callable[[str], Any], desk: Desk
-) -> None:
-    with visiting(windows("phone without script"), desk) as visit:
-        visit.page.goto(desk.put("a", cases.approval()))
-        visit.page.get_by_text("Change it first").click()
-        visit.page.get_by_label("amount").fill("99")
-        visit.page.get_by_label("amount").press("Enter")
-        assert visit.heading() == "Check your changes"
-        assert desk.result("a") is None
+def test_enter_in_an_argument_decides_nothing(windows: Callable[[str], Any], desk: Desk) -> None:
+    for window in ("phone", "phone without script"):
+        with visiting(windows(window), desk) as visit:
+            visit.page.goto(desk.put("a", cases.approval()))
+            visit.open_edit()
+            visit.page.get_by_label("amount", exact=True).fill("99")
+            visit.page.get_by_label("amount", exact=True).press("Enter")
+            assert visit.page.get_by_label("amount", exact=True).input_value() == "99"
+            assert desk.result("a") is None
+
+
+def test_a_tap_on_what_has_just_appeared_does_not_count(phone: Visit, desk: Desk) -> None:
+    phone.page.goto(desk.put("a", cases.approval()))
+    phone.page.evaluate(
+        "document.documentElement.dataset.ready = 'soon'; document.getElementById('go').click()"
+    )
+    assert desk.result("a") is None
+    phone.press("Approve")
+    assert desk.result("a") is not None
 
 
 def test_buttons_are_large_enough_for_a_thumb(phone: Visit, desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from functools import partial
@@ -42,11 +43,10 @@ async def test_a_request_without_a_time_out_shows_no_deadline(tmp_path: Path) ->
         await until(lambda: engine.read(shown))
         answer = await served.http.get(await review_link(served.app, case_id), headers=BROWSER)
         page = Page(answer.text)
-        assert page.all("p", class_="state")[0].text == "Open"
-        (foot,) = page.all("footer")
-        assert "does not expire" in foot.text
-        assert "Open until" not in foot.text
-        assert "If nobody answers" not in foot.text
+        assert page.all("p", id="state")[0].text == "no time limit"
+        (details,) = page.all("details", class_="details")
+        assert "It waits until somebody answers." in details.text
+        assert "If nobody answers" not in details.text
         this_year = time.gmtime().tm_year
         years = {int(each) for each in re.findall(r"\b20\d\d\b", page.all("body")[0].text)}
         assert years <= {this_year, this_year + 1}
@@ -59,12 +59,31 @@ async def test_a_request_without_a_time_out_shows_no_deadline(tmp_path: Path) ->
 def test_a_request_with_a_time_out_shows_what_is_left() -> None:
     case = cases.agent_confirmation()
     page = page_of(case)
-    assert page.all("p", class_="state")[0].text == "Open, 23 hours left"
-    assert "Open until 23 February 2026, 10:00 UTC" in page.all("footer")[0].text
-    assert page_of(case, ASKED + DAY).all("h1")[0].text == "This request has expired"
+    assert page.all("p", id="state")[0].text == "23 h 59 min left"
+    (details,) = page.all("details", class_="details")
+    assert "23 February 2026, 10:00 UTC" in details.text
+    assert "If nobody answers by then, it is skipped." in details.text
+    assert page_of(case, ASKED + DAY).all("h1")[0].text.startswith("Nobody answered: ")
     assert "expires_at" in poll_answer(case)
 
 
 def test_a_service_s_case_always_has_a_deadline() -> None:
     page = page_of(cases.selection())
-    assert page.all("p", class_="state")[0].text == "Open, 23 hours left"
+    assert page.all("p", id="state")[0].text == "23 h 59 min left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "left"),
+    [
+        (3 * 86_400, "3 days left"),
+        (86_400, "1 day left"),
+        (86_400 + 7_260, "1 d 2 h left"),
+        (14_340, "3 h 59 min left"),
+        (7_200, "2 h left"),
+        (90, "1 min left, then skipped"),
+        (9, "less than a minute left, then skipped"),
+    ],
+)
+def test_what_is_left_is_told_in_two_units(seconds: int, left: str) -> None:
+    case = dataclasses.replace(cases.selection(), expires_at=NOW + seconds)
+    assert page_of(case).all("p", id="state")[0].text == left
