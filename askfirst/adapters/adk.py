@@ -10,7 +10,6 @@ asks its store again: an early, repeated or forged answer is left out of the run
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -18,6 +17,7 @@ from pydantic_core import to_jsonable_python
 
 from askfirst.adapters.adk_confirmations import CONFIRMATION, OURS, open_confirmations
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
@@ -26,6 +26,7 @@ from askfirst.workers.resumers import Resumer
 
 with needs("adk"):
     from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.runners import Runner
     from google.genai import types
 
 RESUMER = "adk"
@@ -124,9 +125,8 @@ class AskfirstPlugin(BasePlugin):
     async def on_tool_error_callback(self, *, tool_context: Any, error: BaseException, **_: Any) -> None:
         """Record that a body raised, or was cut off."""
         here = tool_context.invocation_id, tool_context.function_call_id
-        call, start = self._running.pop(here, (None, None))
-        if call is not None and start is not None:
-            await call.stop(start, error)
+        if (running := self._running.pop(here, None)) is not None:
+            await running[0].stop(running[1], error)
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
         """Release what is left at the end of a run."""
@@ -170,23 +170,24 @@ def adk_resumer(runner: Any) -> Resumer:
     """
 
     async def resume(continuation: Continuation) -> Any:
-        made = runner if hasattr(runner, "run_async") else runner()
-        runs: Any = await made if inspect.isawaitable(made) else made
+        runs: Any = await made(runner, Runner)
         app, user, session_id = (unquote(it) for it in continuation.thread_id.split("/"))
         session = await runs.session_service.get_session(app_name=app, user_id=user, session_id=session_id)
         if session is None:
             raise ResumeFailed(f"the runner's session service has no session {session_id!r} of {user!r}")
-        yes = [
-            types.FunctionResponse(id=it.id, name=CONFIRMATION, response={"confirmed": True})
-            for it in open_confirmations(session.events)
-        ]
-        parts = [types.Part(function_response=it) for it in yes]
+        yes: Any = {"name": CONFIRMATION, "response": {"confirmed": True}}
+        asked = [{"id": it.id, **yes} for it in open_confirmations(session.events)]
+        parts = [types.Part(function_response=it) for it in asked]
         how: dict[str, Any] = {"new_message": types.Content(role="user", parts=parts)}
         if not parts:
-            last = session.events[-1]
-            if not last.get_function_responses() or last.is_final_response():
+            last = [it for it in session.events if it.content][-1]  # others say that something failed
+            if last.author == "user" or (last.is_final_response() and not last.get_function_calls()):
                 return []
-            how = {"invocation_id": last.invocation_id}  # a process died between the tool and the model
+            if last.get_function_calls() and not getattr(runs.resumability_config, "is_resumable", False):
+                raise ResumeFailed("its process died before it paused, and the app has no ResumabilityConfig")
+            how = {
+                "invocation_id": last.invocation_id
+            }  # a process died before the pause, or before the model
         return [it async for it in runs.run_async(user_id=user, session_id=session_id, **how)]
 
     return resume

@@ -11,26 +11,30 @@ response comes back, the gate asks its store again; an early, repeated or forged
 
 from __future__ import annotations
 
-import inspect
+import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from askfirst.adapters import kept_state
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
-from askfirst.adapters.kept_state import KeptState
+from askfirst.adapters.kept_state import KeptRun, kept_resumer
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
-from askfirst.checkpointer.base import Checkpointer
-from askfirst.errors import HitlError, Pending, ResumeFailed
+from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
-from askfirst.messages import JsonObject
-from askfirst.workers.continuations import Continuation
 from askfirst.workers.resumers import Resumer
 
 with needs("agent-framework"):
-    from agent_framework import AgentSession, Content, FunctionMiddleware, Message, UserInputRequiredException
+    from agent_framework import (
+        AgentSession,
+        BaseAgent,
+        Content,
+        FunctionMiddleware,
+        Message,
+        UserInputRequiredException,
+    )
 
 RESUMER = "agent-framework"
 """The name under which a worker knows `agent_framework_resumer`, unless another is given."""
@@ -38,8 +42,6 @@ _OURS = "askfirst"
 """The property of the gate's approval requests, and the field of a kept session that the framework does not read."""
 _BOUND = "_approved_function_arguments"
 """Where the framework binds a call to the arguments that were approved; the gate binds an edited one itself."""
-
-_Next = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class AskfirstMiddleware(FunctionMiddleware):
         super().__init__()
         self._gated = GatedTools.of(gate, RESUMER, tools, resumer, (UserInputRequiredException,))
 
-    async def process(self, context: Any, call_next: _Next) -> None:
+    async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         """Put a call to the gate; the framework calls this."""
         if not self._gated.has(context.function.name):
             await call_next()
@@ -82,7 +84,7 @@ class AskfirstMiddleware(FunctionMiddleware):
             case Done(value, note):
                 context.result = _noted([Content.from_dict(it) for it in value], note)
 
-    async def _run(self, context: Any, call_next: _Next, call: GatedCall, start: Start) -> None:
+    async def _run(self, context: Any, call_next: Any, call: GatedCall, start: Start) -> None:
         if start.args != call.action.args:
             context.arguments = start.args
             context.metadata.pop(_BOUND, None)
@@ -123,12 +125,11 @@ async def run(agent: Any, messages: Any, *, gate: Gate, key: str, **options: Any
     messages, and gets `Ended` if it has ended. Options are those of the agent's own ``run``.
     """
     await gate.ready()
-    known = await kept_state.load(gate.checkpointer, RESUMER, key)
-    session, ended, requests = _read(known, key)
+    this = _Run(agent, KeptRun(gate.checkpointer, RESUMER, key), options)
+    session, ended, requests = await this.read()
     if ended is not None or requests:
-        return await _go_on(agent, gate.checkpointer, known, key, options)
-    response = await agent.run(messages, session=session, **options)
-    return await _settle(agent, gate.checkpointer, known, session, response, options)
+        return await this.go_on()
+    return await this.settle(session, await this.agent_run(messages, session))
 
 
 def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
@@ -137,55 +138,53 @@ def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
     ``agent`` is the agent that the run began with, or a function (async if need be) that gives it.
     """
 
-    async def resume(continuation: Continuation) -> Any:
-        store, key = continuation.checkpointer, continuation.thread_id
-        if store is None:
-            raise ResumeFailed("the continuation is of no store")
-        known = await kept_state.load(store, RESUMER, key)
-        if known.state is None:
-            raise ResumeFailed(f"nothing is kept of the run {key!r}")
-        made = agent if hasattr(agent, "run") else agent()
-        runs: Any = await made if inspect.isawaitable(made) else made
-        return await _go_on(runs, store, known, key, options)
+    async def go_on(kept: KeptRun) -> object:
+        return await _Run(await made(agent, BaseAgent), kept, options).go_on()
 
-    return resume
+    return kept_resumer(RESUMER, go_on)
 
 
-async def _go_on(agent: Any, store: Checkpointer, known: KeptState, key: str, options: dict[str, Any]) -> Any:
-    """Go on with a run as it is kept: say yes to what it waits for, and leave the decision to the gate."""
-    session, ended, requests = _read(known, key)
-    if ended is not None:
-        return ended
-    response = await agent.run(_yes(requests), session=session, **options)
-    return await _settle(agent, store, known, session, response, options)
+@dataclass(frozen=True)
+class _Run:
+    """One run of an agent, as this process goes on with it."""
 
+    agent: Any
+    kept: KeptRun
+    options: dict[str, Any]
 
-async def _settle(
-    agent: Any, store: Checkpointer, known: KeptState, session: Any, response: Any, options: dict[str, Any]
-) -> Any:
-    """Keep what a run has come to, then have people asked; go on with what is decided by then."""
-    while True:
-        requests = [it for it in response.user_input_requests if _OURS in (it.additional_properties or {})]
-        ended = None if response.user_input_requests else response.text
-        ours = {"ended": ended, "requests": [it.to_dict() for it in requests]}
-        state: JsonObject = to_jsonable_python({**session.to_dict(), _OURS: ours})
-        kept = await kept_state.keep(store, known, state)
-        if kept is None:  # another process has gone on with the run: so does this one
-            known = await kept_state.load(store, RESUMER, session.session_id)
-            return await _go_on(agent, store, known, session.session_id, options)
-        if all(it.additional_properties[_OURS] for it in requests):
-            return response
-        known, response = kept, await agent.run(_yes(requests), session=session, **options)
+    async def read(self) -> tuple[Any, Ended | None, list[Any]]:
+        """The run as it is kept: its session, how it ended if it has, and the gate's requests that it waits for."""
+        state: dict[str, Any] = dict(await self.kept.state() or {"session_id": self.kept.run})
+        ours: dict[str, Any] = state.pop(_OURS, None) or {"ended": None, "requests": []}
+        session = AgentSession.from_dict(copy.deepcopy(state))
+        session.state[_OURS] = True
+        ended = None if ours["ended"] is None else Ended(ours["ended"])
+        return session, ended, [Content.from_dict(it) for it in ours["requests"]]
 
+    async def go_on(self) -> Any:
+        """Say yes to what the run waits for, and leave the decision to the gate."""
+        session, ended, requests = await self.read()
+        if ended is not None:
+            return ended
+        return await self.settle(session, await self.agent_run(_yes(requests), session))
 
-def _read(known: KeptState, key: str) -> tuple[Any, Ended | None, list[Any]]:
-    """A run as it is kept: its session, how it ended if it has, and the gate's requests that it waits for."""
-    state: dict[str, Any] = dict(known.state or {"session_id": key})
-    ours: dict[str, Any] = state.pop(_OURS, None) or {"ended": None, "requests": []}
-    session = AgentSession.from_dict(state)
-    session.state[_OURS] = True
-    ended = None if ours["ended"] is None else Ended(ours["ended"])
-    return session, ended, [Content.from_dict(it) for it in ours["requests"]]
+    async def settle(self, session: Any, response: Any) -> Any:
+        """Keep what the run has come to, then have people asked; go on with what is decided by then."""
+        while True:
+            requests = [
+                it for it in response.user_input_requests if _OURS in (it.additional_properties or {})
+            ]
+            ended = None if response.user_input_requests else response.text
+            ours = {"ended": ended, "requests": [it.to_dict() for it in requests]}
+            if not await self.kept.keep(to_jsonable_python({**session.to_dict(), _OURS: ours})):
+                await self.kept.load()  # another process has gone on with the run: so does this one
+                return await self.go_on()
+            if all(it.additional_properties[_OURS] for it in requests):
+                return response
+            response = await self.agent_run(_yes(requests), session)
+
+    async def agent_run(self, messages: Any, session: Any) -> Any:
+        return await self.agent.run(messages, session=session, **self.options)
 
 
 def _yes(requests: list[Any]) -> list[Any]:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
 from askfirst.adapters.mcp_gate import McpGate, is_gated
 from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
 from askfirst.adapters.mcp_upstream import UpstreamLost, find_tool
-from askfirst.concurrency import finish
+from askfirst.adapters.stdio_pipes import GRACE_SECONDS, LONGEST_LINE, ended, lines_of, write_line
 from askfirst.ids import new_id
 
 S = TypeVar("S")
-LONGEST_LINE = 64 * 1024 * 1024
-"""How many bytes a message may have."""
-_GRACE_SECONDS = 5.0
 
 
 class StdioGate:
@@ -49,7 +44,7 @@ class StdioGate:
             stdout=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,
         )
-        from_client = asyncio.create_task(self._from_client(_lines(source or sys.stdin.buffer)))
+        from_client = asyncio.create_task(self._from_client(lines_of(source or sys.stdin.buffer)))
         from_server = asyncio.create_task(self._from_server())
         try:
             await asyncio.wait({from_client, from_server}, return_when=asyncio.FIRST_COMPLETED)
@@ -63,14 +58,14 @@ class StdioGate:
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
             await self._gate.aclose()
-            code = await _ended(process)
+            code = await ended(process)
         return code
 
     async def _end_server(self, process: asyncio.subprocess.Process, from_server: asyncio.Task[None]) -> None:
         """Close the server's input, and let it say what it still has to say."""
         if process.stdin is not None:
             process.stdin.close()
-        await asyncio.wait({from_server}, timeout=_GRACE_SECONDS)
+        await asyncio.wait({from_server}, timeout=GRACE_SECONDS)
 
     # Lines of the client.
 
@@ -168,23 +163,7 @@ class StdioGate:
 
     async def _write(self, line: bytes) -> None:
         async with self._writing:
-            await _in_thread(self._out, line)
-
-
-async def _ended(process: asyncio.subprocess.Process) -> int:
-    """The exit code of a server that is to end by itself, and is told to more firmly if it does not.
-
-    A signal to a process that has ended, and that asyncio has not noticed yet, would lose its exit code.
-    """
-    for signal in (process.terminate, process.kill):
-        waiting = asyncio.ensure_future(process.wait())
-        await asyncio.wait({waiting}, timeout=_GRACE_SECONDS)
-        if waiting.done():
-            return waiting.result()
-        waiting.cancel()
-        with suppress(ProcessLookupError):
-            signal()
-    return await process.wait()
+            await write_line(self._out, line)
 
 
 def _open(stream: S | None) -> S:
@@ -192,29 +171,3 @@ def _open(stream: S | None) -> S:
     if stream is None:
         raise UpstreamLost
     return stream
-
-
-async def _in_thread(out: BinaryIO, line: bytes) -> None:
-    def write() -> None:
-        out.write(line)
-        out.flush()
-
-    await finish(
-        asyncio.ensure_future(asyncio.to_thread(write))
-    )  # although whoever waits is cancelled: no line is cut in two
-
-
-async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a stream, read in a thread of their own, which does not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def read_all() -> None:
-        with suppress(RuntimeError, ValueError, OSError):  # the loop has ended, or the stream was closed
-            while line := source.readline(LONGEST_LINE):
-                loop.call_soon_threadsafe(queue.put_nowait, line)
-            loop.call_soon_threadsafe(queue.put_nowait, b"")
-
-    threading.Thread(target=read_all, name="askfirst-mcp-stdin", daemon=True).start()
-    while line := await queue.get():
-        yield line

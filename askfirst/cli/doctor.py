@@ -132,7 +132,6 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield from _configuration(environ)
     known = (
         CONFIG_VARIABLE,
-        "ASKFIRST_TEAMS_URL",
         *(f"{NOTIFY_PREFIX}{key.upper()}" for key in NOTIFY_KEYS),
         URL_VARIABLE,
         SECRET_VARIABLE,

@@ -14,6 +14,8 @@ import click
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.answer_options import how_to_answer
+from askfirst.cli.deliveries import as_json as as_json_row
+from askfirst.cli.deliveries import in_words
 from askfirst.cli.find import Asked, Ended, Item, Opened, find, pending_items, short, shortened
 from askfirst.cli.output import (
     cells,
@@ -26,6 +28,8 @@ from askfirst.cli.output import (
 )
 from askfirst.protocol import FormField
 from askfirst.requests import Question
+from askfirst.store import deliveries
+from askfirst.store.case_rows import DeliveryRow
 from askfirst.visible_text import visible
 
 if TYPE_CHECKING:
@@ -182,9 +186,10 @@ Labelled = tuple[str, str]
 
 def show_item(id: str, *, as_json: bool) -> None:
     """Print one item whole, open or not."""
-    found = on_database(partial(_find, id))
+    found, told = on_database(partial(_find, id))
     if as_json:
-        click.echo(json.dumps(_whole(found)))
+        more = {} if isinstance(found, Ended) else {"deliveries": [as_json_row(row) for row in told]}
+        click.echo(json.dumps({**_whole(found), **more}))
         return
     console = console_for("out")
     from askfirst.delivery.terminal import Column
@@ -192,10 +197,16 @@ def show_item(id: str, *, as_json: bool) -> None:
     column = Column(console)
     for label, text in _blocks(found):
         column.block(label, text)
+    for row in told:
+        column.block("told", f"{row.place}, {row.kind}: {in_words(row, time.time())}")
 
 
-async def _find(id: str, checkpointer: SqlCheckpointer) -> Item | Ended:
-    return await find(checkpointer, id)
+async def _find(id: str, checkpointer: SqlCheckpointer) -> tuple[Item | Ended, list[DeliveryRow]]:
+    """What has an id, and the messages to people about it, where it is open."""
+    found = await find(checkpointer, id)
+    if isinstance(found, Ended):
+        return found, []
+    return found, await checkpointer.engine.read(partial(deliveries.of_case, found.case.case_id))
 
 
 def _whole(found: Item | Ended) -> dict[str, Any]:
@@ -344,7 +355,8 @@ def show(id: str, as_json: bool) -> None:
 
     \b
     The JSON is that of askfirst pending, and "request", what the agent asks, or
-    "case", with message, context, default_action, previous_case_id. Of what has
+    "case", with message, context, default_action, previous_case_id; "deliveries"
+    are the messages to people, as askfirst deliveries has them. Of what has
     ended there are id, is_open (false), kind, prompt, status, ended_at, by, via
     and reason.
     """

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from askfirst.delivery.registry import auto, delivery_named
     from askfirst.delivery.several import Several
     from askfirst.delivery.slack import SlackDelivery
+    from askfirst.delivery.teams import TeamsDelivery
     from askfirst.delivery.telegram import TelegramDelivery
     from askfirst.delivery.terminal import TerminalDelivery
     from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
@@ -54,6 +55,7 @@ _HOMES = {
     "Several": "several",
     "SlackDelivery": "slack",
     "StoredDelivery": "base",
+    "TeamsDelivery": "teams",
     "TelegramDelivery": "telegram",
     "TerminalDelivery": "terminal",
     "answering_in_terminal": "terminal_answers",
@@ -81,6 +83,7 @@ __all__ = [
     "Several",
     "SlackDelivery",
     "StoredDelivery",
+    "TeamsDelivery",
     "TelegramDelivery",
     "TerminalDelivery",
     "answering_in_terminal",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from askfirst.display import Risk
+from askfirst.visible_text import visible
 
 _OPEN_RISKS = ("low", "normal")
+_LINE_ENDS = re.compile(r"\r\n|\n")
+_INDENT = "\n    "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +60,24 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """All of it as plain text of several paragraphs, for platforms that have no layout of their own."""
-        who = "" if self.asker is None else f"Asked by {self.asker}"
+        """All of it as plain text of several paragraphs, for platforms that have no layout of their own.
+
+        Only words of ours begin a line: what others wrote goes on indented, so that it cannot pass for them.
+        """
+        who = "" if self.asker is None else f"Asked by {visible(self.asker)}"
         if self.on_behalf is not None:
-            who = f"{who or 'Asked'} on behalf of {self.on_behalf}"
+            who = f"{who or 'Asked'} on behalf of {visible(self.on_behalf)}"
         paragraphs = [
-            self.sentence,
-            "\n".join(f"{label}: {value}" for label, value in self.facts),
-            "\n".join(f"- {each}" for each in self.consequences),
-            "" if self.reason is None else f"Why you are asked: {self.reason}",
+            _indented(self.sentence),
+            "\n".join(f"{visible(label)}: {_indented(value)}" for label, value in self.facts),
+            "\n".join(f"- {_indented(each)}" for each in self.consequences),
+            "" if self.reason is None else f"Why you are asked: {_indented(self.reason)}",
             "" if self.risk in _OPEN_RISKS else f"Risk: {self.risk}",
             who,
             self.deadline,
         ]
         return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _indented(text: str) -> str:
+    return _LINE_ENDS.sub(_INDENT, text)

@@ -25,6 +25,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "slack": ("SLACK_BOT_TOKEN", "SLACK_CHANNEL"),
     "apprise": ("ASKFIRST_APPRISE_URL",),
     "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
+    "teams": ("ASKFIRST_TEAMS_URL",),
 }
 """What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users, and
 ``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET``, for buttons."""
@@ -124,6 +125,12 @@ def _email(environ: Mapping[str, str], console: Console | None) -> Delivery:
     )
 
 
+def _teams(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.teams import TeamsDelivery
+
+    return TeamsDelivery(environ["ASKFIRST_TEAMS_URL"])
+
+
 def _auto(environ: Mapping[str, str], console: Console | None) -> Delivery:
     return auto(environ, console=console)
 
@@ -137,6 +144,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, str], Console | None], Delivery]] =
     "slack": _slack,
     "email": _email,
     "apprise": _apprise,
+    "teams": _teams,
 }
 NAMES = tuple(_MAKERS)
 """What `delivery_named` knows."""

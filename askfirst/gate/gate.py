@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
@@ -46,6 +45,7 @@ from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Re
 from askfirst.gate.portal import Portal
 from askfirst.gate.results import PLAIN, failure
 from askfirst.gate.standing import CALL, PREFIX, decision_in, key_of, thread_of
+from askfirst.gate.telling import Notify, Telling
 from askfirst.ids import new_id
 from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
 from askfirst.permissions.evaluate import decide
@@ -79,9 +79,9 @@ class Gate:
     ``store`` is a URL or an open checkpointer, ``policy`` an object or a file of rules. ``timeout`` is how long
     people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked, ``principal`` on whose behalf
     calls are made. ``resumer`` names who goes on when a request is settled (see `worker`), ``base_url`` is where
-    people reach the service, for the link of `Pending`; by default ``ASKFIRST_BASE_URL``. ``clock`` is what time-outs
-    go by: give the store the same one. Use the gate in ``async with``, or as it is: then it opens at its first use
-    and closes with the event loop.
+    people reach the service, for the link of `Pending`; by default ``ASKFIRST_BASE_URL``. ``notify`` tells people:
+    an `askfirst.service.notifier.Notifier`. ``clock`` is what time-outs go by: give the store the same one. Use the
+    gate in ``async with``, or as it is: then it opens at its first use and closes with the event loop.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class Gate:
         to: str | None = None,
         resumer: str | None = None,
         base_url: str | None = None,
+        notify: Notify | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._own = OwnStore(store) if isinstance(store, str) else None
@@ -103,7 +104,7 @@ class Gate:
         base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
         self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
         self._clock: Clock = clock or SystemClock()
-        self._listeners = Listeners()
+        self._listeners, self._telling = Listeners(), Telling(notify)
         self.ledger = Ledger(self._store, self._listeners.tell, self._clock)
         self._functions = GuardedFunctions()
         self.portal = Portal(lambda: self._elsewhere(store))
@@ -119,22 +120,22 @@ class Gate:
         await self.ready()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
         """Close the store that was given as a URL; another use opens it again."""
         if self.portal.is_open:
             await asyncio.to_thread(self.portal.close)
+        await self._telling.end()
         if self._own is not None:
             await self._own.close()
 
     async def ready(self) -> None:
-        """Open the store, if it was given as a URL and is not open yet."""
+        """Open the store, if it was given as a URL and is not open yet, and have people told."""
         if self._own is not None:
             await self._own.open()
+        await self._telling.begin(self._store)
 
     # Functions.
 
@@ -349,8 +350,7 @@ class Gate:
         **how: Unpack[How],
     ) -> bool:
         """Ask yes or no. Raises `HitlTimedOut` if nobody answers in time, and `Pending` after ``wait`` seconds."""
-        details = None if context is None else json_object(context)
-        payload = ConfirmRequest(prompt=question, details=details)
+        payload = ConfirmRequest(prompt=question, details=None if context is None else json_object(context))
         return bool(await self._answered(key or new_id(), "confirm", payload, how))
 
     async def choose(

@@ -320,6 +320,8 @@ _KEYS = ("folder", "relative_to")
 # What a shell or a library turns into another path: variables, percent codes, globs, braces, commands, control
 # characters, a home directory at the start of a step, and what has a scheme.
 _EXPANDED = re.compile(r"[$%`*?\[{\x00-\x1f\x7f]|(?:^|/)~|://")
+_STRIPPED = " \t\"'\u00a0\u3000\ufeff"
+"""What some programs take off both ends of a path."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ELSEWHERE = ("/proc", "/dev")
 """Folders in which a path means something else to each process."""
@@ -408,7 +410,7 @@ def _plain(value: Any, start: str | None) -> str | None:
     """The absolute path, not normalized; None if the text may lead elsewhere when it is used."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST or _EXPANDED.search(value):
         return None
-    if "\\" in value and os.sep != "\\":
+    if value != value.strip(_STRIPPED) or ("\\" in value and os.sep != "\\"):
         return None
     drive, _ = os.path.splitdrive(value)
     if not drive and _SCHEME.match(value):

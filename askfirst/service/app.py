@@ -145,10 +145,11 @@ def create_app(
     if secret is not None:
         callback_secret(secret, "")  # raises now if it is too short
     _check_addresses(base_url, checkpointer_or_url, push_heads)
-    terms = Terms(inline, links, seconds_of(least_timeout), allow_default_approve, link_days)
+    places = Places([] if deliver is None else given_places(deliver))
+    least = seconds_of(least_timeout)
+    terms = Terms(inline, links, least, allow_default_approve, link_days, bool(places.names))
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    places = Places([] if deliver is None else given_places(deliver))
     (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     care = checked_hold(hold_seconds), patterns_from(risk_patterns)

@@ -82,12 +82,12 @@ class Background:
         if self._heads is not None:
             works.append((partial(self._push, self._heads), EVERY_SECONDS))
         outage = Outage(asyncio.get_running_loop().time)
-        self._tasks = [asyncio.create_task(_forever(work, pause, outage)) for work, pause in works]
+        self._tasks = [asyncio.create_task(forever(work, pause, outage)) for work, pause in works]
         rate = self._quotas.rate
-        catching_up = _forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
+        catching_up = forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
         self._tasks += [asyncio.create_task(catching_up), asyncio.create_task(self._adopting(outage))]
         if self._teller is not None:
-            telling = _forever(self._teller.work, HINT_SECONDS, outage, woken=self._teller.woken)
+            telling = forever(self._teller.work, HINT_SECONDS, outage, woken=self._teller.woken)
             self._tasks.append(asyncio.create_task(telling))
         self._tasks += [asyncio.create_task(listener.run()) for listener in self._listeners]
 
@@ -118,7 +118,7 @@ class Background:
     async def _adopting(self, outage: Outage) -> None:
         """Make cases of requests as soon as the store tells that some were opened."""
         with self._cases.engine.hub.waiting(OPENED) as opened:
-            await _forever(self._adopt, ADOPT_SECONDS, outage, woken=opened)
+            await forever(self._adopt, ADOPT_SECONDS, outage, woken=opened)
 
     async def _adopt(self) -> bool:
         return bool(await self._cases.adopt())
@@ -196,7 +196,7 @@ class Outage:
                 logger.warning("the store can be reached again")
 
 
-async def _forever(
+async def forever(
     work: Work,
     pause: float,
     outage: Outage,

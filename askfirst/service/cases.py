@@ -244,7 +244,7 @@ class Cases:
             idempotency=once,
             fingerprint=review.fingerprint,
             tell_at=now if terms.links == "service" else None,  # the host sends the link
-            planned=int(terms.links == "service"),
+            planned=int(terms.links == "service" or review.notify),
         )
         previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
         acts = [entry(now, key_id, "created", case, {"content_sha256": case_content_sha256(row)})]

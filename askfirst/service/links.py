@@ -43,6 +43,8 @@ class Terms:
     """Whether a case may count as approved when it expires."""
     link_days: float = LINK_DAYS
     """Days that a link, and a submit token, is good for."""
+    delivers: bool = False
+    """Whether the service can tell people itself."""
 
     def __post_init__(self) -> None:
         """Raise `ServiceError` for invalid choices."""

@@ -140,6 +140,8 @@ class ReviewRequest(BaseModel):
     reject_label: _Button | None = None
     links: Annotated[list[ReviewLink], Field(max_length=10)] | None = None
     decline: bool | None = None
+    notify: bool = False
+    """Whether the service itself tells people."""
 
     @field_validator("timeout")
     @classmethod
@@ -231,8 +233,10 @@ class ReviewRequest(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the body, to compare requests with the same idempotency key."""
-        unsaid = {name for name in _SHOWN if getattr(self, name) is None}
-        return hashlib.sha256(to_json(self.model_dump(mode="json", exclude=unsaid))).hexdigest()
+        later = {name for name in _SHOWN if getattr(self, name) is None}  # as before there were such fields
+        if not self.notify:
+            later.add("notify")
+        return hashlib.sha256(to_json(self.model_dump(mode="json", exclude=later))).hexdigest()
 
     @property
     def unknown_actions(self) -> list[str]:
@@ -256,6 +260,8 @@ def check_terms(review: ReviewRequest, terms: Terms) -> None:
     if review.seconds < terms.least_timeout:
         least = iso_duration(math.ceil(terms.least_timeout))
         faults["timeout"] = f"is at least {least} here; whoever runs the service has set that (least_timeout)"
+    if review.notify and not terms.delivers:
+        faults["notify"] = "cannot be done here: this service has no deliveries; bring the link to the person"
     if faults:
         raise InvalidReview(faults)
 

@@ -16,6 +16,7 @@ from askfirst.service.case import Case
 
 _LONGEST_VALUE = 4_000
 _MOST_CHARACTERS = 20_000
+_ON_PAGE = "(the whole is on the page)"
 _NOT_FACTS = ("form", "items", "multiple", "required")
 _OURS = ("reason", "matched_rule_id", "agent_path", "principal", "to")
 """Details that the gate adds; they are told in words of their own."""
@@ -65,9 +66,10 @@ def asked_of(case: Case, service: str) -> Asked:
     display: Mapping[str, Any] = getattr(payload, "display", None) or {}
     details: Mapping[str, Any] = getattr(payload, "details", None) or {}
     facts, is_whole = _facts(case, display, details)
+    sentence = _sentence(case, display)
     risk = display.get("risk", "normal")
     return Asked(
-        sentence=_text(display.get("sentence")) or case.prompt,
+        sentence=sentence if len(sentence) <= _LONGEST_VALUE else f"{sentence[:_LONGEST_VALUE]}… {_ON_PAGE}",
         case_type=case.type,
         shown=shown_of(case),
         asker=_asker(case, details, service),
@@ -78,7 +80,7 @@ def asked_of(case: Case, service: str) -> Asked:
         risk=risk if risk in RISKS else "critical",
         expires_at=None if case.never_expires else case.expires_at,
         silence=_silence(case),
-        is_whole=is_whole and not case.prompt.endswith("…"),
+        is_whole=is_whole and len(sentence) <= _LONGEST_VALUE,
     )
 
 
@@ -180,6 +182,11 @@ def _silence(case: Case) -> str:
     return _SILENCE.get(case.default_action, _NO_ANSWER)
 
 
+def _sentence(case: Case, display: Mapping[str, Any]) -> str:
+    asked = () if case.payload is None else case.payload.sentences
+    return _text(display.get("sentence")) or next(iter(asked), case.prompt)
+
+
 def _facts(
     case: Case, display: Mapping[str, Any], details: Mapping[str, Any]
 ) -> tuple[tuple[tuple[str, str], ...], bool]:
@@ -209,7 +216,7 @@ def _bounded(rows: list[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, 
     is_whole = answer_button(case) is not None or (case.form is None and "items" not in case.context)
     for label, value in rows:
         if len(value) > _LONGEST_VALUE:
-            value, is_whole = f"{value[:_LONGEST_VALUE]}… (the whole is on the page)", False
+            value, is_whole = f"{value[:_LONGEST_VALUE]}… {_ON_PAGE}", False
         room -= len(label) + len(value)
         if room < 0:
             return (*kept, ("More", "on the page")), False

@@ -47,10 +47,10 @@ _TELLER = "service"
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """In whose name messages are sent: the service's name, and the address of its pages."""
+    """In whose name messages are sent: the service's name, and the address of its pages, None if there are none."""
 
     name: str
-    base_url: str
+    base_url: str | None
 
 
 class Teller:
@@ -144,12 +144,15 @@ class Teller:
 
     async def _send(self, taken: Taken, case: Case) -> None:
         row, place = taken.row, self._places.at(taken.row.place)
-        token = self._cases.links.message_token(case.case_id, _salt(row))
+        base_url, link = self._sender.base_url, None
+        if base_url is not None:
+            token = self._cases.links.message_token(case.case_id, _salt(row))
+            link = review_url(base_url, case.case_id, token)
         notice = notice_of(
             case,
             cast(NoticeKind, row.kind),
             service=self._sender.name,
-            link=review_url(self._sender.base_url, case.case_id, token),
+            link=link,
             with_buttons=place.has_buttons,
             follows=_sent(row, taken.first),
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kit.paths import ROOT
+from kit.patience import PATIENCE
 from kit.warm_python import warm_python
 
 from askfirst.errors import ServiceError, StoreError
@@ -36,7 +37,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -189,7 +190,7 @@ async def test_the_pause_grows_while_a_task_fails_and_is_short_again(monkeypatch
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "time", lambda: 0.0)
     with pytest.raises(asyncio.CancelledError):
-        await background._forever(work, 0.5, Outage(lambda: 0.0))  # pyright: ignore[reportPrivateUsage]
+        await background.forever(work, 0.5, Outage(lambda: 0.0))
     assert pauses == [1.0, 2.0, 4.0, 5.0, 5.0, 5.0, 0.5, 1.0]
 
 

@@ -75,7 +75,7 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
 
 
 def test_every_name_makes_a_delivery_of_that_name() -> None:
-    everything = TELEGRAM | APPRISE | MAIL | DISPLAY
+    everything = TELEGRAM | APPRISE | MAIL | DISPLAY | {"ASKFIRST_TEAMS_URL": "https://a.example/?sig=secret"}
     for name in registry.NAMES:
         made = delivery_named(name, everything)
         assert made.name == ("several" if name == "auto" else name)

@@ -17,12 +17,13 @@ from typing import Any, Self
 
 import uvicorn
 
-from askfirst.service import background, callbacks, cases
+from askfirst.delivery.base import Ended, Notice, Sent
+from askfirst.service import background, callbacks, cases, teller
 from askfirst.service.app import create_app
 from askfirst.service.background import OnCase
 from askfirst.service.callbacks import CallbackSender
 from askfirst.service.case import Case
-from askfirst.store import case_queues
+from askfirst.store import case_queues, deliveries
 from askfirst.store import cases as case_store
 from askfirst.store.schema import migration
 from askfirst.store.server_engine import ServerEngine
@@ -59,14 +60,24 @@ class Nursery:
         log: str | None = None,
         told: str | None = None,
         hold: float = 0,
+        board: str | None = None,
     ) -> int:
         """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes.
 
-        ``told`` gets the ids of the cases that `on_case` hears of, ``hold`` is for how long decisions are held.
+        ``told`` gets the ids of the cases that `on_case` hears of, ``hold`` is for how long decisions are held,
+        ``board`` gets the messages of a delivery.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        job = {"url": url, "port": port, "crash": crash, "log": log, "told": told, "hold": hold}
+        job = {
+            "url": url,
+            "port": port,
+            "crash": crash,
+            "log": log,
+            "told": told,
+            "hold": hold,
+            "board": board,
+        }
         print(json.dumps(job), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
@@ -80,8 +91,15 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-WRITING = (case_store.create, case_store.change, case_queues.callback_done, case_queues.told)
-TAKING = {case_queues.take_callbacks: "take", case_queues.take_untold: "untold"}
+WRITING = (
+    *(case_store.create, case_store.change, case_queues.callback_done, case_queues.told),
+    *(deliveries.plan, deliveries.sent, deliveries.updated),
+)
+TAKING = {
+    case_queues.take_callbacks: "take",
+    case_queues.take_untold: "untold",
+    deliveries.take: "message",
+}
 
 
 class Points:
@@ -148,6 +166,8 @@ def serve(job: dict[str, Any]) -> None:
     """Be a server until killed."""
     background.SWEEP_SECONDS = background.HINT_SECONDS = 0.05
     callbacks.TAKEN_MILLISECONDS = cases.TELL_MILLISECONDS = 400
+    if job["crash"] is not None:  # whoever lives keeps what it has taken, however busy the machine is
+        teller.LEASE_MILLISECONDS = 400
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
     on_case = None if job["told"] is None else _noting(job["told"])
@@ -158,8 +178,27 @@ def serve(job: dict[str, Any]) -> None:
         development=True,
         on_case=on_case,
         hold_seconds=job["hold"],
+        deliver=[] if job["board"] is None else [Board(job["board"])],
     )
     uvicorn.run(app, host="127.0.0.1", port=job["port"], log_level="critical", access_log=False)
+
+
+class Board:
+    """A delivery that writes a line into a file for each message, and for each that it updates."""
+
+    name = "board"
+    shows_buttons = False
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    async def send(self, notice: Notice) -> Sent:
+        assert notice.review_url is not None
+        os.write(self._file, f"sent {notice.review_url}\n".encode())
+        return Sent("board", notice.case_id, {"line": 1})
+
+    async def update(self, sent: Sent, ended: Ended) -> None:
+        os.write(self._file, f"ended {ended.text}\n".encode())
 
 
 def _noting(path: str) -> OnCase:

@@ -37,11 +37,15 @@ def verdict(repository: Path, tool: str, **args: Any) -> str:
 @pytest.mark.parametrize(
     ("expected", "tool", "args"),
     [
-        ("allow", "read_file", {"path": "src/main.py"}),
+        ("allow", "read_file", {"path": "{repository}/src/main.py"}),
         ("allow", "read_text_file", {"path": "{repository}/src/main.py"}),
         ("allow", "Read", {"file_path": "{repository}/environment.py"}),
-        ("allow", "read_multiple_files", {"paths": ["a.py", "b.py"]}),
-        ("allow", "write_file", {"path": "src/new.py", "content": "x"}),
+        ("allow", "read_multiple_files", {"paths": ["{repository}/a.py", "{repository}/b.py"]}),
+        ("allow", "write_file", {"path": "{repository}/src/new.py", "content": "x"}),
+        ("ask", "read_file", {"path": "src/main.py"}),  # the server says where it starts
+        ("ask", "write_file", {"path": "src/new.py", "content": "x"}),
+        ("ask", "read_multiple_files", {"paths": ["{repository}/a.py", "b.py"]}),
+        ("ask", "git_status", {"repo_path": "."}),
         ("allow", "Edit", {"file_path": "README.md"}),
         ("allow", "git_status", {"repo_path": "{repository}"}),
         ("allow", "WebFetch", {"url": "https://docs.python.org/3/"}),
@@ -93,6 +97,12 @@ def verdict(repository: Path, tool: str, **args: Any) -> str:
         ("deny", "read_file", {"path": "CREDENTIALS"}),
         ("deny", "Read", {"file_path": "/etc/shadow"}),
         ("deny", "MultiEdit", {"file_path": ".env"}),
+        ("deny", "read_file", {"path": "{repository}/.env "}),  # some servers strip what is around a path
+        ("deny", "read_file", {"path": "{repository}/.env'"}),
+        ("deny", "read_file", {"path": ' ".env"'}),
+        ("ask", "read_file", {"path": "{repository}/main.py "}),
+        ("ask", "write_file", {"path": "'{repository}/main.py'", "content": ""}),
+        ("ask", "Write", {"file_path": "{repository}/.mcp.json "}),
         ("ask", "read_file", {"path": "~/main.py"}),
         ("ask", "read_file", {"path": "~ada/main.py"}),
         ("ask", "read_file", {"path": "`pwd`/main.py"}),
@@ -156,10 +166,12 @@ def verdict(repository: Path, tool: str, **args: Any) -> str:
     ],
 )
 def test_what_a_coding_agent_may_do(repository: Path, expected: str, tool: str, args: dict[str, Any]) -> None:
-    filled = {
-        name: value.replace("{repository}", str(repository)) if isinstance(value, str) else value
-        for name, value in args.items()
-    }
+    def fill(value: Any) -> Any:
+        if isinstance(value, list):
+            return [fill(it) for it in value]
+        return value.replace("{repository}", str(repository)) if isinstance(value, str) else value
+
+    filled = {name: fill(value) for name, value in args.items()}
     assert verdict(repository, tool, **filled) == expected
 
 

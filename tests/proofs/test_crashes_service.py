@@ -42,6 +42,7 @@ from askfirst.service.callbacks import callback_secret
 from askfirst.service.cases import Cases
 from askfirst.service.keys import Keys
 from askfirst.store import cases as case_store
+from askfirst.store import deliveries
 from askfirst.store.case_tables import callbacks
 from askfirst.store.statement import Statement, Transaction
 
@@ -299,6 +300,87 @@ async def test_a_host_hears_of_a_request_whenever_its_server_dies(
         finally:
             os.kill(pid, signal.SIGKILL)
         assert told.read_text().split() in [[case_id] * times for times in TOLD[point]]
+
+
+# What people are told of it: each message once, or once more if the server dies between sending and storing.
+MESSAGES = {
+    "after:create:1": (1, 1),
+    "before:plan:1": (1, 1),
+    "after:plan:1": (1, 1),
+    "after:message:1": (1, 1),
+    "before:sent:1": (2, 1),
+    "after:sent:1": (1, 1),
+    "after:message:2": (1, 1),
+    "before:updated:1": (1, 2),
+    "after:updated:1": (1, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("store", "point"),
+    [
+        *(("sqlite", point) for point in MESSAGES),
+        *((store, point) for store in SERVERS for point in ("after:plan:1", "before:sent:1")),
+    ],
+)
+async def test_people_are_told_whenever_a_server_dies(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str, point: str
+) -> None:
+    url, ports, board = await databases.new(store), [free_port(), free_port()], tmp_path / "board"
+    board.touch()
+    sent, ended = MESSAGES[point]
+    async with checkpointer_from_url(url) as opened:
+        await asked(opened, "t", approval())
+        pids = [nursery.start(url, ports[0], crash=point, board=str(board))]
+
+        async def is_told() -> bool:
+            """Wait for the first message, with another server as soon as the first one is dead."""
+            if len(pids) == 1 and not is_alive(pids[0]):
+                pids.append(nursery.start(url, ports[1], board=str(board)))
+            rows = await opened.engine.read(partial(deliveries.page, 10))
+            return [row.state for row in rows] == ["sent"]
+
+        async def is_over() -> bool:
+            await is_told()
+            rows = await opened.engine.read(partial(deliveries.page, 10))
+            return len(pids) == 2 and [row.state for row in rows] == ["done"]
+
+        try:
+            await until(is_told)
+            await opened.settle("t", "call-1", {"decision": "deny"}, by="ann", via="cli")
+            await until(is_over)
+        finally:
+            for pid in filter(is_alive, pids):
+                os.kill(pid, signal.SIGKILL)
+    lines = board.read_text().splitlines()
+    links = [line for line in lines if line.startswith("sent ")]
+    assert len(links) == sent
+    assert len({urlsplit(line).query for line in links}) == 1  # a repeated message has the same link
+    assert lines.count("ended Rejected by ann (unverified).") == ended
+
+
+@pytest.mark.parametrize("store", ["sqlite", *SERVERS])
+async def test_two_servers_send_each_message_once(
+    nursery: Nursery, databases: OwnDatabases, tmp_path: Path, store: str
+) -> None:
+    url, board = await databases.new(store), tmp_path / "board"
+    board.touch()
+    async with checkpointer_from_url(url) as opened:
+        pids = [nursery.start(url, free_port(), board=str(board)) for _ in range(2)]
+        try:
+            for number in range(30):
+                await asked(opened, f"t{number}", approval())
+
+            async def are_told() -> bool:
+                rows = await opened.engine.read(partial(deliveries.page, 100))
+                return [row.state for row in rows] == ["sent"] * 30
+
+            await until(are_told)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+    links = board.read_text().splitlines()
+    assert len(links) == len({urlsplit(link).path for link in links}) == 30
 
 
 async def test_events_go_on_from_one_process_to_another(nursery: Nursery, tmp_path: Path) -> None:

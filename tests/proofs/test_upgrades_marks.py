@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from askfirst.ids import case_id_of
 from askfirst.service.adoption import adopted
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
+from askfirst.store import deliveries
 from askfirst.store.rows import RequestRow, encode_request, fresh_write_id
 from askfirst.store.schema import alembic_config
 
 pytestmark = pytest.mark.anyio
-NEW_COLUMNS = {"tell_at", "size"}
+NEW_COLUMNS = {"tell_at", "size", "planned"}
 LATER = {"nonce", "resumer", "resumes"}
 NOW = 1_790_000_000_000
 
@@ -76,3 +78,9 @@ async def test_what_a_service_left_is_found_after_the_upgrade(before: Path) -> N
         assert told is not None
         assert told.case.case_id == case_id_of("new", "call-1", 1)
         assert await cases.take_untold() is None
+        unplanned = await cases.engine.read(
+            partial(deliveries.unplanned, 10)
+        )  # deliveries tell of all that is open
+        assert sorted(unplanned) == sorted(
+            case_id_of(thread_id, "call-1", 1) for thread_id in ("open", "new")
+        )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from kit.paths import ROOT
 
 from askfirst.delivery import EmailDelivery, TelegramDelivery
+from askfirst.delivery.kinds import KINDS
 from askfirst.errors import InvalidConfiguration
-from askfirst.service.configuration import configuration_file, read_configuration
+from askfirst.service.configuration import SERVICE_KEYS, configuration_file, read_configuration
 from askfirst.service.places import Decider
 from askfirst.service.schedule import Moment, Step
 
@@ -144,3 +147,21 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfiguration) as caught:
         read_configuration(written(tmp_path, text), {})
     assert [mistake.partition(":")[0] for mistake in caught.value.mistakes] == ["line 3", "line 19", "line 8"]
+
+
+def test_the_examples_of_the_guide_are_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "guide" / "telling-people.md").read_text()
+    first, second = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "smtp-url").write_text(SMTP)
+    (tmp_path / "teams-url").write_text("https://teams.example/hook")
+    whole = (first + second).replace("/run/secrets/", f"{tmp_path}/")
+    whole = whole.replace('to = ["mail", "phone"]', 'to = ["mail", "phone", "ops"]')
+    read = read_configuration(written(tmp_path, whole), {"TELEGRAM_BOT_TOKEN": TOKEN})
+    assert [place.name for place in read.places] == ["mail", "phone", "ops"]
+    for kind in KINDS.values():
+        [row] = [line for line in page.splitlines() if line.startswith(f"| `{kind.name}` |")]
+        for setting in kind.settings:
+            assert f"`{setting.name}`" in row
+            assert setting.variable is None or f"`{setting.variable}`" in row
+    for key in SERVICE_KEYS:
+        assert f"`{key}`" in page

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pytest
+from kit.patience import PATIENCE
 from kit.post_office import post_office
 from kit.running_service import HandClock, Served, serving, until
 from kit.stores import SHARED, Database, asked
@@ -19,6 +22,9 @@ from askfirst.delivery import EmailDelivery, TelegramDelivery
 from askfirst.delivery.base import Ended, Notice, Sent
 from askfirst.errors import DeliveryError
 from askfirst.requests import ApproveRequest, HitlRequest
+from askfirst.service import button_listener
+from askfirst.service.button_listener import ButtonListener
+from askfirst.service.cases import Cases
 from askfirst.service.places import Decider, Place
 from askfirst.service.schedule import Moment, Schedule, Step
 from askfirst.service.teller import FIRST_PAUSE
@@ -255,3 +261,93 @@ async def test_telegram_that_lies_or_asks_to_wait_is_told_again(database: Databa
 async def _tried(served: Served, times: int) -> list[DeliveryRow] | None:
     found = await rows(served)
     return found if [(row.attempts, row.state) for row in found] == [(times, "due")] else None
+
+
+@pytest.mark.parametrize("links", ["caller", "service"])
+async def test_a_caller_may_leave_it_to_the_service_to_tell_people(database: Database, links: str) -> None:
+    clock, board = HandClock(), Board()
+    async with told(database, clock, board, links=links) as (_, served):
+        agent = await served.agent()
+        await agent.open(prompt="Not told, unless all are")
+        opened = await agent.open(prompt="Publish?", notify=True, context={"title": "Spring"})
+        wanted = 1 if links == "caller" else 2
+        await in_state(served, *["sent"] * wanted)
+        assert len(board.notices) == wanted
+        notice = next(each for each in board.notices if each.case_id == opened.case_id)
+        assert notice.body.startswith("Publish?\n\ntitle: Spring")
+        assert "Asked by a caller of Askfirst" in notice.body
+        assert "If nobody decides by then, it is skipped." in notice.body
+
+
+async def test_without_deliveries_nothing_can_be_left_to_the_service(database: Database) -> None:
+    async with told(database, HandClock()) as (_, served):
+        agent = await served.agent()
+        answer = await agent.post("/v1/reviews", {"type": "approval", "prompt": "Publish?", "notify": True})
+        assert answer.status_code == 422
+        assert "this service has no deliveries" in answer.text
+
+
+async def test_a_slow_place_delays_no_request_and_no_other_place(database: Database) -> None:
+    clock, slow, quick, asked_slow = HandClock(), Board("slow"), Board("quick"), asyncio.Event()
+
+    async def never(notice: Notice) -> Sent:
+        asked_slow.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    slow.send = never  # type: ignore[method-assign]
+    async with told(database, clock, slow, quick, links="service") as (_, served):
+        agent = await served.agent()
+        for number in range(10):
+            await agent.open(prompt=f"Number {number}?")
+        async with asyncio.timeout(PATIENCE):
+            await asked_slow.wait()
+
+        async def are_told() -> bool:
+            return len(quick.notices) == 10
+
+        await until(are_told)
+        assert slow.notices == []
+
+
+async def test_one_process_listens_at_a_time_and_another_takes_over(database: Database) -> None:
+    clock = HandClock()
+    async with telegram_server() as telegram, database.checkpointer(clock=clock) as store:
+        cases = Cases(store, clock=clock)
+        place = Place("phone", TelegramDelivery(TOKEN, CHAT, base_url=telegram.url), ADA)
+        first, second = (ButtonListener(cases, place.stored_in(store, clock)) for _ in range(2))
+        with mock.patch.object(button_listener, "RENEW_SECONDS", 0.01):
+            one = asyncio.create_task(first.run())
+            await telegram.until(lambda: telegram.polls == 1)
+            other = asyncio.create_task(second.run())
+            update = {"message": {"text": "a poll ends, and the next one begins"}}
+            await telegram.add_update(update)
+            await telegram.until(lambda: telegram.polls == 2 and not telegram.updates)
+            one.cancel()
+            await asyncio.wait({one})
+            await telegram.until(lambda: telegram.polls >= 3)
+            other.cancel()
+            await asyncio.wait({other})
+
+
+async def test_a_mail_server_that_is_full_or_away_gets_it_later(database: Database) -> None:
+    clock = HandClock()
+    async with post_office() as box:
+        mail = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        box.refuse_all = "452 4.3.1 Insufficient system storage"
+        async with told(database, clock, mail) as (store, served):
+            await asked(store, "t", question(clock))
+            [row] = await until(partial(_with_errors, served, 1))
+            assert row.error == ("email: the server 127.0.0.1 did not take the mail (SMTPDataError, 452)")
+            box.refuse_all = None
+        port, box.port = box.port, 9
+        away = EmailDelivery(box.url(), to="ann@a.example", in_clear=True, outcomes=True)
+        clock.turn(HOUR / 2)
+        async with told(database, clock, away) as (_, served):
+            [row] = await until(partial(_tried, served, 2))
+            assert "SMTPConnectError" in (row.error or "")
+        box.port = port
+        clock.turn(HOUR / 2)
+        async with told(database, clock, mail) as (_, served):
+            await in_state(served, "sent")
+        assert len(box.mails) == 1

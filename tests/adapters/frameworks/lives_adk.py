@@ -17,14 +17,14 @@ from google.adk.runners import Runner
 from google.adk.sessions import DatabaseSessionService
 from google.adk.tools import FunctionTool, ToolContext
 from google.genai import types
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 
 from askfirst import Gate
 from askfirst.adapters.adk import AskfirstPlugin, adk_resumer
 from askfirst.adapters.adk_confirmations import CONFIRMATION
 from askfirst.checkpointer.connect import checkpointer_from_url
 
-UNSUPPORTED: dict[str, str] = {}
+NAME = "Google ADK"
 WHERE = {"user_id": "ada", "session_id": "order-7"}
 OURS = os.environ.get("LIFE_SIDE", "ours") == "ours"
 
@@ -85,6 +85,7 @@ async def confirm(runner: Runner) -> list[Any]:
     ]
     if os.environ.get("LIFE_ONLY"):
         asked = asked[:1]
+    at_the_line()
     yes = {"confirmed": True}
     parts = [
         types.Part(function_response=types.FunctionResponse(id=it, name=CONFIRMATION, response=yes))

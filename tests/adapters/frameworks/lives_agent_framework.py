@@ -20,14 +20,14 @@ from agent_framework import (
     Message,
     tool,
 )
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 
 from askfirst import Gate
 from askfirst.adapters import kept_state
 from askfirst.adapters.agent_framework import AskfirstMiddleware, Ended, agent_framework_resumer, run
 from askfirst.checkpointer.connect import checkpointer_from_url
 
-UNSUPPORTED: dict[str, str] = {}
+NAME = "Microsoft Agent Framework"
 KEY = "order-7"
 OURS = os.environ.get("LIFE_SIDE", "ours") == "ours"
 
@@ -79,6 +79,7 @@ def make_agent(gate: Gate | None) -> Agent[Any]:
 async def approve(agent: Agent[Any], session: AgentSession, requests: list[Any]) -> Any:
     """Approve what a session waits for, as the framework's documentation has it."""
     asked = requests[:1] if os.environ.get("LIFE_ONLY") else requests
+    at_the_line()
     yes = Message(role="user", contents=[it.to_function_approval_response(True) for it in asked])
     return await agent.run([yes], session=session)
 
@@ -94,13 +95,18 @@ class Own:
     """The session in a file, as an application without the gate keeps it."""
 
     path = Path(os.environ.get("LIFE_FOLDER", ".")) / "session.json"
+    first = path.with_suffix(".first.json")
 
     def save(self, session: AgentSession, response: Any) -> None:
         requests = [it.to_dict() for it in response.user_input_requests]
-        self.path.write_text(json.dumps({"session": session.to_dict(), "requests": requests}))
+        text = json.dumps({"session": session.to_dict(), "requests": requests})
+        self.path.write_text(text)
+        if not self.first.exists():
+            self.first.write_text(text)
 
     def load(self) -> tuple[AgentSession, list[Any]]:
-        kept = json.loads(self.path.read_text())
+        """As it was paused at first, for an answer that comes again."""
+        kept = json.loads((self.first if os.environ.get("LIFE_AGAIN") else self.path).read_text())
         return AgentSession.from_dict(kept["session"]), [Content.from_dict(it) for it in kept["requests"]]
 
 

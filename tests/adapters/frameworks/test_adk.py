@@ -9,7 +9,7 @@ import pytest
 from adapters.frameworks.lives_adk import WHERE, ScriptedModel, text, told
 from adapters.frameworks.pages import run_page
 from google.adk.agents import LlmAgent
-from google.adk.apps import App
+from google.adk.apps import App, ResumabilityConfig
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
@@ -26,6 +26,7 @@ from askfirst.workers import Worker
 
 LIFE = Path(__file__).parent / "lives_adk.py"
 pytestmark = pytest.mark.anyio
+EXPERIMENTAL = pytest.mark.filterwarnings("ignore:.EXPERIMENTAL. ResumabilityConfig:UserWarning")
 
 
 class Desk:
@@ -36,6 +37,9 @@ class Desk:
         self.sessions = InMemorySessionService()
         self.charged: list[int] = []
         self.native = False
+        self.model: ScriptedModel = ScriptedModel(prices=prices)
+        self.is_up = False
+        self.is_resumable = False
         self.plugins: list[BasePlugin] = []
 
     def runner(self) -> Runner:
@@ -49,9 +53,10 @@ class Desk:
             return {"charged": cents, "in": currency}
 
         tool = FunctionTool(charge, require_confirmation=self.native)
-        agent = LlmAgent(name="shop", model=ScriptedModel(prices=self.prices), tools=[tool])
+        agent = LlmAgent(name="shop", model=self.model, tools=[tool])
         plugins = [AskfirstPlugin(self.gate, **self.plugin), *self.plugins]
-        app = App(name="shop", root_agent=agent, plugins=plugins)
+        resumable = ResumabilityConfig(is_resumable=True) if self.is_resumable else None
+        app = App(name="shop", root_agent=agent, plugins=plugins, resumability_config=resumable)
         return Runner(app=app, session_service=self.sessions, auto_create_session=True)
 
     async def say(self, message: types.Content) -> list[Any]:
@@ -142,6 +147,68 @@ async def test_a_tool_that_fails_is_not_run_again(store_url: str) -> None:
         assert desk.charged == [13]
 
 
+async def test_a_run_that_died_between_the_tool_and_the_model_goes_on(store_url: str) -> None:
+    class Failing(ScriptedModel):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            if not desk.is_up and llm_request.contents[-1].parts[0].function_response:
+                desk.is_up = True
+                raise ConnectionError("the model is away")
+            async for it in super().generate_content_async(llm_request, stream):
+                yield it
+
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [5])
+        desk.model = Failing(prices=[5])
+        [key] = keys(await desk.say(text("charge")))
+        await gate.answer(key, {"decision": "approve"}, by="ada")
+        worker, resume = Worker(store, {"adk": adk_resumer(desk.runner)}), adk_resumer(desk.runner)
+        await worker.run_due()
+        [failed] = await worker.continuations.list()
+        assert "the model is away" in (failed.error or "")
+        done = await resume(failed)
+        assert "'charged': 5" in told(done)["text"]  # type: ignore[arg-type]
+        assert desk.charged == [5]
+        assert await resume(failed) == []
+
+
+@EXPERIMENTAL
+async def test_a_process_that_died_after_asking_and_before_the_pause(store_url: str) -> None:
+    class Dying(InMemorySessionService):
+        async def append_event(self, session: Any, event: Any) -> Any:
+            if not desk.is_up and any(it.name == CONFIRMATION for it in event.get_function_calls()):
+                desk.is_up = True
+                raise ConnectionError("no database")
+            return await super().append_event(session, event)
+
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [5])
+        desk.sessions = Dying()
+        with pytest.raises(ConnectionError):
+            await desk.say(text("charge"))
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+        worker, resume = Worker(store, {"adk": adk_resumer(desk.runner)}), adk_resumer(desk.runner)
+        await worker.run_due()
+        [failed] = await worker.continuations.list()
+        assert "ResumabilityConfig" in (failed.error or "")  # it is said, and can be tried again
+        desk.is_resumable = True
+        assert "'charged': 5" in told(await resume(failed))["text"]  # type: ignore[arg-type]
+        assert desk.charged == [5]
+
+
+@EXPERIMENTAL
+async def test_an_app_that_is_resumable(store_url: str) -> None:
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [5, 6])
+        desk.is_resumable = True
+        first, second = keys(await desk.say(text("charge")))
+        for key in (first, second):
+            await gate.answer(key, {"decision": "approve"}, by="ada")
+            await Worker(store, {"adk": adk_resumer(desk.runner)}).run_due()
+        assert desk.charged == [5, 6]
+        assert "'charged': 6" in await desk.said()
+
+
 async def test_tools_that_are_not_named_run_unasked_and_a_policy_denies(store_url: str) -> None:
     async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
         desk = Desk(gate, [5], tools=["refund"])
@@ -192,7 +259,7 @@ def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path)
 
 @pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework
 def test_the_race_table(tmp_path: Path) -> None:
-    race_table("adk", LIFE, tmp_path, [""])
+    race_table("Google ADK", LIFE, tmp_path)
 
 
 async def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,10 @@ class Desk:
     """Agents with one tool, and its effects."""
 
     def __init__(self, gate: Gate, prices: list[int], **middleware: Any) -> None:
-        self.gate, self.prices, self.middleware = gate, prices, middleware
+        self.gate, self.middleware = gate, middleware
         self.charged: list[int] = []
         self.native: Any = "never_require"
+        self.client = ScriptedClient(prices)
         self.others: list[FunctionMiddleware] = []
 
     def agent(self) -> Agent[Any]:
@@ -41,7 +42,7 @@ class Desk:
             return f"charged {cents} {currency}"
 
         return Agent(
-            client=ScriptedClient(self.prices),
+            client=self.client,
             tools=[tool(charge, approval_mode=self.native)],
             middleware=[AskfirstMiddleware(self.gate, **self.middleware), *self.others],
         )
@@ -125,6 +126,29 @@ async def test_a_tool_that_fails_is_not_run_again(store_url: str) -> None:
         assert desk.charged == [13]
 
 
+async def test_a_run_that_died_between_the_tool_and_the_model_goes_on(store_url: str) -> None:
+    class Failing(ScriptedClient):
+        is_up = False
+
+        async def _respond(self, messages: Any) -> Any:
+            if not Failing.is_up and messages[-1].contents[0].type == "function_result":
+                Failing.is_up = True
+                raise ConnectionError("the model is away")
+            return await super()._respond(messages)
+
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [5])
+        desk.client = Failing([5])
+        [key] = keys(await desk.run())
+        await gate.answer(key, {"decision": "approve"}, by="ada")
+        worker = Worker(store, {"agent-framework": agent_framework_resumer(desk.agent)})
+        await worker.run_due()
+        [failed] = await worker.continuations.list()
+        assert "the model is away" in (failed.error or "")
+        assert (await desk.run()).text == "charged 5 EUR"
+        assert desk.charged == [5]
+
+
 async def test_tools_that_are_not_named_run_unasked_and_a_policy_denies(store_url: str) -> None:
     async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
         desk = Desk(gate, [5], tools=["refund"])
@@ -188,7 +212,7 @@ def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path)
 
 @pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework
 def test_the_race_table(tmp_path: Path) -> None:
-    race_table("agent-framework", LIFE, tmp_path, [""])
+    race_table("Microsoft Agent Framework", LIFE, tmp_path)
 
 
 async def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,26 +346,24 @@ async def test_what_the_policy_denies_reaches_nobody(rig: Rig) -> None:
 # What two programs might read differently.
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"jsonrpc":"2.0","id":9,"method":"ping","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"ping","Method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","Name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","arguments":{"parts":[1],"Parts":[2]}}}',
-        b'[{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}]',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":[5]}}',
-        b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-    ],
-)
-def test_a_message_that_can_be_read_in_two_ways_goes_nowhere(rig: Rig, line: bytes) -> None:
+TWO_WAYS = [
+    b'{"jsonrpc":"2.0","id":9,"method":"ping","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"ping","Method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","Name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","arguments":{"parts":[1],"Parts":[2]}}}',
+    b'[{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}]',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":[5]}}',
+    b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+]
+
+
+def test_a_message_that_can_be_read_in_two_ways_goes_nowhere(rig: Rig) -> None:
     client = Lines(rig.gate_command("--policy", allowing(rig.folder, "add")), rig.environment)
-    answers = (
-        9 if b'"id":9' in line and not line.startswith(b"[") and b'"ping","method"' not in line else None
-    )
-    assert client.ask(answers, line)["error"]["code"] < 0
-    client.end()
+    for line in TWO_WAYS:
+        has_one_id = b'"id":9' in line and not line.startswith(b"[") and b'"ping","method"' not in line
+        assert client.ask(9 if has_one_id else None, line)["error"]["code"] < 0
+    assert client.end() == 0
     assert rig.effects == []
 
 

@@ -13,6 +13,7 @@ from adapters.frameworks.pages import run_page
 from fastmcp import Client as FastClient
 from fastmcp import Context as FastContext
 from fastmcp import FastMCP
+from kit.framework_races import race_table
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -179,6 +180,10 @@ async def test_a_url_is_shown_to_a_person(gate: Gate) -> None:
             assert (await elicitation(gate)(None, params)).action == action
             stop()
             assert ["https://example.com/login" in it for it in shown] == [True]
+
+
+def test_the_race_table(tmp_path: Path) -> None:
+    race_table("MCP", Path(__file__).parent / "lives_mcp.py", tmp_path)
 
 
 async def test_the_page(tmp_path: Path) -> None:
