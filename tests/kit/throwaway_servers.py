@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-import asyncmy
 import asyncpg
 
 from kit.patience import PATIENCE
@@ -309,6 +308,8 @@ class ThrowawayMySQL(Throwaway):
 
     @staticmethod
     async def ask_version(dsn: str, timeout: float) -> tuple[str, str]:
+        import asyncmy  # not there in the environments of frameworks, which need PostgreSQL alone
+
         connection = await asyncio.wait_for(asyncmy.connect(**mysql_login(dsn)), timeout)
         try:
             async with connection.cursor() as cursor:

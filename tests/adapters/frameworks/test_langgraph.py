@@ -22,6 +22,7 @@ from askfirst import Gate
 from askfirst.adapters.langgraph import AskfirstMiddleware, gated, langgraph_resumer
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import HitlError, ResumeFailed
+from askfirst.permissions import ArgConstraint, Rule, Scope, StaticPermissionPolicy
 from askfirst.workers import Worker
 
 LIFE = Path(__file__).parent / "lives_langgraph.py"
@@ -109,6 +110,24 @@ async def test_arguments_that_the_tool_refuses_are_not_asked_about(tmp_path: Pat
     [(status, said)] = results(state)
     assert status == "error"
     assert said.startswith("charge was not run: its arguments are invalid (cents: ")
+
+
+async def test_what_the_policy_allows_runs_and_what_it_denies_does_not(tmp_path: Path) -> None:
+    small = Scope(tool="charge", arg_constraints=[ArgConstraint("cents", "lte", 5)])
+    rules = [
+        Rule(id="small", scope=small, effect="allow"),
+        Rule(id="other", scope=Scope(tool="*"), effect="deny"),
+    ]
+    desk = Desk()
+    model = Model(turns=[calls(("c1", {"cents": 5}), ("c2", {"cents": 6})), AIMessage("done")])
+    async with Gate(f"sqlite:///{tmp_path}/a.db", policy=StaticPermissionPolicy(rules)) as gate:
+        agent = create_agent(
+            model, [desk.tool], middleware=[AskfirstMiddleware(gate)], checkpointer=InMemorySaver()
+        )
+        state = await agent.ainvoke({"messages": [("user", "charge")]}, CONFIG)
+        assert await gate.pending() == []
+    assert desk.charged == [5]
+    assert [status for status, _ in results(state)] == ["success", "error"]
 
 
 class State(TypedDict):

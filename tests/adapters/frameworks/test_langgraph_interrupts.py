@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -57,6 +58,19 @@ async def test_calls_of_langchains_middleware(store_url: str, mode: str) -> None
     assert any("charged 3 EUR" in said for _, said in told)
     assert any("not today" in said for _, said in told)
     assert state.values["messages"][-1].content == "done"
+
+
+async def test_workers_at_once_resume_once(store_url: str) -> None:
+    desk = Desk()
+    agent = agent_of(desk, "per_call")
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        relay = InterruptRelay(gate)
+        await agent.ainvoke({"messages": [("user", "charge")]}, CONFIG)
+        for waits in await relay.open(agent, CONFIG):
+            await gate.answer(waits.key, APPROVE, by="ada")
+        workers = [Worker(store, {"langgraph-interrupts": relay.resumer(agent)}) for _ in range(5)]
+        assert sum(await asyncio.gather(*(it.run_due() for it in workers))) == 1
+    assert sorted(desk.charged) == [5, 6]
 
 
 @pytest.mark.parametrize("mode", ["batched", "per_call"])
