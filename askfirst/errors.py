@@ -30,6 +30,7 @@
     │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
     │   ├── CaseClosed              the case is answered or cancelled
     │   ├── CaseExpired             the case's time is up
+    │   ├── CaseHeld                another person's decision goes out in a moment
     │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
     │   ├── InvalidReview           a case, or an answer to one, that does not fit
     │   ├── InvalidCallbackUrl      a URL that no callback may go to
@@ -333,6 +334,16 @@ class CaseExpired(ServiceError):
 
     def __init__(self, case_id: str) -> None:
         super().__init__(f"the time of case {case_id!r} is up")
+        self.case_id = case_id
+
+
+class CaseHeld(ServiceError):
+    """Another decision was made on the case's page, and goes out in a moment."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__(
+            f"somebody has decided on case {case_id!r} a moment ago; it goes out unless they undo it"
+        )
         self.case_id = case_id
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from askfirst.agent.tools import Effect, json_object
+from askfirst.agent.tools import Effect, display_of, json_object
 from askfirst.agent.verdicts import denial, edited_notice, failed, not_run
 from askfirst.display import Display
 from askfirst.errors import KeyConflict, NotApproved, Pending
@@ -263,7 +263,7 @@ class GatedTools:
             timeout=options.timeout,
             agent_path=tuple(agent_path),
             to=options.to,
-            display=options.display.shown(shown),
+            display=options.display.shown(shown, options.effect),
             resumer=self.resumer,
             resumes=thread,
         )
@@ -276,15 +276,17 @@ def _given(tools: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, 
     if not isinstance(tools, Mapping):
         return dict.fromkeys(tools, _PLAIN)
     named = cast("Mapping[str, Mapping[str, Any]]", tools)
-    return {name: _read(options) for name, options in named.items()}
+    return {name: _read(name, options) for name, options in named.items()}
 
 
-def _read(options: Mapping[str, Any]) -> _Options:
+def _read(name: str, options: Mapping[str, Any]) -> _Options:
     words = dict(options)
     effect: Effect = words.pop("effect", "once")
     seconds = approval_seconds(words.pop("timeout", None))
     to: str | None = words.pop("to", None)
-    return _Options(Display(**words), effect, seconds, to)
+    display = display_of(words)
+    display.check(name, None)  # the framework knows the arguments; here only the words are
+    return _Options(display, effect, seconds, to)
 
 
 _PLAIN = _Options(Display(), "once", None, None)

@@ -31,7 +31,7 @@ with needs("openai-agents"):
 RESUMER = "openai-agents"
 """The name under which a worker knows `openai_agents_resumer`, unless another is given."""
 _OURS = "askfirst"
-"""The field of a kept state that the SDK does not read."""
+"""The one field of what is kept of a run that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ async def run(agent: Agent[Any], input: Any, *, gate: Gate, key: str, **options:
 
 
 async def kept_run(gate: Gate, key: str) -> Ended | None:
-    """A run that has ended, in whatever process; None while it is under way, or if nobody was asked in it."""
+    """A run that has ended, in whatever process; None while it is under way, or if there is none with this key."""
     await gate.ready()
     return _ended(await KeptRun(gate.checkpointer, RESUMER, key).load())
 
@@ -103,22 +103,21 @@ class _Run:
 
     async def go_on(self, context: Any = None) -> RunResult | Ended:
         """Go on with the run as it is kept."""
-        kept = await self.kept.state() or {}
+        kept = await self.kept.state()
         if (ended := _ended(kept)) is not None:
             return ended
-        read = copy.deepcopy({name: value for name, value in kept.items() if name != _OURS})
-        state = await RunState.from_json(self.agent, read, context_override=context)
+        state = await RunState.from_json(self.agent, copy.deepcopy(kept or {}), context_override=context)
         await self._decide(state)
         return await self._settle(await self._runner(state))
 
     async def _settle(self, result: RunResult) -> RunResult | Ended:
         """Keep what the run has come to, then have people asked; go on with what is decided by then."""
         while True:
-            state = result.to_state()
-            if not await self.kept.keep({**state.to_json(), _OURS: _end_of(result)}):
+            state = result.to_state() if result.interruptions else None
+            if not await self.kept.keep(_ended_state(result) if state is None else state.to_json()):
                 await self.kept.load()  # another process has gone on with the run: so does this one
                 return await self.go_on()
-            if not result.interruptions or not await self._decide(state):
+            if state is None or not await self._decide(state):
                 return result
             result = await self._runner(state)
 
@@ -143,8 +142,9 @@ class _Run:
         return count
 
 
-def _end_of(result: RunResult) -> JsonObject | None:
-    return None if result.interruptions else {"output": to_jsonable_python(result.final_output, fallback=str)}
+def _ended_state(result: RunResult) -> JsonObject:
+    """What is kept of a run that has ended: its output is all that anybody needs of it."""
+    return {_OURS: {"output": to_jsonable_python(result.final_output, fallback=str)}}
 
 
 def _ended(state: JsonObject | None) -> Ended | None:

@@ -63,13 +63,15 @@ async def ask_approve(
     known = run.thread.requests.get(call.id)
     if known is not None and approves(known.request, digest, seal):
         return await _on_record(run, known)
+    tool = run.actor.spec.tools_by_name[call.name]
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
         args=shown,
         details=details,
         digest=digest,
-        args_schema=run.actor.spec.tools_by_name[call.name].args_schema,
+        args_schema=tool.args_schema,
+        display=tool.words_for(shown),
     )
     return _new_request(run, payload.sealed(seal), call.id, seconds)
 
@@ -105,8 +107,14 @@ async def ask_escalate(
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
-    schema = run.actor.spec.tools_by_name[call.name].args_schema
-    payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
+    tool = run.actor.spec.tools_by_name[call.name]
+    payload = EscalateRequest(
+        prompt=prompt,
+        choices=list(CHOICES),
+        details=details,
+        args_schema=tool.args_schema,
+        display=tool.words_for(shown),
+    )
     first = f"{call.id}:escalate:1"  # the id that a channel gives the first escalate of a call
     return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
 

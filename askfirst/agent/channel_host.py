@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from askfirst.agent.arguments import known_seal, seal_of
 from askfirst.agent.context import Asking, Context, current, current_asking
@@ -198,6 +198,10 @@ class Host:
     def args_schema(self, tool_name: str) -> JsonObject | None:
         """The JSON Schema of the arguments of one of the agent's tools."""
         return self.session.inbox.args_schema(tool_name)
+
+    def words(self, tool_name: str, args: Mapping[str, Any]) -> JsonObject | None:
+        """The words of the tool's author for a call with these arguments."""
+        return self.session.inbox.words(tool_name, args)
 
 
 async def _record_beside(

@@ -193,6 +193,18 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
     metavar="KEY_ID=THREAD",
     help="Which threads a key may follow: an id, or a glob such as order-*. May be given several times.",
 )
+@click.option(
+    "--hold-seconds",
+    type=click.FloatRange(0, 60),
+    default=5.0,
+    show_default=True,
+    help="How long a decision made on a page can be undone before it goes out; 0 for not at all.",
+)
+@click.option(
+    "--risk-patterns",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file of patterns: lines of calls that people should look at twice. Default: those that come with it.",
+)
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
     "--budget",

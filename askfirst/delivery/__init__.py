@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from askfirst.delivery.qr import QRDelivery
     from askfirst.delivery.registry import auto, delivery_named
     from askfirst.delivery.several import Several
+    from askfirst.delivery.slack import SlackDelivery
     from askfirst.delivery.telegram import TelegramDelivery
     from askfirst.delivery.terminal import TerminalDelivery
     from askfirst.delivery.terminal_answers import answering_in_terminal, desk_in_terminal
@@ -51,6 +52,7 @@ _HOMES = {
     "QRDelivery": "qr",
     "Sent": "base",
     "Several": "several",
+    "SlackDelivery": "slack",
     "StoredDelivery": "base",
     "TelegramDelivery": "telegram",
     "TerminalDelivery": "terminal",
@@ -77,6 +79,7 @@ __all__ = [
     "QRDelivery",
     "Sent",
     "Several",
+    "SlackDelivery",
     "StoredDelivery",
     "TelegramDelivery",
     "TerminalDelivery",

@@ -98,9 +98,8 @@ class Gate:
     ) -> None:
         self._own = OwnStore(store) if isinstance(store, str) else None
         self._store: Checkpointer = self._own.checkpointer if self._own is not None else given_store(store)
-        self._policy = (
-            StaticPermissionPolicy.from_file(policy) if isinstance(policy, str | os.PathLike) else policy
-        )
+        is_file = isinstance(policy, str | os.PathLike)
+        self._policy = StaticPermissionPolicy.from_file(policy) if is_file else policy
         base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
         self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
         self._clock: Clock = clock or SystemClock()
@@ -255,9 +254,8 @@ class Gate:
         if isinstance(edited, str):
             return f"the edited arguments do not fit: {edited}"
         judged = await self._judge(replace(action, args=json_object(edited)))
-        return (
-            (judged.reason or "the edited arguments are not allowed") if judged.verdict == "deny" else edited
-        )
+        denied = judged.verdict == "deny"
+        return (judged.reason or "the edited arguments are not allowed") if denied else edited
 
     async def _action(self, guarded: Guarded, model: BaseModel, key: str) -> Action:
         shown = json_object(model)
@@ -273,7 +271,7 @@ class Gate:
             effect=guarded.tool.effect,
             timeout=guarded.timeout,
             to=guarded.to,
-            display=guarded.display.shown(shown),
+            display=guarded.tool.words_for(shown),
             resumer=guarded.resumer,
             seal=seal,
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from pydantic import BaseModel
 
 from askfirst.agent.emitter import logger
-from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, read_signature
+from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, display_of, read_signature
 from askfirst.display import Display, Risk
 from askfirst.errors import Denied, HitlError, InvalidTool, Pending
 from askfirst.gate.outcomes import Ran, Stored
@@ -36,12 +36,14 @@ class GuardOptions(TypedDict, total=False):
 
     title: str | None
     sentence: str | None
+    approve: str | None
     labels: Mapping[str, str] | None
     formats: Mapping[str, str] | None
-    risk: Risk | Callable[[Mapping[str, Any]], Risk]
+    important: Sequence[str]
+    risk: Risk | Callable[[Mapping[str, Any]], Risk] | None
     consequences: Sequence[str]
-    approve: str | None
     undo: str | None
+    help_url: str | None
     requires_approval: Approval
     effect: Effect
     timeout: float | str | None
@@ -57,7 +59,6 @@ class Guarded:
 
     tool: Tool
     results: Results
-    display: Display
     requires_approval: Approval
     timeout: float | None
     to: str | None
@@ -65,6 +66,11 @@ class Guarded:
     wait: float | None = None
     key: Callable[..., str] | None = None
     resumer: str | None = None
+
+    @property
+    def display(self) -> Display:
+        """How a call is shown."""
+        return self.tool.display
 
     def call(self, args: BaseModel) -> Any:
         """Call the function with the arguments that were decided on."""
@@ -125,12 +131,11 @@ def guard(
         function=function,
         description=signature.description,
         effect=effect,
+        display=display_of(words),
     )
-    display = Display(**{name: value for name, value in words.items() if value is not None})
-    display.check(named, [parameter for parameter, field in signature.fields if field is not None])
     seconds = approval_seconds(timeout)
     results = Results(function)
-    return Guarded(tool, results, display, requires_approval, seconds, to, signature, wait, key, resumer)
+    return Guarded(tool, results, requires_approval, seconds, to, signature, wait, key, resumer)
 
 
 class GuardedFunctions:

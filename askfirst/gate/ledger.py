@@ -427,6 +427,10 @@ def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
         "attempt": attempt,
     }
     payload = EscalateRequest(
-        prompt=prompt, choices=list(CHOICES), details=details, args_schema=action.args_schema
+        prompt=prompt,
+        choices=list(CHOICES),
+        details=details,
+        args_schema=action.args_schema,
+        display=action.display,
     )
     return payload.sealed(action.seal)

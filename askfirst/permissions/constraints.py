@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from askfirst.errors import InvalidPolicy
 from askfirst.permissions import operators
-from askfirst.permissions.operators import host_in, within
+from askfirst.permissions.operators import host_in, leads_to, within
 
 Test = Callable[[Any], bool | None]
 
@@ -24,6 +24,7 @@ TESTS: Mapping[str, Callable[[Any], Test]] = {
     "gt": operators.greater,
     "gte": operators.greater_or_equal,
     "within": within,
+    "leads_to": leads_to,
     "host_in": host_in,
 }
 """Every test by its name."""
@@ -69,7 +70,7 @@ class ArgConstraint:
     @property
     def touches_files(self) -> bool:
         """Whether the test looks at the file system."""
-        return self.test == "within"
+        return self.test in ("within", "leads_to")
 
 
 def all_hold(constraints: Iterable[ArgConstraint], args: Mapping[str, Any]) -> bool | None:

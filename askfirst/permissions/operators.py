@@ -320,6 +320,8 @@ _KEYS = ("folder", "relative_to")
 # What a shell or a library turns into another path: variables, percent codes, globs, braces, commands, control
 # characters, a home directory at the start of a step, and what has a scheme.
 _EXPANDED = re.compile(r"[$%`*?\[{\x00-\x1f\x7f]|(?:^|/)~|://")
+_STRIPPED = " \t\"'\u00a0\u3000\ufeff"
+"""What some programs take off both ends of a path."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ELSEWHERE = ("/proc", "/dev")
 """Folders in which a path means something else to each process."""
@@ -356,6 +358,36 @@ def within(operand: Any) -> Callable[[Any], bool | None]:
     return test
 
 
+def leads_to(operand: Any) -> Callable[[Any], bool | None]:
+    """The path matches a regular expression as it is written, or as it resolves, ``..`` and symlinks followed.
+
+    So a rule about a file is not evaded by a link to it. ``{"regex": ..., "relative_to": "/srv/data"}`` says where
+    relative paths start; without it they are matched as written. A text that is no plain path is matched as written
+    too, for nobody can tell where it leads.
+    """
+    fields = cast("Mapping[Any, Any]", operand) if isinstance(operand, Mapping) else {"regex": operand}
+    for key in fields:
+        if key not in ("regex", "relative_to"):
+            raise ValueError(f"has no {key!r}; it has regex and relative_to")
+    given = fields.get("relative_to")
+    start = None if given is None else _absolute(given, " as relative_to")
+    matches = regex(fields.get("regex"))
+
+    def test(value: Any) -> bool | None:
+        told = matches(value)
+        path = None if told or told is None else _plain(value, start)
+        if path is None:
+            return told
+        try:
+            real = {_real(path), _real(os.path.normpath(path))}
+        except (OSError, ValueError):
+            return None
+        each = {matches(it) for it in real}
+        return True if True in each else None if None in each else False
+
+    return test
+
+
 def _read(operand: Any) -> tuple[str, str | None]:
     if not isinstance(operand, Mapping):
         return _absolute(operand, ""), None
@@ -378,7 +410,7 @@ def _plain(value: Any, start: str | None) -> str | None:
     """The absolute path, not normalized; None if the text may lead elsewhere when it is used."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST or _EXPANDED.search(value):
         return None
-    if "\\" in value and os.sep != "\\":
+    if value != value.strip(_STRIPPED) or ("\\" in value and os.sep != "\\"):
         return None
     drive, _ = os.path.splitdrive(value)
     if not drive and _SCHEME.match(value):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from askfirst.delivery.asked import Asked
 from askfirst.delivery.base import Button, Ended, Notice, NoticeKind, Sent
 from askfirst.display import RISKS, formatted
 from askfirst.protocol import shown_digest
+from askfirst.service.button_fields import answer_button, edit_button
 from askfirst.service.case import Case
 
 _LONGEST_VALUE = 4_000
@@ -83,18 +85,29 @@ def asked_of(case: Case, service: str) -> Asked:
 def buttons_of(case: Case, asked: Asked) -> tuple[Button, ...]:
     """The decisions that may be pressed in a message; one that approves is left out where the page is needed.
 
-    A delivery leaves those that approve out, too, if it had to cut something (`Notice.whole`).
+    A delivery leaves those that approve out, too, if it had to cut something (`Notice.whole`). Where the risk is
+    high, a person is asked once more (`Button.confirm`); where it is critical, only on the page.
     """
     if case.verify_email is not None or case.verification_policy is not None:
         return ()
     allowed = case.actions if case.inline_actions is None else case.inline_actions
+    again = None if asked.may_be_pressed else asked.sentence
     label = _label(case)
-    return tuple(
-        Button("approve", label) if label and each.action == "approve" else each
+    buttons = [
+        replace(
+            each,
+            label=label if label and each.action == "approve" else each.label,
+            confirm=again if each.approves else None,
+        )
         for each in _BUTTONS.get(case.type, ())
+    ]
+    buttons += [each for each in (edit_button(case, _labels(case)), answer_button(case)) if each is not None]
+    return tuple(
+        each
+        for each in buttons
         if each.action in case.actions
         and each.action in allowed
-        and (asked.may_be_pressed or not each.approves)
+        and (not each.approves or (asked.is_whole and asked.risk != "critical"))
     )
 
 
@@ -192,7 +205,8 @@ def _facts(
 
 def _bounded(rows: list[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, str], ...], bool]:
     kept: list[tuple[str, str]] = []
-    room, is_whole = _MOST_CHARACTERS, case.form is None and "items" not in case.context
+    room = _MOST_CHARACTERS
+    is_whole = answer_button(case) is not None or (case.form is None and "items" not in case.context)
     for label, value in rows:
         if len(value) > _LONGEST_VALUE:
             value, is_whole = f"{value[:_LONGEST_VALUE]}… (the whole is on the page)", False
@@ -209,12 +223,19 @@ def _value(value: Any, form: str) -> str:
     if not form:
         return plain
     pretty = formatted(value, form)
-    return pretty if pretty == plain else f"{pretty} ({plain})"
+    return plain if pretty is None or pretty == plain else f"{pretty} ({plain})"
 
 
 def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
     undo = _text(display.get("undo"))
     return () if undo is None else (f"To undo it: {undo}",)
+
+
+def _labels(case: Case) -> Mapping[str, str]:
+    """The tool author's words for the arguments."""
+    display: Mapping[str, Any] = getattr(case.payload, "display", None) or {}
+    labels = cast("Mapping[str, Any]", display.get("labels") or {})
+    return {name: label for name, label in labels.items() if isinstance(label, str)}
 
 
 def _label(case: Case) -> str | None:

@@ -350,6 +350,11 @@ async def test_a_guarded_function_keeps_what_it_is(gate: Gate) -> None:
     assert payload.display == {
         "sentence": "Pay back 49.00 EUR for A-1",
         "approve": "Pay 49.00 EUR",
+        "templates": {
+            "sentence": "Pay back {cents:money:EUR} for {order}",
+            "approve": "Pay {cents:money:EUR}",
+        },
+        "description": "Pay money back.",
         "risk": "high",
     }
 

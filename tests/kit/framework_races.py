@@ -5,7 +5,8 @@ the gate there was one effect. Tests print what was found; ``scripts/bench races
 ``docs/project/framework-races.md``, with the versions and the date.
 
 To add a framework, write ``tests/adapters/frameworks/lives_<name>.py`` (with ``_`` for ``-``), a script that takes
-one verb as its argument, and call ``race_table("The framework", LIFE, tmp_path)`` in a test. The verbs:
+one verb as its argument, and call ``race_table("The framework", LIFE, tmp_path)`` in a test, and
+`in_three_processes` in another. The verbs:
 
 - ``ask``: start a run whose model makes ``LIFE_CALLS`` calls of one tool, with ``cents`` of 5, 6, …; it pauses.
 - ``press``: read what the run waits for, call `at_the_line`, then approve it as the framework's documentation has it
@@ -41,6 +42,7 @@ from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
+from askfirst import Gate
 from askfirst.errors import HitlNoPendingRequest, HitlStaleAnswer
 from askfirst.workers import Worker
 from kit.framework_stores import KINDS, new_store
@@ -220,6 +222,24 @@ def _constant(life: Path, name: str) -> Any:
         if any(isinstance(it, ast.Name) and it.id == name for it in targets):
             return ast.literal_eval(statement.value)  # type: ignore[union-attr]
     return None
+
+
+async def in_three_processes(life: Path, store: str, folder: Path, text: str | None = None) -> None:
+    """One process asks, this one answers, another goes on; whoever goes on once more, or early, runs nothing.
+
+    ``text`` is what the run says at its end, in the process that ended it and in every other.
+    """
+    stage = Stage(life, "ours", store, folder)
+    assert json.loads(stage.run("ask"))["paused"]
+    assert json.loads(stage.run("go_on"))["paused"] or text is None
+    assert stage.effects == []
+    async with Gate(store) as gate:
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+    for _ in range(2):
+        said = json.loads(stage.run("go_on"))
+        assert text is None or said == {"paused": False, "text": text}
+    assert [it.partition(" ")[2] for it in stage.effects] == ["5"]
 
 
 def write_effect(call: str, cents: int) -> None:

@@ -58,14 +58,15 @@ class Nursery:
         crash: str | None = None,
         log: str | None = None,
         told: str | None = None,
+        hold: float = 0,
     ) -> int:
         """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes.
 
-        ``told`` gets the ids of the cases that `on_case` hears of.
+        ``told`` gets the ids of the cases that `on_case` hears of, ``hold`` is for how long decisions are held.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        job = {"url": url, "port": port, "crash": crash, "log": log, "told": told}
+        job = {"url": url, "port": port, "crash": crash, "log": log, "told": told, "hold": hold}
         print(json.dumps(job), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
@@ -150,7 +151,14 @@ def serve(job: dict[str, Any]) -> None:
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
     on_case = None if job["told"] is None else _noting(job["told"])
-    app = create_app(job["url"], base_url=base_url, secret=SECRET, development=True, on_case=on_case)
+    app = create_app(
+        job["url"],
+        base_url=base_url,
+        secret=SECRET,
+        development=True,
+        on_case=on_case,
+        hold_seconds=job["hold"],
+    )
     uvicorn.run(app, host="127.0.0.1", port=job["port"], log_level="critical", access_log=False)
 
 

@@ -169,7 +169,7 @@ def test_no_request_is_answered_with_what_is_not_described(
 def test_no_hostile_request_is_over_its_budget(target: Target, attacks_tried: Callable[[int], None]) -> None:
     links: dict[str, str] = {}
     count = 0
-    with httpx2.Client(base_url=target.url, timeout=100) as http:
+    with httpx2.Client(base_url=target.url, timeout=PATIENCE) as http:
 
         def sent(name: str, url: str, kind: str, body: bytes, **headers: str) -> httpx2.Response:
             nonlocal count

@@ -91,8 +91,7 @@ def _altered(text: str) -> str:
 
 
 async def _kept(store: Any) -> dict[str, Any]:
-    kept = await kept_state.load(store, "openai-agents", "r1")
-    return {name: it for name, it in (kept.state or {}).items() if name != "askfirst"}
+    return (await kept_state.load(store, "openai-agents", "r1")).state or {}
 
 
 def _paused() -> Path:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypedDict
 
 import pytest
 from adapters.frameworks.langgraph_script import Desk, Model, calls, results
-from adapters.frameworks.pages import run_page
-from kit.framework_races import race_table
+from adapters.frameworks.pages import run_page, run_readme
+from kit.framework_races import in_three_processes, race_table
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
@@ -24,7 +24,7 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import HitlError, ResumeFailed
 from askfirst.workers import Worker
 
-HERE = Path(__file__).parent
+LIFE = Path(__file__).parent / "lives_langgraph.py"
 NOTE = (
     'Note: a person changed the arguments before this ran. It ran with {"cents": 3, "currency": "USD"}. '
     "Its result:\n"
@@ -211,6 +211,10 @@ async def test_a_thread_that_the_graph_does_not_know_is_said(tmp_path: Path) -> 
             await resume(known)
 
 
+async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
+    await in_three_processes(LIFE, store_url, tmp_path, "done")
+
+
 async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     asks = calls(("c1", {"order": "A-1042", "cents": 4900}), name="refund")
@@ -221,5 +225,22 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert told[0][1].endswith("paid 1 cents for A-1042")
 
 
+async def test_the_readme(tmp_path: Path) -> None:
+    @tool
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    model = Model(turns=[calls(("c1", {"order": "A-1"}), name="refund"), AIMessage("done")])
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        have: Any = {"create_agent": create_agent, "model": model, "refund": refund, "saver": InMemorySaver()}
+        agent = (await run_readme("langgraph", gate=gate, **have))["agent"]
+        await agent.ainvoke({"messages": [("user", "refund")]}, CONFIG)
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+        await gate.worker({"langgraph": langgraph_resumer(agent)}).run_due()
+        assert results((await agent.aget_state(CONFIG)).values) == [("success", "paid A-1")]
+
+
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("LangGraph", HERE / "lives_langgraph.py", tmp_path)
+    race_table("LangGraph", LIFE, tmp_path)
