@@ -83,7 +83,7 @@ class AskfirstFeedback:
 
             def body(start: Any) -> Any:
                 result = method(flow, replace(feedback, output=start.args["output"]))
-                return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+                return asyncio.run(result) if inspect.iscoroutine(result) else result
 
             codec: Codec[Any] = Codec(
                 lambda value: {"of": method.__name__, "value": to_jsonable_python(value, fallback=str)},
@@ -180,16 +180,15 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
         text = await feedback.decide(paused.pending_feedback)
         if text is None:
             return None
-        result = await paused.resume_async(text)
+        try:
+            result = await paused.resume_async(text)
+        except Denied as denied:  # its effect may not run, now or later: the flow has ended
+            result = denied
         if not isinstance(result, HumanFeedbackPending):
             held.kept.clear_pending_feedback(flow_id)
         return result
 
     return resume
-
-
-async def _awaited(result: Any) -> Any:
-    return await result
 
 
 def _of(name: str, kept: Any) -> Any:

@@ -12,7 +12,8 @@ from kit.paths import ROOT, TESTS
 
 FRAMEWORKS = TESTS / "adapters" / "frameworks"
 PAGES = ROOT / "docs" / "guide" / "frameworks"
-LIVES = sorted(path.stem.removeprefix("lives_") for path in FRAMEWORKS.glob("lives_*.py"))
+PROTOCOLS = {"mcp"}  # the loop is the client's, and the page says which ways to wait each client has
+LIVES = sorted({it.stem.removeprefix("lives_") for it in FRAMEWORKS.glob("lives_*.py")} - PROTOCOLS)
 _ALONE, _RESUMED = "one of two answered", "resumed without an answer"
 
 

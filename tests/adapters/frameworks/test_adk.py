@@ -10,6 +10,7 @@ from adapters.frameworks.lives_adk import WHERE, ScriptedModel, text, told
 from adapters.frameworks.pages import run_page
 from google.adk.agents import LlmAgent
 from google.adk.apps import App, ResumabilityConfig
+from google.adk.models import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
@@ -38,6 +39,8 @@ class Desk:
         self.charged: list[int] = []
         self.native = False
         self.model: ScriptedModel = ScriptedModel(prices=prices)
+        self.front: ScriptedModel | None = None
+        """The model of an agent before the one that has the tool."""
         self.is_up = False
         self.is_resumable = False
         self.plugins: list[BasePlugin] = []
@@ -53,7 +56,9 @@ class Desk:
             return {"charged": cents, "in": currency}
 
         tool = FunctionTool(charge, require_confirmation=self.native)
-        agent = LlmAgent(name="shop", model=self.model, tools=[tool])
+        agent = LlmAgent(name="till", description="charges", model=self.model, tools=[tool])
+        if self.front is not None:
+            agent = LlmAgent(name="front", model=self.front, sub_agents=[agent])
         plugins = [AskfirstPlugin(self.gate, **self.plugin), *self.plugins]
         resumable = ResumabilityConfig(is_resumable=True) if self.is_resumable else None
         app = App(name="shop", root_agent=agent, plugins=plugins, resumability_config=resumable)
@@ -201,6 +206,23 @@ async def test_an_app_that_is_resumable(store_url: str) -> None:
     async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
         desk = Desk(gate, [5, 6])
         desk.is_resumable = True
+        first, second = keys(await desk.say(text("charge")))
+        for key in (first, second):
+            await gate.answer(key, {"decision": "approve"}, by="ada")
+            await Worker(store, {"adk": adk_resumer(desk.runner)}).run_due()
+        assert desk.charged == [5, 6]
+        assert "'charged': 6" in await desk.said()
+
+
+async def test_a_tool_of_a_sub_agent(store_url: str) -> None:
+    class Transferring(ScriptedModel):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            call = types.FunctionCall(name="transfer_to_agent", args={"agent_name": "till"})
+            yield LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=call)]))
+
+    async with checkpointer_from_url(store_url) as store, Gate(store) as gate:
+        desk = Desk(gate, [5, 6], tools=["charge"])
+        desk.front = Transferring(prices=[])
         first, second = keys(await desk.say(text("charge")))
         for key in (first, second):
             await gate.answer(key, {"decision": "approve"}, by="ada")
