@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock
 from askfirst.delivery.base import Deliver
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
@@ -31,7 +31,6 @@ with needs_service():
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
-    from askfirst.service.button_listener import ButtonListener
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
     from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
@@ -47,7 +46,8 @@ with needs_service():
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
     from askfirst.service.schedule import Schedule
-    from askfirst.service.teller import Sender, Teller
+    from askfirst.service.teller import Sender
+    from askfirst.service.telling import Telling
     from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
@@ -142,19 +142,12 @@ def create_app(
     )
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
     )
 
-    def telling(cases: Cases, checkpointer: SqlCheckpointer) -> tuple[Teller | None, list[ButtonListener]]:
-        if not places.names:
-            return None, []
-        opened = Places([place.stored_in(checkpointer, clock or SystemClock()) for place in places])
-        sender = Sender(name, settings.base_url)
-        teller = Teller(cases, opened, schedule or Schedule(), sender, on_outcome=metrics.told)
-        return teller, [ButtonListener(cases, place) for place in opened if place.has_buttons]
+    telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -201,9 +194,8 @@ def create_app(
             heads = None
             if push_heads is not None:
                 heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
-            background = Background(
-                cases, quotas, metrics, callbacks, on_case, heads, *telling(cases, checkpointer)
-            )
+            told = telling.on(cases, checkpointer, clock, metrics.told)
+            background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
             background.start()
             stack.push_async_callback(background.stop)
             yield
