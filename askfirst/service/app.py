@@ -129,13 +129,7 @@ def create_app(
     has answered.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
-    if secret is not None:
-        callback_secret(secret, "")  # raises now if it is too short
-    check_base_url(base_url)
-    if isinstance(checkpointer_or_url, str):
-        checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
-    if push_heads is not None:
-        check_push_url(push_heads)
+    _check(checkpointer_or_url, secret, base_url, push_heads)
     places = Places([] if deliver is None else given_places(deliver))
     terms = Terms(
         inline, links, seconds_of(least_timeout), allow_default_approve, link_days, bool(places.names)
@@ -146,7 +140,6 @@ def create_app(
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
     )
-
     telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
 
     @asynccontextmanager
@@ -212,6 +205,19 @@ def create_app(
     )
     _furnish(app, metrics)
     return app
+
+
+def _check(
+    checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
+) -> None:
+    """Raise now, and not when the application starts, what is wrong with these."""
+    if secret is not None:
+        callback_secret(secret, "")  # raises if it is too short
+    check_base_url(base_url)
+    if isinstance(checkpointer_or_url, str):
+        checkpointer_from_url(checkpointer_or_url)  # raises if it is no database's
+    if push_heads is not None:
+        check_push_url(push_heads)
 
 
 def _furnish(app: FastAPI, metrics: Metrics) -> None:
