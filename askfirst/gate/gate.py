@@ -112,7 +112,8 @@ class Gate:
 
     def _elsewhere(self, store: Any) -> Gate:
         """The same gate for another event loop, with the same listeners."""
-        made = Gate(url_of(store), policy=self._policy, clock=self._clock, **asdict(self._defaults))
+        same = {"policy": self._policy, "notify": self._telling.notify, "clock": self._clock}
+        made = Gate(url_of(store), **same, **asdict(self._defaults))
         made.on_opened(self._listeners.tell)
         return made
 
@@ -581,8 +582,7 @@ class Gate:
         return pending[0]
 
     def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
-        """Call ``listener`` (sync or async) with every request that this gate opens; returns a function that removes
-        it.
+        """Call ``listener`` (sync or async) with every request opened here; returns a function that removes it.
 
         For functions that are not async the listener is called in the gate's own thread.
         """

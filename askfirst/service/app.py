@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock
 from askfirst.delivery.base import Deliver, RequestsDelivery
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
@@ -33,7 +33,6 @@ with needs_service():
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
-    from askfirst.service.button_listener import ButtonListener
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
     from askfirst.service.context import (
@@ -57,7 +56,8 @@ with needs_service():
     from askfirst.service.rate import CaseRate
     from askfirst.service.risk_patterns import RiskPatterns, patterns_from
     from askfirst.service.schedule import Schedule
-    from askfirst.service.teller import Sender, Teller
+    from askfirst.service.teller import Sender
+    from askfirst.service.telling import Telling
     from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
@@ -144,20 +144,18 @@ def create_app(
     off. ``risk_patterns`` are the lines to look at twice, or a file of them; by default those that Askfirst ships.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
-    if secret is not None:
-        callback_secret(secret, "")  # raises now if it is too short
-    _check_addresses(base_url, checkpointer_or_url, push_heads)
+    _check(checkpointer_or_url, secret, base_url, push_heads)
     places = Places([] if deliver is None else given_places(deliver))
     least = seconds_of(least_timeout)
     terms = Terms(inline, links, least, allow_default_approve, link_days, bool(places.names))
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     care = checked_hold(hold_seconds), patterns_from(risk_patterns)
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
     )
+    telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -201,11 +199,10 @@ def create_app(
                 else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending),
             )
             stack.callback(delattr, app.state, "service")
-            engine = checkpointer.engine
-            heads = None if push_heads is None else HeadPusher(engine, push_heads, signing_key, clock)
-            opened = [place.stored_in(checkpointer, clock or SystemClock()) for place in places]
-            sender = Sender(name, settings.base_url)
-            told = _telling(cases, Places(opened), schedule or Schedule(), sender, metrics)
+            heads = None
+            if push_heads is not None:
+                heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
+            told = telling.on(cases, checkpointer, clock, metrics.told)
             background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
             background.start()
             stack.push_async_callback(background.stop)
@@ -225,23 +222,17 @@ def create_app(
     return app
 
 
-def _check_addresses(base_url: str, store: SqlCheckpointer | str, push_heads: str | None) -> None:
-    """Raise for an address that cannot be used, when the service is made and not at its first request."""
+def _check(
+    checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
+) -> None:
+    """Raise now, and not when the application starts, what is wrong with these."""
+    if secret is not None:
+        callback_secret(secret, "")  # raises if it is too short
     check_base_url(base_url)
-    if isinstance(store, str):
-        checkpointer_from_url(store)
+    if isinstance(checkpointer_or_url, str):
+        checkpointer_from_url(checkpointer_or_url)  # raises if it is no database's
     if push_heads is not None:
         check_push_url(push_heads)
-
-
-def _telling(
-    cases: Cases, places: Places, schedule: Schedule, sender: Sender, metrics: Metrics
-) -> tuple[Teller | None, list[ButtonListener]]:
-    """Who tells people of cases, and who listens to the buttons that they press; nobody without places."""
-    if not places.names:
-        return None, []
-    teller = Teller(cases, places, schedule, sender, on_outcome=metrics.told)
-    return teller, [ButtonListener(cases, place) for place in places if place.has_buttons]
 
 
 def _take_requests(app: FastAPI, places: Places) -> None:
