@@ -121,7 +121,8 @@ class Gate:
 
     def _elsewhere(self, store: Any) -> Gate:
         """The same gate for another event loop; whoever hears of this one's requests hears of its."""
-        made = Gate(url_of(store), policy=self._policy, clock=self._clock, **asdict(self._defaults))
+        same = {"policy": self._policy, "notify": self._telling.notify, "clock": self._clock}
+        made = Gate(url_of(store), **same, **asdict(self._defaults))
         made.on_opened(self._listeners.tell)
         return made
 
@@ -424,8 +425,9 @@ class Gate:
             return settled.answer
         if settled.status == "timed_out":
             raise HitlTimedOut(request.timeout_seconds)
-        why, by = settled.reason or settled.status, settled.answered_by
-        raise HitlCancelled(why, answered_by=by, via=settled.via)
+        raise HitlCancelled(
+            settled.reason or settled.status, answered_by=settled.answered_by, via=settled.via
+        )
 
     # For adapters: one decision and one effect for a key of theirs.
 

@@ -20,18 +20,18 @@ class Telling:
     """The lifetime of a `Notify`: from the first use of a gate to its end."""
 
     def __init__(self, notify: Notify | None) -> None:
-        self._notify = notify
+        self.notify = notify
         self._stack: AsyncExitStack | None = None
         self._beginning = LoopLock()
 
     async def begin(self, store: Any) -> None:
         """Have people told, if that is wanted and not so already."""
-        if self._notify is None or self._stack is not None:
+        if self.notify is None or self._stack is not None:
             return
         async with self._beginning:
             if self._stack is None:
                 stack = AsyncExitStack()
-                await stack.enter_async_context(self._notify.telling(store))
+                await stack.enter_async_context(self.notify.telling(store))
                 self._stack = stack
 
     async def end(self) -> None:

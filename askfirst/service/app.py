@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock
 from askfirst.delivery.base import Deliver, RequestsDelivery
 from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
@@ -32,7 +32,6 @@ with needs_service():
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
-    from askfirst.service.button_listener import ButtonListener
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
     from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
@@ -48,7 +47,8 @@ with needs_service():
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
     from askfirst.service.schedule import Schedule
-    from askfirst.service.teller import Sender, Teller
+    from askfirst.service.teller import Sender
+    from askfirst.service.telling import Telling
     from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
@@ -130,32 +130,18 @@ def create_app(
     has answered.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
-    if secret is not None:
-        callback_secret(secret, "")  # raises now if it is too short
-    check_base_url(base_url)
-    if isinstance(checkpointer_or_url, str):
-        checkpointer_from_url(checkpointer_or_url)  # raises now if it is no database's
-    if push_heads is not None:
-        check_push_url(push_heads)
+    _check(checkpointer_or_url, secret, base_url, push_heads)
     places = Places([] if deliver is None else given_places(deliver))
     terms = Terms(
         inline, links, seconds_of(least_timeout), allow_default_approve, link_days, bool(places.names)
     )
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
-    (schedule or Schedule()).check(places.at)  # raises now if it names a delivery that there is not
     metrics, budgets = Metrics(), budgets or Budgets()
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
     )
-
-    def telling(cases: Cases, checkpointer: SqlCheckpointer) -> tuple[Teller | None, list[ButtonListener]]:
-        if not places.names:
-            return None, []
-        opened = Places([place.stored_in(checkpointer, clock or SystemClock()) for place in places])
-        sender = Sender(name, settings.base_url)
-        teller = Teller(cases, opened, schedule or Schedule(), sender, on_outcome=metrics.told)
-        return teller, [ButtonListener(cases, place) for place in opened if place.has_buttons]
+    telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -202,9 +188,8 @@ def create_app(
             heads = None
             if push_heads is not None:
                 heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
-            background = Background(
-                cases, quotas, metrics, callbacks, on_case, heads, *telling(cases, checkpointer)
-            )
+            told = telling.on(cases, checkpointer, clock, metrics.told)
+            background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
             background.start()
             stack.push_async_callback(background.stop)
             yield
@@ -231,6 +216,19 @@ def _take_requests(app: FastAPI, places: Places) -> None:
             app.router.routes.append(
                 Route(f"/messengers/{place.name}", delivery.request_app(), include_in_schema=False)
             )
+
+
+def _check(
+    checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
+) -> None:
+    """Raise now, and not when the application starts, what is wrong with these."""
+    if secret is not None:
+        callback_secret(secret, "")  # raises if it is too short
+    check_base_url(base_url)
+    if isinstance(checkpointer_or_url, str):
+        checkpointer_from_url(checkpointer_or_url)  # raises if it is no database's
+    if push_heads is not None:
+        check_push_url(push_heads)
 
 
 def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:

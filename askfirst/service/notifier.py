@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.clock import Clock, SystemClock
+from askfirst.clock import Clock
 from askfirst.delivery.base import Deliver
 from askfirst.service.background import ADOPT_SECONDS, HINT_SECONDS, SWEEP_SECONDS, Outage, forever
-from askfirst.service.button_listener import ButtonListener
 from askfirst.service.cases import Cases
 from askfirst.service.person import Authorize
 from askfirst.service.places import Place, Places, given_places
 from askfirst.service.schedule import Schedule
-from askfirst.service.teller import Sender, Teller
+from askfirst.service.teller import Sender
+from askfirst.service.telling import Telling
 from askfirst.store.requests import OPENED
 
 
@@ -38,10 +38,8 @@ class Notifier:
         secret: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._places = Places(given_places(deliver))
-        self._schedule = schedule or Schedule()
-        self._schedule.check(self._places.at)  # raises now if it names a delivery that there is not
-        self._sender = Sender(name, None if base_url is None else base_url.rstrip("/"))
+        sender = Sender(name, None if base_url is None else base_url.rstrip("/"))
+        self._telling = Telling(Places(given_places(deliver)), schedule or Schedule(), sender)
         self._authorize = authorize
         self._secret = secret
         self._clock = clock
@@ -49,10 +47,11 @@ class Notifier:
     @asynccontextmanager
     async def telling(self, store: SqlCheckpointer) -> AsyncGenerator[None]:
         """Within this context, people are told of what is asked in an open store."""
-        clock = self._clock or SystemClock()
-        cases = Cases(store, clock=clock, authorize=self._authorize, secret=self._secret)
-        places = Places([place.stored_in(store, clock) for place in self._places])
-        teller = Teller(cases, places, self._schedule, self._sender)
+        cases = Cases(store, clock=self._clock, authorize=self._authorize, secret=self._secret)
+        teller, listeners = self._telling.on(cases, store, self._clock)
+        if teller is None:
+            yield
+            return
         outage = Outage(asyncio.get_running_loop().time)
 
         async def adopt() -> bool:
@@ -66,7 +65,7 @@ class Notifier:
             adopting(),
             forever(cases.sweep, SWEEP_SECONDS, outage),
             forever(teller.work, HINT_SECONDS, outage, woken=teller.woken),
-            *(ButtonListener(cases, place).run() for place in places if place.has_buttons),
+            *(listener.run() for listener in listeners),
         ]
         tasks = [asyncio.create_task(work) for work in works]
         try:

@@ -559,3 +559,31 @@ async def test_a_service_takes_signed_requests_and_tells_what_waits(checkpointer
         settled = await checkpointer.request("t", "call-1")
         assert settled is not None
         assert settled.status == "answered"
+
+
+async def test_another_round_goes_into_the_thread_of_the_first(checkpointer: SqlCheckpointer) -> None:
+    async with local_slack(ack_seconds=PATIENCE, trigger_seconds=PATIENCE) as slack:
+        delivery = SlackDelivery(BOT_TOKEN, CHANNEL, base_url=slack.url)
+        async with serving(checkpointer, deliver=Place("slack", delivery), name="Desk") as served:
+            caller = await served.agent()
+            body = {"type": "approval", "prompt": "Publish it?", "notify": True}
+            cases: list[str] = []
+            for number in (1, 2, 3):
+                more = {"previous_case_id": cases[-1]} if cases else {}
+                said = await served.http.post("/v1/reviews", json=body | more, headers=caller.headers)
+                assert said.status_code == 202, said.text
+                cases.append(said.json()["hitl"]["case_id"])
+                await slack.until(lambda number=number: len(slack.in_channel(CHANNEL)) == number, PATIENCE)
+        first, *others = slack.in_channel(CHANNEL)
+        assert "thread_ts" not in first
+        assert [each["thread_ts"] for each in others] == [first["ts"]] * 2
+
+
+async def test_a_press_after_the_deadline_changes_nothing(checkpointer: SqlCheckpointer) -> None:
+    async with slack_rig(checkpointer) as rig:
+        _, sent = await rig.ask("t", refund())
+        await rig.checkpointer.cancel("t", "call-1")
+        async with rig.listening():
+            await rig.press(sent, "Approve")
+        assert len(rig.told) == 1
+        assert (await answer_of(rig)).status == "cancelled"

@@ -39,3 +39,21 @@ async def test_a_button_lets_a_guarded_function_run(tmp_path: Path, base_url: st
                 assert await paying == "A-1042: 4900"
                 await telegram.until(lambda: "The call has run." in telegram.messages[message]["text"])
         assert "Approved by Ada. The call has run." in telegram.messages[message]["text"]
+
+
+async def test_people_are_told_of_a_function_that_is_not_async(tmp_path: Path) -> None:
+    async with telegram_server() as telegram:
+        phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
+        notify = Notifier(Place("phone", phone, {"telegram:7": Decider("Ada")}))
+        async with Gate(f"sqlite:///{tmp_path}/askfirst.db", notify=notify) as gate:
+
+            @gate.guarded
+            def refund(order: str) -> str:
+                return order
+
+            async with asyncio.timeout(PATIENCE):
+                paying = asyncio.create_task(asyncio.to_thread(refund, "A-1042"))
+                await telegram.until(lambda: telegram.messages)
+                [message] = telegram.messages
+                await telegram.press(message, "Approve")
+                assert await paying == "A-1042"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,8 @@ from askfirst.delivery import EmailDelivery, TelegramDelivery
 from askfirst.delivery.base import Ended, Notice, Sent
 from askfirst.errors import DeliveryError
 from askfirst.requests import ApproveRequest, HitlRequest
-from askfirst.service import button_listener
+from askfirst.service import button_listener, teller
+from askfirst.service.audit import export, verify
 from askfirst.service.button_listener import ButtonListener
 from askfirst.service.cases import Cases
 from askfirst.service.places import Decider, Place
@@ -175,6 +177,21 @@ async def test_a_button_in_telegram_decides_and_the_mail_says_so(database: Datab
             again = await telegram.press(message, "Approve", data=_data(shown, "Approve"))
             assert "decided already" in await telegram.told(again)
             settled = await store.request("t", "call-1")
+            await served.service.cases.link()
+            assert (await verify(store.engine)).is_whole
+            acts = [json.loads(line) async for line in export(store.engine)]
+        told_acts = [act["detail"] for act in acts if act["act"] == "case.delivered"]
+        assert sorted((each["via"], each["kind"]) for each in told_acts) == [
+            ("email", "review"),
+            ("phone", "review"),
+        ]
+        [refusal] = [act for act in acts if act["act"] == "case.refused"]
+        assert (refusal["detail"]["claimed"], refusal["detail"]["via"]) == (
+            "telegram:8",
+            "telegram_inline_button",
+        )
+        [answer] = [act for act in acts if act["act"] == "case.answered"]
+        assert (answer["actor"], answer["detail"]["account"]) == ("ada@a.example", "telegram:7")
         assert settled is not None
         assert (settled.answered_by, settled.via) == ("ada@a.example", "telegram_inline_button")
         assert "Approved by Ada Lovelace." in telegram.messages[message]["text"]
@@ -351,3 +368,18 @@ async def test_a_mail_server_that_is_full_or_away_gets_it_later(database: Databa
         async with told(database, clock, mail) as (_, served):
             await in_state(served, "sent")
         assert len(box.mails) == 1
+
+
+async def test_a_place_that_never_answers_is_given_up_for_now(database: Database) -> None:
+    clock, slow = HandClock(), Board("slow")
+
+    async def never(notice: Notice) -> Sent:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    slow.send = never  # type: ignore[method-assign]
+    with mock.patch.object(teller, "SECONDS", 0.01):
+        async with told(database, clock, slow) as (store, served):
+            await asked(store, "t", question(clock))
+            [row] = await until(partial(_with_errors, served, 1))
+            assert (row.state, row.error) == ("due", "slow: no answer in time")
