@@ -425,9 +425,8 @@ class Gate:
             return settled.answer
         if settled.status == "timed_out":
             raise HitlTimedOut(request.timeout_seconds)
-        raise HitlCancelled(
-            settled.reason or settled.status, answered_by=settled.answered_by, via=settled.via
-        )
+        why, by = settled.reason or settled.status, settled.answered_by
+        raise HitlCancelled(why, answered_by=by, via=settled.via)
 
     # For adapters: one decision and one effect for a key of theirs.
 
@@ -587,10 +586,9 @@ class Gate:
         return pending[0]
 
     def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
-        """Call ``listener`` (sync or async) with every request that this gate opens; returns what stops that.
+        """Call ``listener`` (sync or async) with every request opened here; returns what stops that.
 
-        For functions that are not async it is called in the gate's own thread.
-        """
+        For functions that are not async it is called in the gate's own thread."""
         return self._listeners.add(listener)
 
 
