@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -364,8 +364,7 @@ class ChannelServer:
                     self._wake(thread_id)
             except Exception as error:
                 logger.warning("messages cannot be looked through, will try again: %s", type(error).__name__)
-            with suppress(TimeoutError):
-                await self._clock.sleep(SWEEP_SECONDS)
+            await self._clock.sleep(SWEEP_SECONDS)
 
 
 def thread_id_of(place: ChatPlace, agent: str) -> str:

@@ -70,7 +70,7 @@ class TelegramChat:
                 await on_said(said)
 
         self._delivery = self._delivery.stored_in(store, clock)
-        self.delivery = self._delivery
+        self.delivery, self._api = self._delivery, self._delivery.api
         async with self._delivery.listening(on_press, hear):
             yield
 

@@ -116,7 +116,7 @@ class Notice:
     asked: Asked | None = field(default=None, kw_only=True)
     """What ``body`` says, in parts, for deliveries that lay it out; None in a client, which has the body only."""
     follows: Sent | None = field(default=None, kw_only=True)
-    """The first message about this case in the same place, if this is another one: a thread's beginning."""
+    """The first message about this case, or about the round before it, in the same place: a thread's beginning."""
 
     @property
     def text(self) -> str:

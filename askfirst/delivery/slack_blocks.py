@@ -85,15 +85,19 @@ def pressable(notice: Notice) -> tuple[Button, ...]:
 
 
 def body_blocks(notice: Notice) -> list[Block]:
-    """The heading, and what the message says."""
+    """The heading, what the message says, and who asks: what stays when it is decided."""
     title = heading(notice)
     text = cut("\n".join(says(notice)), MOST_TEXT)
     blocks = [context(title)]
     blocks += text_blocks(text)
-    if notice.asked is not None:
-        who = _asker(notice)
-        blocks += [context(each) for each in (who, shown(notice.asked.deadline)) if each]
-    return blocks
+    who = _asker(notice)
+    return [*blocks, context(who)] if who else blocks
+
+
+def _deadline_blocks(notice: Notice) -> list[Block]:
+    """Until when it can be decided; gone when it is."""
+    said = "" if notice.asked is None else shown(notice.asked.deadline)
+    return [context(said)] if said else []
 
 
 def _asker(notice: Notice) -> str:
@@ -163,7 +167,8 @@ def _button(key: str, number: int, button: Button) -> Block:
 
 def asking(notice: Notice, key: str, buttons: Sequence[Button]) -> dict[str, Any]:
     """The message that asks: text, blocks, and no previews of anything."""
-    return _message(heading(notice), [*body_blocks(notice), *action_blocks(key, buttons, notice)])
+    blocks = [*body_blocks(notice), *_deadline_blocks(notice), *action_blocks(key, buttons, notice)]
+    return _message(heading(notice), blocks)
 
 
 def decided(blocks: Sequence[Mapping[str, Any]], title: str, ending: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class TelegramDelivery:
         """The same delivery, keeping in a store what its buttons mean."""
         other = copy(self)
         other._clock, other._posts = clock, Posts(store, clock)
-        other._api = copy(self._api)  # its open connections belong to one event loop
+        other.api = copy(self.api)  # its open connections belong to one event loop
         return other
 
     async def send(self, notice: Notice) -> Sent:

@@ -154,7 +154,7 @@ class Teller:
             service=self._sender.name,
             link=link,
             with_buttons=place.has_buttons,
-            follows=_sent(row, taken.first),
+            follows=_sent(row, taken.first) or await self._earlier_round(row, case),
         )
         sent = await place.delivery.send(notice)
         now = self._cases.now()
@@ -162,6 +162,13 @@ class Teller:
         act = entry(now, _TELLER, "delivered", case, {"via": row.place, "kind": row.kind})
         await self._note(row, partial(deliveries.sent, row, where, now, entry=act))
         self._say(row, "sent")
+
+    async def _earlier_round(self, row: DeliveryRow, case: Case) -> Sent | None:
+        """The message about the round before this one in the same place, if there is one."""
+        if case.previous_case_id is None:
+            return None
+        rows = await self._cases.engine.read(partial(deliveries.of_case, case.previous_case_id))
+        return next((_sent(each, each.sent) for each in rows if each.place == row.place and each.sent), None)
 
     async def _update(self, taken: Taken, case: Case) -> None:
         row, place = taken.row, self._places.at(taken.row.place)

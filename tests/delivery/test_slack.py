@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from askfirst.delivery.slack import SlackDelivery
 from askfirst.delivery.slack_blocks import APPROVE_LABEL, MOST_TEXT, OPEN_LABEL
 from askfirst.delivery.slack_presses import SlackUser, confirmed_address
 from askfirst.delivery.slack_socket import SocketMode
-from askfirst.errors import DeliveryError
+from askfirst.errors import DeliveryError, InvalidConfiguration
 from askfirst.requests import ApproveRequest, AskRequest, HitlRequest, Option, Question
+from askfirst.service.configuration import read_configuration
 from askfirst.service.places import Decider, Place
 from examples.local_slack import (
     ADA,
@@ -91,8 +93,7 @@ async def test_a_message_has_it_all_and_a_press_decides_and_locks_it(checkpointe
             pressed = await rig.press(sent, "Approve")
         assert pressed.acked
         assert rig.buttons(sent) == []
-        assert rig.text(sent).startswith(said.split("\nOpen until")[0])
-        assert rig.text(sent).endswith("Approved by Ada Lovelace.")
+        assert rig.text(sent) == f"{said.split(chr(10) + 'It stays open')[0]}\nApproved by Ada Lovelace."
         settled = await answer_of(rig)
         assert (settled.status, settled.answered_by, settled.via) == (
             *("answered", "ada@example.com", "slack_block_action"),
@@ -541,14 +542,20 @@ async def test_without_a_way_to_hear_there_are_links_only() -> None:
 # Within the service.
 
 
-async def test_a_service_takes_signed_requests_and_tells_what_waits(checkpointer: SqlCheckpointer) -> None:
+@pytest.mark.parametrize("way", [{"signing_secret": SIGNING_SECRET}, {"app_token": APP_TOKEN}])
+async def test_a_service_hears_presses_and_tells_what_waits(
+    checkpointer: SqlCheckpointer, way: dict[str, str]
+) -> None:
     async with local_slack(ack_seconds=PATIENCE, trigger_seconds=PATIENCE) as slack:
         people = People(slack)
-        delivery = SlackDelivery(BOT_TOKEN, CHANNEL, signing_secret=SIGNING_SECRET, base_url=slack.url)
+        delivery = SlackDelivery(BOT_TOKEN, CHANNEL, base_url=slack.url, **way)
         place = Place("slack", delivery, {ADA_ACCOUNT: Decider("Ada")})
         await asked(checkpointer, "t", refund())
         async with serving(checkpointer, deliver=place, name="Desk") as served:
-            slack.request_url = f"{served.url}/messengers/slack"
+            if "signing_secret" in way:
+                slack.request_url = f"{served.url}/messengers/slack"
+            else:
+                await slack.until(lambda: slack.sockets, PATIENCE)
             await slack.until(lambda: slack.in_channel(CHANNEL), PATIENCE)
             [message] = slack.in_channel(CHANNEL)
             told = await people.command("pending", channel=CHANNEL)
@@ -559,3 +566,45 @@ async def test_a_service_takes_signed_requests_and_tells_what_waits(checkpointer
         settled = await checkpointer.request("t", "call-1")
         assert settled is not None
         assert settled.status == "answered"
+
+
+async def test_another_round_goes_into_the_thread_of_the_first(checkpointer: SqlCheckpointer) -> None:
+    async with local_slack(ack_seconds=PATIENCE, trigger_seconds=PATIENCE) as slack:
+        delivery = SlackDelivery(BOT_TOKEN, CHANNEL, base_url=slack.url)
+        async with serving(checkpointer, deliver=Place("slack", delivery), name="Desk") as served:
+            caller = await served.agent()
+            body = {"type": "approval", "prompt": "Publish it?", "notify": True}
+            cases: list[str] = []
+            for number in (1, 2, 3):
+                more = {"previous_case_id": cases[-1]} if cases else {}
+                said = await served.http.post("/v1/reviews", json=body | more, headers=caller.headers)
+                assert said.status_code == 202, said.text
+                cases.append(said.json()["hitl"]["case_id"])
+                await slack.until(lambda number=number: len(slack.in_channel(CHANNEL)) == number, PATIENCE)
+        first, *others = slack.in_channel(CHANNEL)
+        assert "thread_ts" not in first
+        assert [each["thread_ts"] for each in others] == [first["ts"]] * 2
+
+
+async def test_a_press_after_the_deadline_changes_nothing(checkpointer: SqlCheckpointer) -> None:
+    async with slack_rig(checkpointer) as rig:
+        _, sent = await rig.ask("t", refund())
+        await rig.checkpointer.cancel("t", "call-1")
+        async with rig.listening():
+            await rig.press(sent, "Approve")
+        assert len(rig.told) == 1
+        assert (await answer_of(rig)).status == "cancelled"
+
+
+def test_slack_is_configured_by_a_file_and_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "askfirst.toml"
+    deciders = f'[delivery.slack.deciders]\n"{TEAM}:{ADA.id}" = "Ada <a@b.example>"\n'
+    file.write_text(f'[delivery.slack]\nchannel = "{CHANNEL}"\n\n{deciders}')
+    environ = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+    [place] = read_configuration(file, environ).places
+    assert place.deciders == {ADA_ACCOUNT: Decider("Ada", "a@b.example")}
+    assert place.has_buttons
+    file.write_text(f'[delivery.slack]\nchannel = "{CHANNEL}"\nbot_token = "{BOT_TOKEN}"\n')
+    with pytest.raises(InvalidConfiguration, match="line 3: bot_token is a secret") as caught:
+        read_configuration(file, environ)
+    assert BOT_TOKEN not in str(caught.value)

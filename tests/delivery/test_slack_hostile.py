@@ -9,11 +9,13 @@ from kit.hostile_text import CORPUS, everywhere
 from kit.slack_rig import LINK
 
 from askfirst.delivery.base import Ended
+from askfirst.delivery.fields import Field
 from askfirst.delivery.slack import SlackDelivery
+from askfirst.delivery.slack_modals import fits, modal
 from askfirst.delivery.text import shown
 from askfirst.service.notices import notice_of
 from examples.local_slack import APP_TOKEN, BOT_TOKEN, CHANNEL, local_slack
-from examples.local_slack.limits import elements_of, text_of
+from examples.local_slack.limits import check_view, elements_of, text_of
 
 pytestmark = pytest.mark.anyio
 MESSENGER = {
@@ -60,3 +62,21 @@ async def test_hostile_text_is_inert_and_whole_or_link_only(name: str) -> None:
             assert all(each["type"] == "plain_text" for each in texts(message))
             assert list(elements_of(message)) == []
             slack._recent.clear()
+
+
+@pytest.mark.parametrize("name", [*CORPUS, *MESSENGER])
+def test_hostile_text_in_a_form_is_inert_or_left_to_the_page(name: str) -> None:
+    hostile = {**CORPUS, **MESSENGER}[name]
+    for kind in ("text", "lines", "json"):
+        field = Field("key", hostile[:500], kind, hostile, hint=hostile[:500])
+        if not fits([field]):
+            assert hostile != shown(hostile) or len(hostile) > 3000
+            continue
+        view = modal(hostile[:100], "Send", {"key": "k"}, [field], note=hostile)
+        check_view(view)
+        assert all(each["type"] == "plain_text" and each["emoji"] is False for each in texts(view))
+        [block] = [each for each in view["blocks"] if each["type"] == "input"]
+        assert block["element"]["initial_value"] == hostile
+    choice = Field("key", "Choose", "choice", options=((hostile[:150] or "x", hostile),))
+    if fits([choice]):
+        check_view(modal("Choose", "Send", {}, [choice]))
