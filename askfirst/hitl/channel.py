@@ -224,7 +224,9 @@ class Channel(ABC):
     def _words(self, tool_name: Any, args: Any) -> JsonObject | None:
         """The words of a tool's author for a call, if the asking agent has that tool."""
         owner = self._owner(tool_name, _asker()) if isinstance(tool_name, str) else None
-        return None if owner is None or not isinstance(args, Mapping) else owner.words(tool_name, args)
+        if owner is None or not isinstance(args, Mapping):
+            return None
+        return owner.words(tool_name, cast("Mapping[str, Any]", args))
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
         """The payload with the seal that binds an approval to the hidden arguments of its call, too."""

@@ -51,9 +51,11 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 )
 async def live(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Follow a case from its page, by the page's cookie: one event ``state`` now, and one for every change."""
-    token = request.cookies.get(LINK_COOKIE) or token
     try:
-        case = await case_with_token(service, case_id, token)
+        if kept := request.cookies.get(LINK_COOKIE):
+            case = await service.cases.links.case_of_pass(case_id, kept)
+        else:
+            case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
         return of_error(error)
     if request.headers.get("last-event-id") == str(case.version) and case.is_final:

@@ -17,7 +17,11 @@ from askfirst.protocol import sensitive_keys
 from askfirst.service.case import Case
 from askfirst.service.context import Service
 from askfirst.service.friction import stepped_up
+<<<<<<< HEAD
 from askfirst.service.pages.reader import Reader
+=======
+from askfirst.service.links import page_pass
+>>>>>>> decide
 from askfirst.service.pages.rows import View
 from askfirst.service.person import login_of
 from askfirst.service.problems import reader_of
@@ -54,7 +58,7 @@ def is_navigation(headers: Mapping[str, str]) -> bool:
 
 COOKIE = "askfirst_browser"
 LINK_COOKIE = "askfirst_link"
-"""The token of the link that a page was opened with, so that the page can follow its case."""
+"""What a page follows its case with: see `askfirst.service.links.page_pass`."""
 _SECRET = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
@@ -143,7 +147,7 @@ def keep_link(response: Response, service: Service, case: Case, token: str) -> N
     """Let the page follow its case, and no other page: scripts cannot read the cookie."""
     response.set_cookie(
         LINK_COOKIE,
-        token,
+        page_pass(token),
         path=f"{service.settings.base_path}/review/{quote(case.case_id, safe='')}/live",
         secure=service.settings.base_url.startswith("https:"),
         httponly=True,

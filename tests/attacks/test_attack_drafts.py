@@ -11,7 +11,8 @@ import httpx2
 import pytest
 from kit.running_service import BROWSER, Opened, Served, serving
 
-from askfirst.service.visitor import COOKIE
+from askfirst.service.links import page_pass
+from askfirst.service.visitor import COOKIE, LINK_COOKIE
 
 pytestmark = pytest.mark.anyio
 KIND = "planted drafts"
@@ -143,7 +144,9 @@ async def test_the_cookie_is_for_this_case_and_no_script(served: Served, visitor
     case = await (await served.agent()).open("input", context={"form": ONE_PAGE})
     person = visitor(case)
     await person.see()
-    assert not list(person.http.cookies.jar)  # nothing is kept of who only looks
+    [kept] = person.http.cookies.jar  # of who only looks nothing is kept; the page may follow its case
+    assert (kept.name, kept.path) == (LINK_COOKIE, f"/review/{case.case_id}/live")
+    assert kept.value == page_pass(case.token)
     await person.press("draft", iban="DE-ANN")
     assert person.answer is not None
     said = person.answer.headers["set-cookie"]
@@ -153,4 +156,6 @@ async def test_the_cookie_is_for_this_case_and_no_script(served: Served, visitor
     await person.press("draft", iban="DE-ANN", name="Ann")
     assert "set-cookie" not in person.answer.headers
     approval = await (await served.agent()).open("approval")
-    assert "set-cookie" not in (await approval.form(action="approve")).headers
+    decided = (await approval.form(action="approve")).headers["set-cookie"]  # who decided may undo it
+    assert decided.startswith(f"{COOKIE}=")
+    assert f"Path=/review/{approval.case_id};" in decided

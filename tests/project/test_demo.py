@@ -213,7 +213,7 @@ def test_keys_pressed_before_the_question_decide_nothing() -> None:
     assert "Done: 49.00 EUR paid" in seen.text
 
 
-def test_the_link_is_there_whole_and_as_a_code_to_scan() -> None:
+def test_the_link_is_there_whole_and_no_code_for_an_address_that_no_phone_reaches() -> None:
     with screen(DEMO, "--fast") as seen:
         seen.read_until(HINT)
         seen.press(b"d")
@@ -221,7 +221,7 @@ def test_the_link_is_there_whole_and_as_a_code_to_scan() -> None:
     link = LINK.search(seen.text)
     assert link is not None
     assert len(link[0]) > 80
-    assert sum("▀" in line for line in seen.text.splitlines()) > 15
+    assert "▀" not in seen.text
 
 
 @pytest.mark.parametrize("moment", ["thinks", "━", HINT])
