@@ -17,11 +17,8 @@ from askfirst.protocol import sensitive_keys
 from askfirst.service.case import Case
 from askfirst.service.context import Service
 from askfirst.service.friction import stepped_up
-<<<<<<< HEAD
-from askfirst.service.pages.reader import Reader
-=======
 from askfirst.service.links import page_pass
->>>>>>> decide
+from askfirst.service.pages.reader import Reader
 from askfirst.service.pages.rows import View
 from askfirst.service.person import login_of
 from askfirst.service.problems import reader_of
