@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,6 +39,17 @@ BAR = """() => {
 }"""
 
 
+def answering(html: str) -> Callable[[Any], None]:
+    """What answers a request with a page."""
+    return lambda route: route.fulfill(body=html, content_type="text/html")
+
+
+def tell(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Print a measurement, although the test passes."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{text}\n")
+
+
 def packed(text: str | bytes) -> int:
     return len(gzip.compress(text if isinstance(text, bytes) else text.encode(), 9))
 
@@ -48,11 +60,11 @@ def test_a_first_visit_fits_into_one_round_trip(capsys: pytest.CaptureFixture[st
     weights = {
         name: packed(ALL[name].html()) for name in ("approval", "selection", "confirmation", "doubt", "form")
     }
-    with capsys.disabled():
-        print(
-            f"\nstyle {style} B, scripts {scripts}, pages {weights}, first visit at most "
-            f"{style + sum(scripts.values()) + max(weights.values())} of {FIRST_VISIT} B"
-        )
+    tell(
+        capsys,
+        f"\nstyle {style} B, scripts {scripts}, pages {weights}, first visit at most "
+        f"{style + sum(scripts.values()) + max(weights.values())} of {FIRST_VISIT} B",
+    )
     assert sum(scripts.values()) <= SCRIPTS
     for name, weight in weights.items():
         assert style + sum(scripts.values()) + weight <= FIRST_VISIT, name
@@ -68,8 +80,7 @@ def test_no_page_grows_with_its_values(capsys: pytest.CaptureFixture[str]) -> No
         "hidden characters": Scene(cases.approval({"text": "\u200b\u200c" * 5_000})),
     }
     sizes = {name: len(scene.html().encode()) for name, scene in big.items()}
-    with capsys.disabled():
-        print(f"\nHTML of {sizes}")
+    tell(capsys, f"\nHTML of {sizes}")
     assert all(size <= HTML for size in sizes.values()), sizes
 
 
@@ -100,8 +111,7 @@ def test_the_bar_is_whole_on_the_first_screen_of_every_type(
     stage: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = {name: stage(name).evaluate(BAR) for name in DECIDING}
-    with capsys.disabled():
-        print(f"\nfirst fact at {sorted({round(it['first']) for it in measured.values()})} px")
+    tell(capsys, f"\nfirst fact at {sorted({round(it['first']) for it in measured.values()})} px")
     for name, it in measured.items():
         assert it["bottom"] <= SMALL["height"] + 0.5, name
         assert it["first"] <= 120, name
@@ -126,7 +136,8 @@ def test_axe_finds_nothing_in_any_state(stage: Any, tag: str, scheme: str) -> No
 
 COVERED = """() => {
   const bar = document.querySelector('.decide');
-  const fields = [...document.querySelectorAll('main form input:not([type=hidden]), main form textarea, main select')];
+  const kinds = 'form input:not([type=hidden]), form textarea, form select';
+  const fields = [...document.querySelectorAll(kinds)];
   return fields.filter(it => it.checkVisibility() && !bar.contains(it)).flatMap(it => {
     it.focus();
     it.scrollIntoView({block: 'nearest'});

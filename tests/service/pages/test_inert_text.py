@@ -159,5 +159,5 @@ def test_any_argument_is_found_whole_in_the_text(value: Any, name: str) -> None:
     else:
         plain = {True: "Yes", False: "No"}[value] if isinstance(value, bool) else json.dumps(value)
         assert (value if isinstance(value, str) else plain) in shown
-    names = [each.text for each in page.all("bdi") if "dt" in each.inside and "act" in each.inside]
+    names = [each.text for each in page.all("span", class_="label") if "act" in each.inside]
     assert names == [name or "no name"]
