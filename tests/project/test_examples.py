@@ -86,15 +86,17 @@ TYPED = {
 def test_no_example_is_forgotten() -> None:
     """Others have tests of their own: test_demo.py, test_guides.py, and test_recipes_engines.py of workers."""
     of_the_gate = {f"gate_{kind}.py" for kind in ("script", "fastapi", "flask", "celery")}
+    of_chats = {"slack_bot.py", "telegram_bot.py", "local_telegram.py"}
     first_page = "ten_lines.py"
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {*PRINTED, *of_the_gate, first_page}, (
-        "those of the gate are tried in project/test_examples_gate.py, and in project/test_first_page.py"
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*PRINTED, *of_the_gate, *of_chats, first_page}, (
+        "those of the gate are tried in test_examples_gate.py and test_first_page.py, those of chats in tests/chat"
     )
     assert {path.parent.name for path in EXAMPLES.glob("*/*.py")} == {
         "checkpoint_bot",
         "cross_process",
         "demo",
         "engines",
+        "local_slack",
         "meets_a_202",
     }
 
