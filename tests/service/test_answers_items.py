@@ -103,6 +103,8 @@ def test_no_items_and_those_of_other_types_are_no_fault() -> None:
 def test_an_agents_selection_offers_no_note_that_would_be_lost() -> None:
     case = cases.agent_selection()
     page: Page = page_of(case)
-    assert page.all("textarea") == []
+    assert [each.attrs["id"] for each in page.all("textarea")] == ["decline_reason"], (
+        "only why one cannot answer"
+    )
     assert settled(post(case, selected="1", note="why"), case) == ("select", {"selected": ["green"]})
     assert [each.attrs["name"] for each in page_of(cases.selection()).all("textarea")] == ["note"]

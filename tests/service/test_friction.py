@@ -152,12 +152,14 @@ async def test_critical_takes_a_reason_and_a_fresh_code(checkpointer: SqlCheckpo
         short = await post(served, page, {**second, "feedback": "fine"}, **ann)
         assert short.status_code == 422
         reasoned = {**second, "feedback": "checked with the bank"}
-        no_code = await post(served, page, reasoned, **ann)
+        sent = await post(served, page, reasoned, **ann)
+        assert sent.status_code == 200
+        assert "Show that it is you" in sent.text
+        assert not (await case_now(served)).is_final
+        assert fields_of(sent)["confirmed"] == second["confirmed"]
+        no_code = await post(served, page, {**reasoned, "with_code": "1"}, **ann)
         assert no_code.status_code == 403
         assert not (await case_now(served)).is_final
-        sent = await post(served, page, {**reasoned, "send_code": "0"}, **ann)
-        assert sent.status_code == 200
-        assert fields_of(sent)["confirmed"] == second["confirmed"]
         code = await _code(box)
         done = await post(served, page, {**reasoned, "email_code": code}, **ann)
         assert done.status_code == 303

@@ -193,9 +193,7 @@ def test_the_hostile_corpus_is_painted_inside_its_boxes(browser: Any, desk: Desk
             if case.is_final or len(text) > 10_000:
                 continue
             html = render_case(case, token=TOKEN, base_path="", now=NOW)
-            page.route(
-                "**/scene", lambda route, html=html: route.fulfill(body=html, content_type="text/html")
-            )
+            page.route("**/scene", answering(html))
             page.goto(f"{desk.url}/scene")
             assert page.evaluate(look) == [], name
             page.unroute("**/scene")
