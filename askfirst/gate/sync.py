@@ -15,6 +15,7 @@ from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate, Outcome
 from askfirst.gate.guarded import GuardOptions, call_here, guarded_function
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running
+from askfirst.gate.telling import Notify
 from askfirst.permissions.decision import PermissionPolicy
 from askfirst.requests import StoredRequest
 
@@ -37,6 +38,7 @@ class SyncGate:
         to: str | None = None,
         resumer: str | None = None,
         base_url: str | None = None,
+        notify: Notify | None = None,
     ) -> None:
         self._gate = Gate(
             store,
@@ -46,6 +48,7 @@ class SyncGate:
             to=to,
             resumer=resumer,
             base_url=base_url,
+            notify=notify,
         )
         self._portal = self._gate.portal
 

@@ -9,7 +9,7 @@ import pytest
 from kit.patience import PATIENCE
 from kit.telegram_server import CHAT, TOKEN, telegram_server
 
-from askfirst import Gate
+from askfirst import Gate, SyncGate
 from askfirst.delivery import TelegramDelivery
 from askfirst.service.notifier import Notifier
 from askfirst.service.places import Decider, Place
@@ -57,3 +57,25 @@ async def test_people_are_told_of_a_function_that_is_not_async(tmp_path: Path) -
                 [message] = telegram.messages
                 await telegram.press(message, "Approve")
                 assert await paying == "A-1042"
+
+
+async def test_a_script_without_an_event_loop_tells_people(tmp_path: Path) -> None:
+    async with telegram_server() as telegram:
+        phone = TelegramDelivery(TOKEN, CHAT, base_url=telegram.url)
+        notify = Notifier(Place("phone", phone, {"telegram:7": Decider("Ada")}))
+
+        def script() -> str:
+            with SyncGate(f"sqlite:///{tmp_path}/askfirst.db", notify=notify) as gate:
+
+                @gate.guarded
+                def refund(order: str) -> str:
+                    return order
+
+                return refund("A-1042")
+
+        async with asyncio.timeout(PATIENCE):
+            paying = asyncio.create_task(asyncio.to_thread(script))
+            await telegram.until(lambda: telegram.messages)
+            [message] = telegram.messages
+            await telegram.press(message, "Approve")
+            assert await paying == "A-1042"
