@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "service.lock"
 SBOM = ROOT / "build" / "sbom.cdx.json"
-EXTRAS = ("cli", "delivery", "encryption", "mysql", "postgres", "service", "tracing", "yaml")
+EXTRAS = ("cli", "delivery", "encryption", "mysql", "postgres", "service", "slack", "tracing", "yaml")
 """What the image has: the service, its command, every database and every way to reach people."""
 HEADER = """\
 # What the application's image installs: pip install --require-hashes -r requirements/service.lock
