@@ -1,4 +1,4 @@
-"""Who runs this process, as the operating system knows it: what the record names where nobody else is known."""
+"""The operating system's account of this process: the name on record where nobody else is known."""
 
 from __future__ import annotations
 

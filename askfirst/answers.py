@@ -1,4 +1,4 @@
-"""What a person may answer: to questions with their options, and about a call; as models and as JSON."""
+"""The answers of people: to questions with options, and about a call, as models and as JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Question(Frozen):
     required: bool = True
 
     def faults(self, answer: Any) -> list[str]:
-        """What is wrong with one answer, without the answer: it may be a secret, typed into the wrong field."""
+        """What is wrong with one answer. The text does not quote the answer, which may be a secret typed into the
+        wrong field."""
         try:
             given = _TEXTS.validate_python(answer if self.multi_select else [answer], strict=True)
         except ValidationError:
@@ -65,7 +66,7 @@ _TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str], config=ConfigDict(defer_
 
 
 class CallAnswer(Frozen):
-    """A person's word about a call, with the fields ``answered_by`` and ``via`` for who gave it, and where."""
+    """A person's answer about a call, with the fields ``answered_by`` and ``via``: who answered, and where."""
 
     edits_in: ClassVar[str]
     """The name of the field with edited arguments."""
@@ -77,10 +78,10 @@ class CallAnswer(Frozen):
 
 
 class ApproveAnswer(CallAnswer):
-    """Run it, do not, or run it with ``edited_args``.
+    """The answer to an approval: run the call, deny it, or run it with ``edited_args``.
 
-    ``answered_by`` and ``via`` are filled in by the channel with what it knows of who answered and where; what
-    an answer itself claims there is not believed.
+    The channel fills in ``answered_by`` and ``via``: who answered, and where. What an answer itself claims there is
+    ignored.
     """
 
     edits_in: ClassVar[str] = "edited_args"
@@ -97,7 +98,8 @@ class ApproveAnswer(CallAnswer):
 
 
 class EscalateAnswer(CallAnswer):
-    """What to do now, one of the request's choices; ``modified_params`` where a retry should differ."""
+    """The answer to an escalation: one of the request's choices. ``modified_params`` are other arguments for a
+    retry."""
 
     edits_in: ClassVar[str] = "modified_params"
 
@@ -109,7 +111,7 @@ class EscalateAnswer(CallAnswer):
 
     @property
     def about_call(self) -> Decision:
-        """To let a call in doubt run again is to approve or to edit it; to skip it or abort the run is to deny it."""
+        """A retry of a call in doubt counts as an approval or an edit; ``skip`` and ``abort`` count as a denial."""
         if self.action != "retry":
             return "deny"
         return "approve" if self.modified_params is None else "edit"
@@ -126,19 +128,20 @@ def plain_answer(answer: Answer) -> Any:
 
 
 def signed(answer: Any, by: str | None, via: str | None) -> Any:
-    """An answer about a call with who gave it, and where; any other answer has no place for that."""
+    """An answer about a call with ``answered_by`` and ``via`` filled in; other answers have no such fields and are
+    unchanged."""
     if not isinstance(answer, CallAnswer):
         return answer
     return answer.model_copy(update={"answered_by": by, "via": via})
 
 
 def decision_in(answer: Any) -> Decision | None:
-    """What a person decided about a call; None if it is no decision about one."""
+    """The decision in an answer about a call; None for other answers."""
     return answer.about_call if isinstance(answer, CallAnswer) else None
 
 
 def without_edits(answer: Any) -> Any:
-    """An answer for the record, without arguments that a person typed: they may hold what the tool masks."""
+    """An answer for the record, without edited arguments: a person may have typed a secret there."""
     if not isinstance(answer, CallAnswer):
         return answer
     edits = {each.edits_in for each in CallAnswer.__subclasses__()}
@@ -160,7 +163,7 @@ def approval_seconds(given: Any) -> float | None:
         from askfirst.errors import InvalidDuration
         from askfirst.protocol.case import (
             parse_duration,
-        )  # seldom needed, and all of the protocol comes with it
+        )  # imported only when needed, because it loads the whole protocol package
 
         try:
             return float(parse_duration(given))
@@ -176,31 +179,31 @@ def approval_seconds(given: Any) -> float | None:
 
 
 UNWRITABLE = "something in it cannot be written as JSON, such as text that is not valid Unicode"
-"""The fault of an answer with a lone surrogate, or an object in a field of the sender's own."""
+"""The fault of an answer that cannot be written as JSON: it has a lone surrogate, or a Python object."""
 
 
 def check_names(question_id: str, by: Any, via: Any) -> None:
-    """Raise `HitlInvalidAnswer` if who answered, or where, is no text that can be kept."""
+    """Raise `HitlInvalidAnswer` if ``by`` or ``via`` is not a text that can be stored."""
     faults = [f"{name} {fault}" for name, said in (("by", by), ("via", via)) if (fault := _text_fault(said))]
     if faults:
         raise HitlInvalidAnswer(question_id, faults)
 
 
 def check_reason(reason: Any) -> None:
-    """Raise `HitlError` if what a request is to end for is no text that can be kept."""
+    """Raise `HitlError` if the reason for ending a request is not a text that can be stored."""
     if (fault := _text_fault(reason)) is not None:
         raise HitlError(f"the reason {fault}; nothing was ended")
 
 
 def _text_fault(said: Any) -> str | None:
-    """What is wrong with what should be a text, if it is there."""
+    """What is wrong with an optional value that has to be a text; None if nothing is."""
     if said is not None and not isinstance(said, str):
         return f"is a text, not {type(said).__name__}"
     return "is not valid Unicode" if said is not None and unwritable(said) else None
 
 
 def unwritable(said: Any) -> list[str]:
-    """The fault of what cannot be written as JSON, if it has that."""
+    """`UNWRITABLE` if a value cannot be written as JSON, else None."""
     try:
         to_json(plain_answer(said))
     except PydanticSerializationError:
@@ -209,8 +212,10 @@ def unwritable(said: Any) -> list[str]:
 
 
 def anonymous(answer: Any) -> Any:
-    """An answer's fields, without who it says gave it. Models of the same shape, such as a subclass or
-    another version's, are read by their fields."""
+    """The fields of an answer without ``answered_by`` and ``via``, which an answer may not claim itself.
+
+    Models of the same shape, such as a subclass, are read by their fields.
+    """
     plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
     if not isinstance(plain, Mapping):
         return plain
@@ -221,7 +226,8 @@ def anonymous(answer: Any) -> Any:
 def schema_check(
     schema: Mapping[str, Any] | None, shown: Mapping[str, Any] | None = None
 ) -> ArgsCheck | None:
-    """How to check edited arguments by a schema, if there is one; what is as it was ``shown`` is not at fault."""
+    """A function that checks edited arguments by a JSON Schema; None without one. Arguments equal to those ``shown``
+    are not checked."""
     if schema is None:
         return None
     return lambda args: [f"{'.'.join(place)}: {why}" for place, why in schema_faults(schema, args, shown)]

@@ -210,3 +210,7 @@ class ChannelHost(Protocol):
     def args_schema(self, tool_name: str) -> JsonObject | None:
         """The JSON Schema of a tool's arguments, with which other processes check edits."""
         ...
+
+    def words(self, tool_name: str, args: Mapping[str, Any]) -> JsonObject | None:
+        """The words of the tool's author for a call with these arguments, which people are shown."""
+        ...

@@ -1,4 +1,4 @@
-"""What time it is, as something that can be handed in and, in a test, be turned by hand."""
+"""Clocks: the system's, and the protocol that a test's clock follows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after this many seconds of this clock."""
+        """Sleep for so many seconds of this clock."""
         ...
 
 
@@ -58,5 +58,5 @@ class SystemClock:
         return time.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after this many seconds."""
+        """Sleep for so many seconds."""
         await asyncio.sleep(seconds)

@@ -14,16 +14,17 @@ from askfirst.errors import WaitsForItself
 
 
 class LoopLock(asyncio.Lock):
-    """An ``asyncio.Lock`` for objects that outlive their loop, as under one ``asyncio.run`` after another.
+    """An ``asyncio.Lock`` for objects that outlive their event loop, for instance across two calls of
+    ``asyncio.run``.
 
-    asyncio's own belongs for ever to the first loop on which somebody had to wait for it. This one, when it is
-    free, goes along to the next.
+    An ``asyncio.Lock`` is bound for ever to the loop on which a task first had to wait for it. This lock can be used
+    on another loop whenever it is free.
     """
 
     def acquire(self) -> CoroutineType[Any, Any, Literal[True]]:
         """Wait for one's turn."""
         if not self.locked():
-            self._loop = None  # asyncio's; should it ever be named otherwise, this is an ordinary lock
+            self._loop = None  # asyncio's own attribute; if asyncio renames it, this is an ordinary lock
         return super().acquire()
 
 
@@ -38,7 +39,7 @@ only in the task at its head."""
 
 
 def waiting_line() -> tuple[_Task, ...]:
-    """This task, and those that wait for it as far as is known."""
+    """The current task and the tasks that wait for it, as far as they are known."""
     task, line = asyncio.current_task(), _line.get()
     if task is None:
         return ()
@@ -46,17 +47,17 @@ def waiting_line() -> tuple[_Task, ...]:
 
 
 def join(line: tuple[_Task, ...]) -> None:
-    """Say, in a task that was made for part of a work, who waits for it: the `waiting_line` it was made in."""
+    """Record which tasks wait for the current task: the `waiting_line` of the task that created it."""
     task = asyncio.current_task()
     if task is not None and task not in line:
         _line.set((task, *line))
 
 
 class RunLock(LoopLock):
-    """The lock that a thread's runs take turns by.
+    """The lock that lets one run at a time work on a thread.
 
-    Whoever holds it and waits for it would wait for ever: a tool's body or a listener that awaits a run of the
-    very agent it works for. It is told so instead.
+    A tool's body or a listener that awaits another run of its own agent would deadlock: it waits for a lock that its
+    own run holds. The lock raises `WaitsForItself` instead.
     """
 
     def __init__(self, thread_id: str) -> None:
@@ -65,7 +66,7 @@ class RunLock(LoopLock):
         self._holder: _Task | None = None
 
     def check(self) -> None:
-        """Raise `WaitsForItself` if this task holds it, or one that waits for this task."""
+        """Raise `WaitsForItself` if the current task, or a task that waits for it, holds the lock."""
         if self._holder is not None and self._holder in waiting_line():
             raise WaitsForItself(self._thread_id)
 
@@ -83,18 +84,18 @@ class RunLock(LoopLock):
         super().release()
 
 
-# Waiting for a transaction that nobody can call off.
+# Waiting for a transaction that cannot be cancelled.
 
 
 T = TypeVar("T")
 
 
 class Decided(asyncio.Future[T]):
-    """A future that cannot be called off: a task that is cancelled while it waits for it hears of the
-    cancellation when the future is done."""
+    """A future that cannot be cancelled. A task that is cancelled while it awaits the future gets the cancellation
+    once the future is done."""
 
     def cancel(self, msg: object = None) -> bool:
-        """No."""
+        """Do nothing: the future cannot be cancelled."""
         return False
 
 
@@ -114,12 +115,15 @@ async def finish(job: asyncio.Future[T]) -> T:
             except asyncio.CancelledError:
                 continue
         if not job.cancelled():
-            job.exception()  # nobody is left to hear of it
+            job.exception()  # the exception is retrieved, so that asyncio does not log it
         raise
 
 
 async def first_of(*each: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-    """Which of these ends first, and what it gives or raises; the others are cancelled."""
+    """Run coroutines at once; returns the place of the first that ends, and its result. The others are cancelled.
+
+    Raises what the first one raises.
+    """
     tasks = [asyncio.ensure_future(one) for one in each]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

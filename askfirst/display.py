@@ -4,177 +4,263 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, cast
+from urllib.parse import urlsplit
 
 from askfirst.errors import InvalidTool
+from askfirst.formats import ENGLISH, Style, formatted, is_known
 from askfirst.messages import JsonObject
 from askfirst.visible_text import visible
 
 Risk = Literal["low", "normal", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "normal", "high", "critical")
-_PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.-]+)*)\}")
-_LONGEST_VALUE = 60
-_LONGEST_BUTTON = 24
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+CONSEQUENCES = ("money", "irreversible", "production", "external", "data", "access")
+"""The consequences that a page has words for, besides ``people:N`` and ``custom:text``."""
+LONGEST_VALUE = 60
+LONGEST_BUTTON = 24
+MOST_STEPS = 20
+"""So many steps of what an agent did before are shown."""
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.%/ -]+)*)\}")
+_CONSEQUENCE = re.compile(r"people:\d{1,9}|custom:[^\n]{1,60}")
+_LONGEST_WORDS = 500
+_LONGEST_STEP = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
     """The words for an action. None of them comes from a model.
 
-    ``sentence`` and ``approve`` (the button) may hold arguments, with a format: ``{cents:money:EUR}``. ``risk`` is
-    a level, or a function of the arguments that gives one. ``labels`` and ``formats`` are by argument.
+    ``sentence`` and ``approve`` (the button) may hold arguments, with a format: ``{cents:money:EUR}``. ``labels`` and
+    ``formats`` are by argument, ``important`` names those that come first. ``risk`` is a level, or a function of the
+    arguments that gives one. ``consequences`` are some of `CONSEQUENCES`, ``people:N`` or ``custom:text``. ``undo``
+    says how to take the effect back, ``help_url`` is where one reads how to decide.
     """
 
     title: str | None = None
     sentence: str | None = None
+    approve: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     formats: Mapping[str, str] = field(default_factory=dict[str, str])
-    risk: Risk | Callable[[Mapping[str, Any]], Risk] = "normal"
+    important: Sequence[str] = ()
+    risk: Risk | Callable[[Mapping[str, Any]], Risk] | None = None
     consequences: Sequence[str] = ()
-    approve: str | None = None
     undo: str | None = None
+    help_url: str | None = None
+    description: str | None = None
+    """What the tool does, from its docstring."""
 
-    def check(self, tool_name: str, parameters: Sequence[str]) -> None:
-        """Raise `InvalidTool` for words about arguments that the tool does not have, and for an unknown risk."""
+    def check(self, tool_name: str, parameters: Sequence[str] | None) -> None:
+        """Raise `InvalidTool` for words that cannot be shown, before anybody is asked.
+
+        ``parameters`` are the tool's arguments; None where they are not known, as with another framework's tool.
+        """
+        for fault in self._faults(parameters):
+            raise InvalidTool(tool_name, fault)
+
+    def _faults(self, parameters: Sequence[str] | None) -> list[str]:
+        known = "none" if not parameters else ", ".join(parameters)
+        named: list[tuple[str, str]] = []
+        faults: list[str] = []
         for name, words in (("sentence", self.sentence), ("approve", self.approve)):
             for place in _PLACE.finditer(words or ""):
-                if place[1] not in parameters:
-                    known = ", ".join(parameters) or "none"
-                    raise InvalidTool(tool_name, f"{name} names {place[1]!r}, and its arguments are: {known}")
+                named.append((name, place[1]))
+                faults += _format_faults(name, place[2].removeprefix(":"))
+            if re.search(r"[{}]", _PLACE.sub("", words or "")):
+                faults.append(
+                    f"{name} has a brace that is no placeholder: write {{argument}} or {{argument:format}}"
+                )
         for name, given in (("labels", self.labels), ("formats", self.formats)):
-            for key in given:
-                if key not in parameters:
-                    known = ", ".join(parameters) or "none"
-                    raise InvalidTool(tool_name, f"{name} has {key!r}, and its arguments are: {known}")
-        if not callable(self.risk) and self.risk not in RISKS:
-            raise InvalidTool(tool_name, f"risk is one of {', '.join(RISKS)}, not {self.risk!r}")
+            named += [(name, key) for key in given]
+        named += [("important", key) for key in self.important]
+        if parameters is not None:
+            strange = [(name, key) for name, key in named if key not in parameters]
+            faults += [f"{name} names {key!r}, and its arguments are: {known}" for name, key in strange]
+        for key, form in self.formats.items():
+            faults += _format_faults(f"formats[{key!r}]", form)
+        if self.risk is not None and not callable(self.risk) and self.risk not in RISKS:
+            faults.append(
+                f"risk is one of {', '.join(RISKS)}, or a function of the arguments, not {self.risk!r}"
+            )
+        faults += [_consequence_fault(it) for it in self.consequences if not is_consequence(it)]
+        if self.help_url is not None and not is_link(self.help_url):
+            faults.append(f"help_url is an https address, not {self.help_url!r}")
+        return faults
 
-    def shown(self, args: Mapping[str, Any]) -> JsonObject | None:
+    def completed(self, labels: Mapping[str, str], formats: Mapping[str, str], description: str) -> Display:
+        """With labels and formats from the tool's own parameters where none are given, and its description."""
+        known = {key: form for key, form in formats.items() if is_known(form)}
+        return replace(
+            self,
+            labels={**labels, **self.labels},
+            formats={**known, **self.formats},
+            description=self.description or description.strip()[:_LONGEST_WORDS] or None,
+        )
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the words are the same for every call."""
+        return self.sentence is None and self.approve is None and not callable(self.risk)
+
+    def shown(self, args: Mapping[str, Any], effect: str = "once") -> JsonObject | None:
         """The words for a call with these arguments, for its request; None if nothing was said.
 
-        A risk that cannot be told is ``"critical"``: whoever decides looks twice.
+        ``templates`` are the words as they were written, for a page that shows other arguments than these. A risk
+        that cannot be determined is ``"critical"``, so that people look twice.
         """
-        words: JsonObject = {}
-        for name in ("title", "undo"):
-            if (said := getattr(self, name)) is not None:
-                words[name] = said
+        words: JsonObject = {
+            name: said
+            for name in ("title", "undo", "help_url", "description")
+            if (said := getattr(self, name)) is not None
+        }
+        templates: JsonObject = {}
         if self.sentence is not None:
             words["sentence"] = filled(self.sentence, args, self.formats)
+            templates["sentence"] = self.sentence
         if self.approve is not None:
-            button = filled(self.approve, args, self.formats)
-            if len(button) <= _LONGEST_BUTTON:
+            templates["approve"] = self.approve
+            if (button := button_text(self.approve, args, self.formats)) is not None:
                 words["approve"] = button
-        if self.labels:
-            words["labels"] = dict(self.labels)
-        if self.formats:
-            words["formats"] = dict(self.formats)
-        if self.consequences:
-            words["consequences"] = list(self.consequences)
-        risk = self._risk(args)
+        if templates:
+            words["templates"] = templates
+        for name in ("labels", "formats"):
+            if given := getattr(self, name):
+                words[name] = dict(given)
+        for name in ("important", "consequences"):
+            if given := getattr(self, name):
+                words[name] = list(given)
+        risk = self._risk(args, effect)
         if risk != "normal":
             words["risk"] = risk
         return words or None
 
-    def _risk(self, args: Mapping[str, Any]) -> Risk:
-        if not callable(self.risk):
+    def _risk(self, args: Mapping[str, Any], effect: str) -> Risk:
+        """The declared level; else what the consequences, or the effect, make of it."""
+        if callable(self.risk):
+            try:
+                said = self.risk(args)
+            except Exception:
+                return "critical"
+            return said if said in RISKS else "critical"
+        if self.risk is not None:
             return self.risk
-        try:
-            said = self.risk(args)
-        except Exception:
-            return "critical"
-        return said if said in RISKS else "critical"
+        if {"irreversible", "production"} & set(self.consequences):
+            return "high"
+        return "low" if effect in ("none", "idempotent") else "normal"
 
 
-def filled(words: str, args: Mapping[str, Any], formats: Mapping[str, str]) -> str:
-    """A template with the call's values in its places, each made safe to look at and cut to 60 characters."""
-
-    def value(place: re.Match[str]) -> str:
-        name, form = place[1], place[2].removeprefix(":") or formats.get(place[1], "")
-        shown = visible(formatted(args.get(name), form))
-        return shown if len(shown) <= _LONGEST_VALUE else f"{shown[: _LONGEST_VALUE - 1]}…"
-
-    return _PLACE.sub(value, words)
+def is_consequence(name: str) -> bool:
+    """Whether a page has words for a consequence."""
+    return name in CONSEQUENCES or bool(_CONSEQUENCE.fullmatch(name))
 
 
-def formatted(value: Any, form: str) -> str:
-    """A value as text, in a format such as ``money:EUR``; one that does not fit the format is shown plain."""
-    kind, _, unit = form.partition(":")
+def is_link(address: str) -> bool:
+    """Whether an address may be shown as a link: https, with a host, without a password, in plain characters."""
     try:
-        return _FORMATS[kind](value, unit) if kind in _FORMATS and value is not None else _plain(value)
-    except (TypeError, ValueError, OverflowError, OSError):
-        return _plain(value)
+        at = urlsplit(address)
+        plain = address.isascii() and address.isprintable() and not re.search(r"[\s\"'<>\\`]", address)
+        return (
+            plain
+            and at.scheme == "https"
+            and bool(at.hostname)
+            and at.username is None
+            and len(address) <= 2000
+        )
+    except ValueError:
+        return False
 
 
-def _plain(value: Any) -> str:
+def _consequence_fault(name: str) -> str:
+    return f"consequences are some of {', '.join(CONSEQUENCES)}, people:N or custom:text, not {name!r}"
+
+
+def _format_faults(where: str, form: str) -> list[str]:
+    return [] if not form or is_known(form) else [f"{where} has the format {form!r}, which does not exist"]
+
+
+# Templates.
+
+
+class Part(NamedTuple):
+    """A part of a filled sentence: words of its author, or the value of an argument."""
+
+    text: str
+    argument: str | None = None
+    """The argument that it is the value of; None for words of the author."""
+
+
+def parts(
+    words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH
+) -> list[Part]:
+    """A template with the call's values in its places, each cut to 60 characters, in one line."""
+    found: list[Part] = []
+    end = 0
+    for place in _PLACE.finditer(words):
+        if place.start() > end:
+            found.append(Part(words[end : place.start()]))
+        form = place[2].removeprefix(":") or formats.get(place[1], "")
+        found.append(Part(_cut(value_text(args.get(place[1]), form, style)), place[1]))
+        end = place.end()
+    if end < len(words):
+        found.append(Part(words[end:]))
+    return found
+
+
+def filled(words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH) -> str:
+    """The same as one text, in which nothing hides, acts or passes for something else."""
+    return "".join(
+        part.text if part.argument is None else _cut(visible(part.text))
+        for part in parts(words, args, formats, style)
+    )
+
+
+def button_text(
+    words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH
+) -> str | None:
+    """The text of a button; None if it is too long for one."""
+    button = filled(words, args, formats, style)
+    return button if 0 < len(button) <= LONGEST_BUTTON else None
+
+
+def value_text(value: Any, form: str, style: Style = ENGLISH) -> str:
+    """A value as text: in its format if it fits, else plain. No more of it is looked at than a sentence can hold."""
+    if form == "secret":
+        return "…"
+    return formatted(value, form, style) or _plain(value, style)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _plain(value: Any, style: Style) -> str:
     if value is None:
         return "–"  # noqa: RUF001  (a dash: not given)
     if isinstance(value, bool):
-        return "Yes" if value else "No"
+        return style.yes if value else style.no
     if isinstance(value, list):
-        items = [_plain(it) for it in cast("list[Any]", value)]
-        return ", ".join(items[:7]) + (f" and {len(items) - 7} more" if len(items) > 7 else "")
-    return str(value)
+        given = cast("list[Any]", value)
+        items = [_plain(it, style)[:LONGEST_VALUE] for it in given[:7]]
+        return ", ".join(items) + (f" and {len(given) - 7} more" if len(given) > 7 else "")
+    if isinstance(value, dict):
+        return f"{{{len(cast('dict[str, Any]', value))}}}"
+    if isinstance(value, str):
+        return value[: 2 * LONGEST_VALUE]
+    try:
+        return str(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return "…"
 
 
-def _number(value: Any) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError
-    return value
+# What an adapter says of the steps before a call.
 
 
-def _money(value: Any, unit: str) -> str:
-    minor = _number(value)
-    if isinstance(minor, float):
-        raise TypeError  # minor units are whole
-    sign, minor = ("-" if minor < 0 else ""), abs(minor)
-    return f"{sign}{minor // 100:,}.{minor % 100:02d} {unit}".rstrip()
-
-
-def _date(value: Any, form: str) -> str:
-    at = (
-        datetime.fromisoformat(value)
-        if isinstance(value, str)
-        else datetime.fromtimestamp(_number(value), UTC)
-    )
-    return at.strftime(form).lstrip("0")
-
-
-def _duration(value: Any, _unit: str) -> str:
-    seconds = round(_number(value))
-    parts = [
-        (seconds // 86_400, "d"),
-        (seconds // 3600 % 24, "h"),
-        (seconds // 60 % 60, "min"),
-        (seconds % 60, "s"),
-    ]
-    return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
-
-
-def _bytes(value: Any, _unit: str) -> str:
-    size, step = float(_number(value)), 0
-    while abs(size) >= 1000 and step < len(_UNITS) - 1:
-        size, step = size / 1000, step + 1
-    return f"{size:.0f} {_UNITS[step]}" if step == 0 else f"{size:.1f} {_UNITS[step]}"
-
-
-def _bool(value: Any, unit: str) -> str:
-    if not isinstance(value, bool):
-        raise TypeError
-    on, _, off = unit.partition(",")
-    return (on or "Yes") if value else (off or "No")
-
-
-_FORMATS: Mapping[str, Callable[[Any, str], str]] = {
-    "money": _money,
-    "amount": lambda value, unit: f"{_number(value):,.2f} {unit}".rstrip(),
-    "date": lambda value, _: _date(value, "%d %b %Y"),
-    "datetime": lambda value, _: _date(value, "%d %b %Y, %H:%M"),
-    "duration": _duration,
-    "bytes": _bytes,
-    "percent": lambda value, _: f"{_number(value):g} %",
-    "number": lambda value, _: f"{_number(value):,}",
-    "bool": _bool,
-}
+def steps_before(steps: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
+    """The last steps before a call, as a request keeps them: who it was (``agent``, ``tool``, …) and a text each."""
+    kept: list[JsonObject] = []
+    for step in steps[-MOST_STEPS:]:
+        who, text = str(step.get("who", "agent"))[:40], str(step.get("text", ""))
+        kept.append(
+            {"who": who, "text": text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"}
+        )
+    return kept

@@ -1,8 +1,8 @@
 """Master keys of encryption at rest, read from the environment or a file.
 
-A master key encrypts other keys and nothing else, so that it can be replaced without writing anything anew but
-those. It is 32 random bytes, written in base64 (``askfirst encryption new-key`` prints one). The first of several
-is the one in use; the others still open what was closed with them, until ``askfirst encryption rotate``.
+A master key encrypts only data keys. So to replace a master key, only the data keys have to be encrypted again. It is
+32 random bytes, written in base64 (``askfirst encryption new-key`` prints one). The first of several is in use. The
+others still decrypt the data keys that they encrypted, until ``askfirst encryption rotate``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MasterKeys:
 
     @classmethod
     def read(cls, text: str) -> MasterKeys:
-        """From keys in base64, separated by commas, blanks or lines. Raises `StoreError`, which shows none."""
+        """Read keys in base64, separated by commas, blanks or lines. Raises `StoreError`, which quotes no key."""
         return cls([_decoded(word) for word in re.split(r"[\s,]+", text.strip()) if word])
 
     @classmethod
@@ -73,7 +73,7 @@ class MasterKeys:
 
 
 def fingerprint(key: bytes) -> str:
-    """A master key's name: tells it from others, and nothing of it."""
+    """The fingerprint of a master key: it identifies the key and reveals nothing of it."""
     return hashlib.sha256(b"master key\0" + key).hexdigest()[:16]
 
 

@@ -30,6 +30,7 @@
     │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
     │   ├── CaseClosed              the case is answered or cancelled
     │   ├── CaseExpired             the case's time is up
+    │   ├── CaseHeld                another person's decision goes out in a moment
     │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
     │   ├── InvalidReview           a case, or an answer to one, that does not fit
     │   ├── InvalidCallbackUrl      a URL that no callback may go to
@@ -137,7 +138,7 @@ class InvalidAgent(AskfirstError, ValueError):
 
 
 class WaitsForItself(AskfirstError, RuntimeError):
-    """A tool's body or a listener awaits a run of the very agent whose run awaits it."""
+    """A tool's body or a listener awaits another run of its own agent, which would be a deadlock."""
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
@@ -244,7 +245,7 @@ class LeaseLost(StoreError):
 
 
 class InvalidStep(StoreError, ValueError):
-    """A step that no store could keep as it is; nothing was written, and the lease is as it was."""
+    """A step that no store can keep; nothing was written, and the lease is unchanged."""
 
     def __init__(self, thread_id: str, problem: str) -> None:
         super().__init__(f"nothing was written: {problem}")
@@ -264,10 +265,10 @@ class CheckpointNotFound(StoreError, LookupError):
 
 
 class CheckpointNotPendingError(StoreError):
-    """A checkpoint in another state, or another worker's hands, than the attempt needs; it changed nothing.
+    """A checkpoint is not pending, or claimed by another worker; nothing was changed.
 
-    ``state`` is the one it is in. ``claimed_by`` holds it until ``claimed_until`` (in seconds since 1970),
-    or resolved it.
+    ``state`` is the one it is in. ``claimed_by`` holds it until ``claimed_until`` (in seconds since 1970), or
+    resolved it.
     """
 
     def __init__(
@@ -312,7 +313,7 @@ class InvalidConfiguration(ServiceError, ValueError):
 
 
 class CaseNotFound(ServiceError, LookupError):
-    """There is no such case, or it is not for whoever asks: the two look the same."""
+    """There is no such case, or the caller may not see it: both look the same."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__(f"there is no case {case_id[:64]!r} for you")
@@ -333,6 +334,16 @@ class CaseExpired(ServiceError):
 
     def __init__(self, case_id: str) -> None:
         super().__init__(f"the time of case {case_id!r} is up")
+        self.case_id = case_id
+
+
+class CaseHeld(ServiceError):
+    """Another decision was made on the case's page, and goes out in a moment."""
+
+    def __init__(self, case_id: str) -> None:
+        super().__init__(
+            f"somebody has decided on case {case_id!r} a moment ago; it goes out unless they undo it"
+        )
         self.case_id = case_id
 
 
@@ -418,7 +429,7 @@ _OVER_BUDGET = {
 
 
 class NotAuthorized(ServiceError):
-    """Whoever answers may not, as the host's ``authorize`` says; the answer was not taken, and the case is open."""
+    """The host's ``authorize`` does not let this person answer; the answer was not taken, and the case is open."""
 
     def __init__(self, case_id: str, reason: str = "") -> None:
         super().__init__(reason or "You may not decide this. Nothing was changed; ask somebody who may.")
@@ -427,7 +438,7 @@ class NotAuthorized(ServiceError):
 
 
 class LinkExpired(ServiceError):
-    """A link that was good, and has outlived its time."""
+    """A valid link has expired."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__("The time of this link is over. Ask whoever sent it for a new one.")
@@ -533,7 +544,7 @@ _REFUSALS = {
 
 
 class ReviewRefused(ReviewError):
-    """The service does not tell this agent how the case stands; ``http_status`` says which way it refused."""
+    """The service refuses to tell this agent the state of the case; ``http_status`` is its HTTP status."""
 
     def __init__(self, case_id: str, http_status: int) -> None:
         why = _REFUSALS.get(http_status, "refuses")
@@ -554,7 +565,7 @@ class ReviewUnreachable(ReviewError):
 
 
 class ReviewUnreadable(ReviewError):
-    """The service answers, and what it answers says nothing of the case; ``problem`` is what is wrong with it."""
+    """The service's answers about the case cannot be read; ``problem`` says what is wrong with the last one."""
 
     def __init__(self, case_id: str, problem: str) -> None:
         super().__init__(
@@ -565,7 +576,7 @@ class ReviewUnreadable(ReviewError):
 
 
 class ReviewContradiction(ReviewError):
-    """What a service says of a case cannot be true together with what it said before."""
+    """A service contradicts what it said about a case before."""
 
     def __init__(self, case_id: str, problem: str) -> None:
         super().__init__(f"case {case_id!r}: {problem}")
@@ -631,7 +642,8 @@ class DeliveryError(AskfirstError):
 
 
 class ResumeLater(AskfirstError):
-    """A thread cannot go on just now, which is no failure: whoever raises this is called again in ``seconds``."""
+    """A thread cannot be continued just now, which is no failure. The resumer that raises this is called again in
+    ``seconds``."""
 
     def __init__(self, why: str, seconds: float = 1.0) -> None:
         super().__init__(why)
@@ -639,7 +651,7 @@ class ResumeLater(AskfirstError):
 
 
 class ResumeFailed(AskfirstError):
-    """A thread went on, and its run failed."""
+    """A thread was continued, and its run failed."""
 
 
 class HitlError(AskfirstError):
@@ -647,7 +659,7 @@ class HitlError(AskfirstError):
 
 
 class HitlInvalidRequest(HitlError, ValueError):
-    """What a person was to be asked makes no question; nobody was asked, and nothing was stored."""
+    """A question to a person is not valid; nobody was asked, and nothing was stored."""
 
 
 class HitlConcurrencyError(HitlError):
@@ -795,7 +807,7 @@ class GrantLost(HitlError):
 
 
 class StillRunning(HitlError):
-    """Another process runs the call, and had not ended within the time that the caller was ready to wait."""
+    """Another process runs the call, and did not end within the caller's ``wait``."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"another process runs the call {key!r} just now; call again to get its result")
@@ -803,7 +815,7 @@ class StillRunning(HitlError):
 
 
 class KeyConflict(HitlError):
-    """A key that stands for one call is used for another: other arguments, or another function."""
+    """A key was used before for another call: with other arguments, or of another function."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
@@ -814,7 +826,7 @@ class KeyConflict(HitlError):
 
 
 class NotApproved(HitlError):
-    """A body was to begin that nobody has approved with these arguments. Nothing was run."""
+    """Nobody has approved the call with these arguments, so its body did not begin."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the call {key!r} is not approved with these arguments, so it does not begin")

@@ -56,7 +56,7 @@ class TurnStartedEvent(Event):
 
 
 class TurnEndedEvent(Event):
-    """A turn ended; what it added is in the transcript."""
+    """A turn ended; its messages are in the transcript."""
 
     type: Literal["turn_ended"] = "turn_ended"
 

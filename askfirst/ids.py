@@ -1,4 +1,4 @@
-"""Ids that nobody else has, and one that is found again."""
+"""Ids: unique ones for threads, runs and writes, and ids derived from others, such as a subagent's thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import random
 import time
 
-# Our own source: a program that seeds Python's shared one would get the same ids in every process.
+# Our own random source: a program that seeds Python's shared one would get the same ids in every process.
 _random = random.Random()  # noqa: S311  (unique, not secret)
 _unforeseen = random.SystemRandom()
 if hasattr(os, "register_at_fork"):
@@ -17,14 +17,14 @@ if hasattr(os, "register_at_fork"):
 def new_id() -> str:
     """An id for a thread or a run; unique, and no secret.
 
-    Ids sort by the millisecond they were made in: what is new then stands together in a database's indexes, and
-    many threads at once touch few of their pages.
+    Ids sort by the millisecond of their creation. So new rows are close together in a database's indexes, and many
+    threads at once touch few index pages.
     """
     return f"{time.time_ns() // 1_000_000:012x}{_random.getrandbits(80):020x}"
 
 
 def fresh_write_id() -> int:
-    """A number that no other write has, as far as chance goes."""
+    """A random number that identifies a write; a collision is practically impossible."""
     return _random.getrandbits(63)
 
 
@@ -33,23 +33,24 @@ NONCE_DIGITS = 15
 
 
 def fresh_nonce() -> int:
-    """A number that nobody can foresee: a short id that is made of it cannot be made to equal another one."""
+    """An unpredictable number. Nobody can choose names so that a short id made with it equals another id."""
     return _unforeseen.getrandbits(4 * NONCE_DIGITS)
 
 
 _COUNTED_BITS, _CHANCE_BITS = 10, 11
 OLDEST_FIRST_FENCE = 2**40
-"""Below this are the fences of threads that were made by versions which began at 1."""
+"""Fences below this belong to threads that were created by old versions, which counted from 1."""
 
 
 _latest_birth = 0
 
 
 def first_fence() -> int:
-    """Where a new thread's fence begins: beyond what any earlier thread of that name can have come to.
+    """The first fence of a new thread, larger than any fence of an earlier, deleted thread with the same id.
 
-    From there it grows by one a step. The upper bits are the time in milliseconds and some chance; the lower ones
-    are left for counting. It fits 63 bits until the year 2109. Within a process each is larger than the one before.
+    The fence grows by one with each step. Its upper bits are the time in milliseconds and random bits; the lower bits
+    are for counting. It fits 63 bits until the year 2109. Within a process each first fence is larger than the one
+    before.
     """
     global _latest_birth
     now = time.time_ns() // 1_000_000
@@ -58,12 +59,13 @@ def first_fence() -> int:
 
 
 def birth_of(fence: int) -> int:
-    """What tells a thread from an earlier one of its name; it changes, by one, every thousand steps or so."""
+    """A number that distinguishes a thread from an earlier one with the same id; it grows by one about every thousand
+    steps."""
     return fence >> _COUNTED_BITS
 
 
 def child_thread_id(parent_thread_id: str, tool_call_id: str) -> str:
-    """The thread of the subagent that a call runs: the same whenever, and wherever, the call goes on."""
+    """The thread id of the subagent that a call runs: the same in every process that continues the call."""
     return hashlib.sha256(f"{parent_thread_id}\0{tool_call_id}".encode()).hexdigest()[:32]
 
 
@@ -74,5 +76,5 @@ def case_id_of(thread_id: str, question_id: str, round: int) -> str:
 
 
 def page_address(base_url: str, case_id: str) -> str:
-    """Where the page of a case is on a service. Without a token it opens nothing."""
+    """The URL of a case's page on a service, without the token that opens it."""
     return f"{base_url.rstrip('/')}/review/{case_id}"

@@ -1,7 +1,8 @@
 """Checking edited arguments against a tool's JSON Schema.
 
-What the schema means is what pydantic means by it: numbers are read from text, dates have many forms, and a
-pattern never takes long. What a schema does not say, such as a validator in Python, the tool itself checks.
+A schema is read as pydantic reads it: numbers may be written as text, dates have several forms, and a pattern is
+matched in linear time. What a schema cannot express, such as a validator in Python, the tool itself checks before it
+runs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Fault = tuple[tuple[str, ...], str]
 """Where something is wrong, from the argument's name inwards, and what: ``must be at least 1``."""
 
 MOST_BYTES = 2000
-"""A larger schema is stored without what nests in it; it is stored again with every request."""
+"""A larger schema is stored without its nested schemas, because every request stores the schema again."""
 
 _BOUNDS = (
     "type",
@@ -41,7 +42,7 @@ _MAPS = ("properties", "$defs")
 
 
 def bare_schema(schema: Mapping[str, Any]) -> JsonObject | None:
-    """As much of a tool's schema as it takes to check its arguments; None if that is too much to store."""
+    """The part of a tool's schema that is needed to check arguments; None if even that is too large to store."""
     bare = _bare(schema)
     if len(to_json(bare)) <= MOST_BYTES:
         return bare
@@ -74,10 +75,11 @@ def _bare(schema: Any) -> Any:
 def schema_faults(
     schema: Mapping[str, Any], args: Mapping[str, Any], shown: Mapping[str, Any] | None = None
 ) -> list[Fault]:
-    """What is wrong with arguments, by place, in words that hold none of their values.
+    """The faults of arguments, by place, in sentences that quote no value.
 
-    Nothing, for a schema that cannot be read: the tool still checks them before it runs. Nor is anything wrong
-    with what is as it was ``shown``: a mask, or what is missing there too, stands for a value that fits.
+    A schema that cannot be read finds no fault: the tool still checks the arguments before it runs. An argument that
+    equals the one ``shown`` has no fault either: a mask, or an argument that is missing in both, stands for a value
+    that fits.
     """
     try:
         validator = SchemaValidator(_whole(schema))
@@ -92,7 +94,9 @@ def schema_faults(
 
 
 def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
-    """Whether there is the same in a place of both, or in both nothing."""
+    """Whether a place has the same value in both, or is missing in both. The empty place is the whole."""
+    if not place:
+        return args == shown
     for step in place[:-1]:
         args, shown = _inside(args, step), _inside(shown, step)
     if _NOTHING in (args, shown):
@@ -167,7 +171,7 @@ def _whole(schema: Mapping[str, Any]) -> CoreSchema:
 
 
 def _core(schema: Any) -> CoreSchema:
-    """What pydantic would have made such a schema from."""
+    """The pydantic core schema that corresponds to a JSON Schema."""
     if not isinstance(schema, Mapping):
         return core_schema.any_schema()
     words = cast("Mapping[str, Any]", schema)
@@ -192,7 +196,7 @@ def _one_of(choices: Sequence[Any]) -> CoreSchema:
     others: list[Any] = [_core(each) for each in choices if each != null]
     inner: CoreSchema = others[0]
     if len(others) > 1:
-        # One fault for all of them: what each choice has against a value would be several sentences.
+        # One fault for the union: one sentence for each choice would be too many.
         inner = core_schema.union_schema(
             others, custom_error_type="no_choice", custom_error_message="does not fit"
         )
@@ -223,7 +227,7 @@ def _string(words: Mapping[str, Any]) -> CoreSchema:
 
 
 def _unless_masked(value: Any, validate: Any) -> Any:
-    """A secret that is masked is not held to what holds for its value."""
+    """A masked secret is not checked against the rules for its value."""
     return value if value == _MASK else validate(value)
 
 

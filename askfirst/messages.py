@@ -109,16 +109,11 @@ class Value(BaseModel):
         It does what pydantic's ``model_construct`` does in a tenth of the time.
         """
         value = cls.__new__(cls)
-        fill(value, fields)
+        _set(value, "__dict__", _defaults(cls) | fields)
+        _set(value, "__pydantic_fields_set__", set(fields))
+        _set(value, "__pydantic_extra__", {})
+        _set(value, "__pydantic_private__", None)
         return value
-
-
-def fill(value: Value, fields: dict[str, Any]) -> None:
-    """Set the fields of a new value, without validation."""
-    _set(value, "__dict__", _defaults(value.__class__) | fields)
-    _set(value, "__pydantic_fields_set__", set(fields))
-    _set(value, "__pydantic_extra__", {})
-    _set(value, "__pydantic_private__", None)
 
 
 _set = object.__setattr__
@@ -161,12 +156,12 @@ def _absent(value: object) -> bool:
 
 
 class TextPart(Value):
-    """Words."""
+    """Text."""
 
     type: Literal["text"] = "text"
     text: Text
     provider: JsonObject | None = Field(default=None, exclude_if=_absent)
-    """What the model's provider wants to see again with this part; opaque to everyone else."""
+    """Data that the model's provider needs back with this part; opaque to everyone else."""
 
     @plain_init
     def __init__(self, text: str, **fields: Any) -> None:
@@ -324,9 +319,6 @@ class UserMessage(Value):
 
     @plain_init
     def __init__(self, content: Input, **fields: Any) -> None:
-        if content.__class__ is str and not fields and cast(str, content).isascii():
-            fill(self, {"content": (TextPart.of_valid(text=content),)})
-            return
         if not isinstance(content, str | Sequence | Value):
             wanted = "a text, or a list of parts such as TextPart and ImagePart"
             raise InvalidMessage("content", f"what is said is {wanted}, not {type(content).__name__}")

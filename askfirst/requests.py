@@ -154,6 +154,11 @@ class _Payload(Frozen):
         return Why()
 
     @property
+    def words(self) -> JsonObject:
+        """The words of the tool's author for the call; empty where there are none."""
+        return {}
+
+    @property
     def edit_schema(self) -> dict[str, Any] | None:
         """The JSON Schema that edited arguments have to fit."""
         return None
@@ -240,7 +245,7 @@ class ApproveRequest(_AboutCall):
 
     @property
     def sentences(self) -> list[str]:
-        said = (self.display or {}).get("sentence")
+        said = self.words.get("sentence")
         return [said if isinstance(said, str) else f"May {self.tool_name} run?"]
 
     @property
@@ -282,6 +287,10 @@ class ApproveRequest(_AboutCall):
     @property
     def gated_call(self) -> AskedCall:
         return self.call
+
+    @property
+    def words(self) -> JsonObject:
+        return self.display or {}
 
     @property
     def why(self) -> Why:
@@ -354,6 +363,7 @@ class EscalateRequest(_AboutCall):
     choices: list[str]
     details: JsonObject | None = None
     args_schema: _ArgsSchema = None
+    display: _Display = None
 
     @property
     def case_type(self) -> str:
@@ -385,13 +395,18 @@ class EscalateRequest(_AboutCall):
     def is_same(self, known: HitlPayload) -> bool:
         if not isinstance(known, EscalateRequest):
             return False
-        # The tool's current schema is no part of the question.
-        again = known.model_copy(update={"args_schema": self.args_schema}).sealed(self.seal)
+        # The tool's current schema and words are no part of the question.
+        now = {"args_schema": self.args_schema, "display": self.display}
+        again = known.model_copy(update=now).sealed(self.seal)
         return known.seal in (None, self.seal) and again == self
 
     @property
     def choices_given(self) -> Sequence[str]:
         return self.choices
+
+    @property
+    def words(self) -> JsonObject:
+        return self.display or {}
 
     @property
     def call(self) -> AskedCall | None:
@@ -495,7 +510,8 @@ def _words_digest(payload: _Payload) -> str:
     """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
     asked = HitlRequest(question_id="", payload=cast(HitlPayload, payload), created_at=0)
     told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
-    told.pop("args_schema", None)  # the tool's current schema is no part of the question
+    for name in ("args_schema", "display"):  # the tool's current schema and words are no part of the question
+        told.pop(name, None)
     return hashlib.sha256(canonical_json(told)).hexdigest()
 
 

@@ -17,33 +17,33 @@ from askfirst.errors import MissingExtra
 from askfirst.loopback import LOOPBACK_HOSTS
 
 SMTP_SECONDS = 15.0
-"""For each word of the server's; all of them together may take twice as long."""
+"""The time-out for each reply of the server; sending a whole mail may take twice as long."""
 _PORTS = {"smtp": 587, "smtps": 465}
 
 
 class NotSent(Exception):
-    """A mail that the server did not take. Nothing that was said is kept: it may quote the mail."""
+    """The server did not accept a mail. The server's text is not kept, because it may quote the mail."""
 
     def __init__(self, kind: str, code: int | None, *, permanent: bool) -> None:
         super().__init__(kind if code is None else f"{kind}, {code}")
         self.kind = kind
-        """What happened, as the library calls it."""
+        """The library's name for the error."""
         self.code = code
-        """The server's, where it gave one."""
+        """The server's reply code, if it gave one."""
         self.permanent = permanent
 
 
 class SmtpServer:
-    """The server of an address like ``smtp://user:password@host:587?from=me@a.example``.
+    """The mail server of a URL like ``smtp://user:password@host:587?from=me@a.example``.
 
-    ``smtps`` is encrypted from the beginning. ``smtp`` is after its greeting, and sends nothing if the server
-    cannot; but to this machine, or with ``in_clear``, it does. Without ``from``, the user has to be an address.
-    ``tls`` says whose certificates are trusted, by default those of the well-known authorities. Raises
-    ``ValueError``, which does not quote the address, for it may hold a password.
+    ``smtps`` is encrypted from the start. ``smtp`` is encrypted by STARTTLS; if the server does not support that,
+    nothing is sent. A server on this machine, or one with ``in_clear``, may also be used without encryption. Without
+    ``from``, the user has to be an e-mail address. ``tls`` says which certificate authorities are trusted, by default
+    the well-known ones. Raises ``ValueError``, which does not quote the URL, because the URL may hold a password.
     """
 
     extra = "delivery"
-    """Which extra brings what it takes to send."""
+    """The extra that installs the SMTP library."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class SmtpServer:
         self._tls = tls
 
     async def hand_over(self, mail: Mail, *, domain: str) -> int:
-        """Give the server a mail; returns how many of its recipients were refused, though not all of them.
+        """Send a mail to the server; returns how many of its recipients were refused. If all were, it raises.
 
-        ``domain`` is who we are. Raises `NotSent`.
+        ``domain`` is the name that we greet the server with. Raises `NotSent`.
         """
         try:
             import aiosmtplib
@@ -122,20 +122,20 @@ def _problem(error: Exception) -> NotSent:
     return NotSent(kind, None, permanent=not passing)
 
 
-# A mail as the bytes that are sent. What a reader's program shows of it is the text that was put into it.
+# A mail as bytes. Every mail program shows exactly the text that was given.
 
 
 _ADDRESS = re.compile(r'[^@\s()<>\[\]:;,"\\]{1,64}@[^@\s()<>\[\]:;,"\\]{1,255}')
 _ENCODED_WORD = "=?"
 _WORD_BYTES = 39
-"""Of text in each encoded word: with ``Subject: `` in front, its line is within the 76 characters allowed."""
+"""The bytes of text in each encoded word, so that a line with ``Subject: `` keeps to the 76 characters allowed."""
 _LINE = 76
 _LONGEST_LINE = 998
 _BODY = SMTP.clone(cte_type="7bit")
 
 
 class NotComposed(ValueError):
-    """A mail that cannot be written. What was to stand in it is not quoted: it may be a secret."""
+    """A mail cannot be written. Its content is not quoted, because it may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class Mail:
 
 
 def is_mailable(address: str) -> bool:
-    """Whether an address can stand in a mail's header and mean there what it is, and nothing else.
+    """Whether an address is safe in a mail's header.
 
-    No blank, quote, bracket or comma, nothing that is not seen, and no ``=?``: mail programs decode that.
+    It has no blank, quote, bracket or comma, no invisible character, and no ``=?``, which mail programs decode.
     """
     return _ADDRESS.fullmatch(address) is not None and address.isprintable() and _ENCODED_WORD not in address
 
@@ -167,9 +167,9 @@ def compose(
 ) -> Mail:
     """Write a mail. Raises `NotComposed`, for an invalid address, or a header that would be more than one line.
 
-    Only the subject may hold text of others. It is written as it is where every mail program reads it so, else
-    in encoded words (RFC 2047) of our own. The library for headers is not used for that: it decodes what
-    looks like an encoded word, and what comes out are line ends and hidden characters (CVE-2024-6923).
+    Only the subject may hold untrusted text. Plain ASCII is written unchanged; other text is written as encoded words
+    (RFC 2047) by our own code. The standard library is not used for the subject, because it decodes text that looks
+    like an encoded word, which can inject line ends and hidden characters (CVE-2024-6923).
     """
     if not to or not all(is_mailable(each) for each in (sender, *to)):
         raise NotComposed("an address cannot stand in a mail's header")
@@ -194,7 +194,7 @@ def compose(
 
 
 def _plain(name: str, value: str) -> str:
-    """A header of our own making; only a list of addresses has more than one line."""
+    """A header with trusted text; only a list of addresses may have several lines."""
     line = f"{name}: {value}"
     each = line.split(",\r\n ")
     if _ENCODED_WORD in line or not all(part.isprintable() and len(part) < _LONGEST_LINE for part in each):
@@ -203,7 +203,7 @@ def _plain(name: str, value: str) -> str:
 
 
 def _encoded(text: str) -> str:
-    """A text for the subject, so that what is decoded is the text, whatever it holds."""
+    """The subject encoded, so that mail programs decode it to exactly this text."""
     if text.isascii() and not text.isprintable():
         raise NotComposed("a subject is one line of characters that can be seen")
     short = len(f"Subject: {text}") <= _LINE
@@ -227,10 +227,10 @@ def _word(part: bytes) -> str:
     return f"=?utf-8?b?{b64encode(part).decode()}?="
 
 
-# An e-mail address as it may be shown to whoever has the link.
+# An e-mail address as it is shown to anybody who has the link.
 
 
 def masked_address(address: str) -> str:
-    """An address that only those recognise who know it: ``a***@example.com``."""
+    """An e-mail address with its name hidden: ``a***@example.com``."""
     name, _, domain = address.rpartition("@")
     return f"{name[:1]}***@{domain}"

@@ -53,7 +53,7 @@ class Tracer:
 
     @property
     def events(self) -> list[TraceEvent]:
-        """What was exported, oldest first, as far as it is kept."""
+        """The last exported events, oldest first."""
         return list(self._events)
 
     def __call__(self, event: AgentEvent) -> Any:
@@ -112,7 +112,7 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     "agent_suspended": {},
     "agent_aborted": {},
 }
-"""Of each type of event, what is in its trace event, and under which name."""
+"""For each type of event, the fields that its trace event has, and their names there."""
 
 
 def trace_event(event: AgentEvent) -> TraceEvent | None:

@@ -29,7 +29,7 @@ _instruments: dict[str, Any] = {}
 
 
 class Span:
-    """What is being traced, as a context manager; this one forgets everything."""
+    """A span, as a context manager. This base class records nothing."""
 
     __slots__ = ()
 
@@ -82,7 +82,7 @@ class _Recording(Span):
 
 _NO_SPAN = Span()
 _NO_ERRORS = (LeaseHeld, LeaseLost)
-"""The exceptions that say that another worker has the thread: they are not errors of the span."""
+"""The exceptions for a thread that another worker has taken; a span does not count them as errors."""
 
 
 def _load() -> Any:
@@ -97,7 +97,7 @@ def _load() -> Any:
 
 
 def is_set_up() -> bool:
-    """Whether anybody has set tracing up; what happens within a run goes by what was found at its start."""
+    """Whether a tracer provider is set; looked up at the start of a run, and valid for the whole run."""
     global on
     otel = _load() if _otel is None else _otel
     on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
@@ -160,7 +160,7 @@ def request_opened(kind: str) -> None:
 
 
 def request_left(kind: str) -> None:
-    """Count a request as open no longer, at least not here."""
+    """Count a request as no longer open in this process."""
     _count(-1, kind)
 
 

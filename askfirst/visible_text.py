@@ -95,7 +95,7 @@ def _in_order() -> tuple[list[int], list[tuple[int, str]]]:
 
 @lru_cache(maxsize=4096)
 def script_of(char: str) -> str | None:
-    """The script of a letter or mark; None for everything else, and for what no script has to itself."""
+    """The script of a letter or mark; None for other characters, and for those that several scripts share."""
     point = ord(char)
     starts, rows = _in_order()
     place = bisect_right(starts, point) - 1
@@ -112,18 +112,19 @@ def letters(*scripts: str) -> str:
 
 @cache
 def all_letters() -> str:
-    """Those of every script in the table, the same way; a letter that is not among them is of an `OTHER`."""
+    """The letters of every script in the table, as a character class; any other letter belongs to `OTHER`."""
     return letters(*_ranges())
 
 
 @cache
 def spaced_letters() -> str:
-    """Those that words are made of: all but the letters of `UNSPACED` scripts."""
+    """The letters of scripts that separate words by blanks, as a character class: all but `UNSPACED`."""
     return letters(*(name for name in _ranges() if name != UNSPACED))
 
 
 def script_name(script: str, char: str) -> str:
-    """What to call a letter's script: ``Cyrillic``; of an `OTHER`, the first word of the letter's own name."""
+    """The name of a letter's script, such as ``Cyrillic``; for `OTHER`, the first word of the letter's Unicode
+    name."""
     if script != OTHER:
         return script.partition("_")[0]
     return unicodedata.name(char, OTHER).partition(" ")[0].capitalize()
@@ -133,7 +134,7 @@ NOTE = r"<(?:U\+[0-9A-F]{4,6}|[A-Z][a-z]{1,19} [^\s<>]{1,12})>"
 """What `visible` writes in a character's place, as a regular expression: ``<U+202E>``, ``<Cyrillic x>``."""
 LONGEST_NOTE = 36
 MOST_MARKS = 4
-"""So many combining marks behind a letter are seen for what they are; written languages need no more."""
+"""The most combining marks behind a letter; written languages need no more, and further marks are pointed out."""
 _LONGEST_RUN = 12
 _EMOJI_STYLE = "\ufe0f"
 _KEYCAP = "\u20e3"
@@ -143,7 +144,7 @@ _BLANK = frozenset(
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
-"""What Unicode counts as printable although nothing, or an empty cell, is seen of it."""
+"""Characters that Unicode counts as printable although they look blank."""
 _OVERLAY = 1
 """The combining class of the marks that strike a character through."""
 
@@ -161,32 +162,43 @@ _LOOKS_LATIN = {
 
 
 class Piece(NamedTuple):
-    """A part of a text. ``note`` says what it is, where it is not seen for that: ``U+202E``, ``Cyrillic x``."""
+    """A part of a text. ``note`` names a character that looks like nothing or like another one: ``U+202E``,
+    ``Cyrillic x``."""
 
     text: str
     note: str | None = None
 
     @property
     def times(self) -> int:
-        """How many characters in a row the note stands for, one by one; letters of a script have one together."""
+        """How many equal characters in a row the note stands for; letters of one script share one note."""
         return len(self.text) if self.note is not None and self.note.startswith("U+") else 1
 
 
 def visible(text: str) -> str:
-    """The text with all that would act, hide or pass for something else written as what it is.
+    """The text with every character that acts, hides or imitates another one written as its name.
 
     A character is written as its code point, ``<U+202E>``: control characters (newlines too), those that change
     direction, those without width, those that no font knows, blanks that count as printable, marks that strike
-    through, and combining marks beyond `MOST_MARKS`. A letter of another script than the rest of its word is
-    written with that, ``p<Cyrillic ...>ypal.com``. Spaces of all kinds stay.
+    through, and combining marks beyond `MOST_MARKS`. A letter of another script than the rest of its word is written
+    with that, ``p<Cyrillic ...>ypal.com``. Spaces of all kinds stay.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(part.text if part.note is None else f"<{part.note}>" * part.times for part in pieces(text))
 
 
+def numbered(text: str) -> str:
+    """A text as numbered lines, each with all that hides or acts written as what it is; a tab is four blanks."""
+    lines = text.split("\n")
+    width = max(len(str(len(lines))), 3)
+    return "\n".join(
+        f"{number:>{width}}  {visible(line.replace(chr(9), '    '))}".rstrip()
+        for number, line in enumerate(lines, 1)
+    )
+
+
 def pieces(text: str) -> list[Piece]:
-    """A text in parts: those that are seen for what they are, and those that are not, each with a note."""
+    """A text in parts: plain ones, and those that would mislead a reader, each with a note."""
     if text.isascii() and text.isprintable():
         return [Piece(text)] if text else []
     found = set(text)
@@ -220,13 +232,14 @@ def escaped(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _is_odd(char: str) -> bool:
-    """Whether a character needs a look: hidden wherever it stands, or only behind some others."""
+    """Whether a character may mislead: anywhere, or only behind some other characters."""
     return hides(char) or unicodedata.category(char) in ("Mn", "Me")
 
 
 @lru_cache(maxsize=4096)
 def hides(char: str) -> bool:
-    """Whether a character acts or hides wherever it stands; the mark for emoji is seen behind a symbol only."""
+    """Whether a character acts or hides wherever it is. The emoji variation selector is visible behind a symbol
+    only."""
     return char in _BLANK or not (char.isprintable() or unicodedata.category(char) == "Zs")
 
 
@@ -238,7 +251,7 @@ def _strikes(char: str) -> bool:
 
 
 def _hidden(text: str, odd: set[str]) -> Iterator[tuple[int, int, str]]:
-    """The characters that hide, act or strike through, and the marks that are too many."""
+    """The characters that hide, act or strike through, and the combining marks beyond the limit."""
     marks, start, stop = 0, 0, 0  # the last ones found, which may be repeated
     for place, char in enumerate(text):
         if char not in odd:
@@ -261,7 +274,7 @@ def _hidden(text: str, odd: set[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_symbol(char: str) -> bool:
-    """Whether the mark for emoji, behind this, gives it its colourful form, and does no more than that."""
+    """Whether the emoji variation selector behind this character only selects its coloured form."""
     return unicodedata.category(char) == "So" and char not in _BLANK
 
 
@@ -286,7 +299,8 @@ def _foreign(text: str, scripts: frozenset[str]) -> Iterator[tuple[int, int, str
 
 
 def _outsiders(word: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """The letters of a word that are not of the script that most of it is in; of equals, Latin is at home."""
+    """The letters of a word that are not in the word's most frequent script; in a tie Latin counts as the word's
+    script."""
     of_each = [script_of(char) for char in word]
     counts = {script: of_each.count(script) for script in set(of_each) if script is not None}
     home = max(counts, key=lambda script: (counts[script], script == "Latin", script))
@@ -301,7 +315,7 @@ def _outsiders(word: str, at: int) -> Iterator[tuple[int, int, str]]:
 
 
 def _runs(text: str, start: int, stop: int, script: str, at: int = 0) -> Iterator[tuple[int, int, str]]:
-    """Letters of one script, a few at a time; digits and the like at their end are not meant."""
+    """Runs of letters of one script, without the digits and other characters at their ends."""
     while stop > start and script_of(text[stop - 1]) is None and text[stop - 1].isalnum():
         stop -= 1
     name = script_name(script, text[start])
@@ -352,7 +366,7 @@ def _in_disguise() -> re.Pattern[str]:
 
 
 def error_text(error: BaseException) -> str:
-    """An exception in words: its type, and what it says; one whose own ``str`` fails is told by its type alone."""
+    """An exception as text: its type and its message; the type alone if its ``str`` fails."""
     name = type(error).__name__
     try:
         said = str(error)

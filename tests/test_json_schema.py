@@ -256,3 +256,10 @@ def test_the_schema_is_in_no_repr() -> None:
     payload = ApproveRequest(tool_name="pay", tool_call_id="c1", args={}, args_schema=pay.args_schema)
     assert "maximum" not in repr(payload)
     assert "maximum" in payload.model_dump_json()
+
+
+def test_arguments_that_have_to_stay_as_they_are_shown() -> None:
+    schema = {"const": {"cents": 5, "lines": ["a"]}}
+    shown = {"cents": 5, "lines": ["a"]}
+    assert schema_faults(schema, shown, shown) == []
+    assert schema_faults(schema, {**shown, "cents": 3}, shown)

@@ -32,6 +32,8 @@ with needs("claude"):
         query,
     )
 
+WAIT_SECONDS = 540.0
+"""How long a hook waits in place for the decision, unless it is told otherwise."""
 _MARGIN = 60.0
 """Seconds that a hook has beside its wait: Claude Code gives it up after that."""
 
@@ -41,16 +43,18 @@ def hooks(
     matcher: str | None = None,
     tools: ToolsGiven = None,
     *,
-    wait: float = 0.0,
-    while_pending: WhilePending = "defer",
+    wait: float = WAIT_SECONDS,
+    while_pending: WhilePending = "deny",
     resumer: str = RESUMER,
 ) -> dict[Any, list[HookMatcher]]:
     """Hooks for ``ClaudeAgentOptions(hooks=hooks(gate, matcher="Bash|mcp__.*"))``.
 
     ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` names those that a person decides on,
     with options of `Gate.guarded` where it is a mapping; all others are put to the gate's policy. Without either a
-    person decides on every call. While nobody has decided, the session stops (``"defer"``) and is resumed by
-    `claude_resumer`; with ``wait`` the hook waits so many seconds in place first. A hook that fails blocks the call.
+    person decides on every call. The hook waits ``wait`` seconds in place for the decision. If nobody has decided by
+    then, the call is denied, or with ``while_pending="defer"`` the session stops, to be resumed by `claude_resumer`.
+    Claude Code ignores ``"defer"`` in interactive sessions and where a message makes several calls, and runs what its
+    own rules allow; so it is not the default. A hook that fails blocks the call.
     """
     events = ClaudeHooks.of(gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, stays=True)
 

@@ -45,7 +45,7 @@ class ClaudeHooks:
         tools: ToolsGiven = None,
         *,
         wait: float | None = 0.0,
-        while_pending: WhilePending = "defer",
+        while_pending: WhilePending = "deny",
         resumer: str = RESUMER,
         stays: bool = False,
     ) -> ClaudeHooks:
@@ -64,8 +64,8 @@ class ClaudeHooks:
     async def permission(
         self, name: str, args: Mapping[str, Any], session: str, call_id: str
     ) -> Start | Done | Told | Pending:
-        """Take a call as far as its body, waiting in place for as long as ``wait`` says."""
-        return await self._entered(self._call(name, args, session, call_id, ()))
+        """The same for a call by its name, arguments and ids."""
+        return await self.entered(self._call(name, args, session, call_id, ()))
 
     def _call(
         self, name: str, args: Mapping[str, Any], session: str, call_id: str, path: tuple[str, ...]
@@ -82,7 +82,8 @@ class ClaudeHooks:
         given = cast("Mapping[str, Any]", args)
         return self._call(name, given, session, call_id, path) if self.tools.has(name) else None
 
-    async def _entered(self, call: GatedCall) -> Start | Done | Told | Pending:
+    async def entered(self, call: GatedCall) -> Start | Done | Told | Pending:
+        """Take a call as far as its body, waiting in place for as long as ``wait`` says."""
         entered = await call.enter()
         while isinstance(entered, Pending) and self.wait != 0:
             settled = await call.gate.ledger.wait(call.key, entered.request.question_id, self.wait)
@@ -95,7 +96,7 @@ class ClaudeHooks:
         call = self._called(event)
         if call is None:
             return {}
-        entered = await self._entered(call)
+        entered = await self.entered(call)
         if isinstance(entered, Start):
             if entered.is_recorded and not self.stays:
                 await call.gate.ledger.abandon(call.key)  # this process ends before the tool does
@@ -110,9 +111,9 @@ class ClaudeHooks:
     async def _waits(self, call: GatedCall, pending: Pending) -> JsonObject:
         why = f"{call.action.tool} waits for a person to decide (case {pending.case})."
         if self.while_pending == "ask":  # whoever sits at the terminal decides, so nobody else is to
-            await _withdraw(call, "it was asked at Claude Code's own terminal instead")
+            await withdraw(call, "it was asked at Claude Code's own terminal instead")
         elif self.while_pending == "deny":
-            await _withdraw(call, "nobody decided while Claude Code waited")
+            await withdraw(call, "nobody decided while Claude Code waited")
             why = not_run(call.action.tool, "nobody decided in time")
         return _decision(self.while_pending, permissionDecisionReason=why)
 
@@ -124,7 +125,7 @@ class ClaudeHooks:
         if not await call.gate.ledger.adopt(call.key):
             if await call.gate.waiting(call.key) is None:
                 return {}
-            await _withdraw(call, "Claude Code ran it before anybody had decided")
+            await withdraw(call, "Claude Code ran it before anybody had decided")
             raise HitlError(
                 f"Claude Code ran {call.action.tool} although nobody had approved it: it ignores defer in "
                 "interactive sessions and where a message makes several calls; let the hook wait or deny instead"
@@ -133,7 +134,7 @@ class ClaudeHooks:
             await call.gate.finish(call.key, event.get("tool_response"))
         else:
             await call.gate.fail(call.key, str(event.get("error")))
-        await _withdraw(call, "it has ended meanwhile")
+        await withdraw(call, "it has ended meanwhile")
         return {}
 
 
@@ -145,7 +146,7 @@ def told(tool: str, outcome: Told | Done) -> str:
     return ran if outcome.note is None else f"{outcome.note} {ran}"
 
 
-async def _withdraw(call: GatedCall, reason: str) -> None:
+async def withdraw(call: GatedCall, reason: str) -> None:
     """End what is open about a call, if anything is."""
     try:
         await call.gate.cancel(call.key, reason)

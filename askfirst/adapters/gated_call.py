@@ -6,13 +6,13 @@ The store is the authority. So an adapter ignores the value with which somebody 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
-from askfirst.agent.tools import Effect, json_object
+from askfirst.agent.tools import Effect, display_of, json_object
 from askfirst.agent.verdicts import denial, edited_notice, failed, not_run
-from askfirst.display import Display
+from askfirst.display import Display, steps_before
 from askfirst.errors import KeyConflict, NotApproved, Pending
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
@@ -115,23 +115,13 @@ class GatedCall:
             case Finished(stored):
                 return self._finished(stored, note)
             case InDoubt():
-                if (
-                    self.before_asking is not None
-                ):  # the policy may have allowed the call, so that nobody was asked
+                if self.before_asking is not None:  # the policy may have allowed the call: nobody was asked
                     await self.before_asking()
                 return await self.gate.waiting(self.key)
             case Refused():
                 return self._refused(begun)
             case _:
                 return Told(not_run(tool, "another process runs it just now"))
-
-    async def _doubted(self) -> Told | Pending:
-        if (
-            self.before_asking is not None
-        ):  # the policy may have allowed the call, so that nobody was asked before
-            await self.before_asking()
-        waits = await self.gate.waiting(self.key)
-        return waits or Told(not_run(self.action.tool, "its request was withdrawn"))
 
     async def finish(self, started: Start, value: Any) -> None:
         """Record the result of the body, as JSON. Raises `GrantLost`."""
@@ -259,11 +249,18 @@ class GatedTools:
         call_id: str,
         schema: Mapping[str, Any] | None = None,
         agent_path: Collection[str] = (),
+        before: Sequence[Mapping[str, Any]] = (),
     ) -> GatedCall:
-        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it."""
+        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
+
+        ``before`` are the framework's last steps, for the person who decides: ``{"who": "tool", "text": "…"}``.
+        """
         options = (self.tools or {}).get(name, _PLAIN)
         listed = self.tools is not None and name in self.tools
         shown = json_object(args)
+        words = options.display.shown(shown, options.effect)
+        if before:
+            words = cast(JsonObject, {**(words or {}), "before": steps_before(before)})
         action = Action(
             tool=name,
             args=shown,
@@ -273,7 +270,7 @@ class GatedTools:
             timeout=options.timeout,
             agent_path=tuple(agent_path),
             to=options.to,
-            display=options.display.shown(shown),
+            display=words,
             resumer=self.resumer,
             resumes=thread,
         )
@@ -286,15 +283,17 @@ def _given(tools: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> dict[str, 
     if not isinstance(tools, Mapping):
         return dict.fromkeys(tools, _PLAIN)
     named = cast("Mapping[str, Mapping[str, Any]]", tools)
-    return {name: _read(options) for name, options in named.items()}
+    return {name: _read(name, options) for name, options in named.items()}
 
 
-def _read(options: Mapping[str, Any]) -> _Options:
+def _read(name: str, options: Mapping[str, Any]) -> _Options:
     words = dict(options)
     effect: Effect = words.pop("effect", "once")
     seconds = approval_seconds(words.pop("timeout", None))
     to: str | None = words.pop("to", None)
-    return _Options(Display(**words), effect, seconds, to)
+    display = display_of(words)
+    display.check(name, None)  # the framework knows the arguments; here only the words are
+    return _Options(display, effect, seconds, to)
 
 
 _PLAIN = _Options(Display(), "once", None, None)

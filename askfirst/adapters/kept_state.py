@@ -8,15 +8,19 @@ seen what another process wrote since.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from askfirst.checkpointer.base import Checkpointer, RunRecord, Step
-from askfirst.errors import HitlInvalidRequest, LeaseHeld, LeaseLost
+from askfirst.errors import HitlInvalidRequest, LeaseHeld, LeaseLost, ResumeFailed
 from askfirst.messages import JsonObject, UserMessage
+from askfirst.workers.continuations import Continuation
+from askfirst.workers.resumers import Resumer
 
 MOST_BYTES = 8_000_000
 """A run whose state is larger as JSON is not kept, so nobody is asked about its calls."""
@@ -67,6 +71,51 @@ async def keep(store: Checkpointer, known: KeptState, state: JsonObject) -> Kept
     except (LeaseLost, LeaseHeld):
         return None
     return replace(known, state=state, fence=fence)
+
+
+@dataclass
+class KeptRun:
+    """A framework's run that this process is at work on: what is kept of it, and whether another has gone on."""
+
+    store: Checkpointer
+    framework: str
+    run: str
+    is_behind: bool = False
+    """Whether another process has written since this one read: then this one keeps nothing more."""
+    _known: KeptState | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def load(self) -> JsonObject | None:
+        """The state as the last process left it; None if nothing was kept."""
+        self._known, self.is_behind = await load(self.store, self.framework, self.run), False
+        return self._known.state
+
+    async def state(self) -> JsonObject | None:
+        """The same, read once."""
+        return await self.load() if self._known is None else self._known.state
+
+    async def keep(self, state: JsonObject) -> bool:
+        """Append what is new in a state; False if another process has gone on with the run. Raises as `keep` does."""
+        async with self._lock:
+            known = self._known or await load(self.store, self.framework, self.run)
+            if not self.is_behind:
+                kept = await keep(self.store, known, state)
+                self.is_behind, self._known = kept is None, kept or known
+            return not self.is_behind
+
+
+def kept_resumer(framework: str, go_on: Callable[[KeptRun], Awaitable[object]]) -> Resumer:
+    """A resumer for a framework whose runs are kept here: ``go_on`` is given a run of which something was kept."""
+
+    async def resume(continuation: Continuation) -> object:
+        if continuation.checkpointer is None:
+            raise ResumeFailed("the continuation is of no store")
+        run = KeptRun(continuation.checkpointer, framework, continuation.thread_id)
+        if await run.load() is None:
+            raise ResumeFailed(f"nothing is kept of the run {run.run!r}")
+        return await go_on(run)
+
+    return resume
 
 
 def kept_thread(framework: str, run: str) -> str:

@@ -14,12 +14,11 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import BaseModel, ValidationError
-
-from askfirst.adapters.gated_call import Codec, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.gated_call import Codec, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.langgraph_calls import call_of
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
-from askfirst.agent.verdicts import not_run
-from askfirst.errors import HitlError, Pending, ResumeFailed
+from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Ran
 from askfirst.messages import JsonObject
@@ -29,11 +28,9 @@ from askfirst.workers.resumers import Resumer
 with needs("langgraph"):
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.messages import ToolMessage, message_to_dict, messages_from_dict
-    from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables import Runnable, RunnableConfig
     from langchain_core.tools import BaseTool
-    from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-    from langgraph.config import get_config
     from langgraph.errors import GraphBubbleUp
     from langgraph.prebuilt import ToolNode
     from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -63,7 +60,7 @@ class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
         """Put a call to the gate; LangChain calls this."""
         if not self._gated.has(request.tool_call["name"]):
             return handler(request)
-        call = _call(self._gated, request)
+        call = call_of(self._gated, request)
         if isinstance(call, Told):
             return _result(request, call)
 
@@ -80,7 +77,7 @@ class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
         """The same for `ainvoke` and `astream`."""
         if not self._gated.has(request.tool_call["name"]):
             return await handler(request)
-        call = _call(self._gated, request)
+        call = call_of(self._gated, request)
         if isinstance(call, Told):
             return _result(request, call)
 
@@ -121,10 +118,7 @@ def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Re
     """
 
     async def resume(continuation: Continuation) -> Any:
-        compiled = graph
-        if not hasattr(graph, "aget_state"):
-            compiled = graph()
-            compiled = await compiled if isinstance(compiled, Awaitable) else compiled
+        compiled = await made(graph, Runnable)
         given = dict(config or {})
         configurable = {**given.get("configurable", {}), "thread_id": continuation.thread_id}
         run: RunnableConfig = cast(RunnableConfig, {**given, "configurable": configurable})
@@ -141,52 +135,6 @@ def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Re
 def _interrupt(pending: Pending) -> None:
     """Interrupt the graph; what it is resumed with says nothing, so it is not looked at."""
     interrupt({"type": INTERRUPT, "case": pending.case, "key": pending.key})
-
-
-def _call(tools: GatedTools, request: ToolCallRequest) -> GatedCall | Told:
-    call = request.tool_call
-    args = _whole_args(request)
-    if isinstance(args, str):
-        return Told(not_run(call["name"], f"its arguments are invalid ({args})"))
-    thread = get_config().get("configurable", {}).get("thread_id")
-    if not thread:
-        raise HitlError("the gate needs a thread: give the graph a checkpointer and a thread_id")
-    return tools.call(
-        call["name"],
-        args,
-        thread=str(thread),
-        call_id=f"{_message_id(request)}:{call['id']}",
-        schema=None if request.tool is None else _schema(request.tool),
-    )
-
-
-def _schema(tool: BaseTool) -> Mapping[str, Any]:
-    return convert_to_openai_tool(tool)["function"]["parameters"]
-
-
-def _whole_args(request: ToolCallRequest) -> JsonObject | str:
-    """The arguments with the tool's defaults, as a person sees them and as they run; or what is wrong with them."""
-    args: JsonObject = dict(request.tool_call["args"])
-    model: Any = None if request.tool is None else request.tool.tool_call_schema
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return args
-    try:
-        read = model.model_validate(args).model_dump(mode="json", warnings=False)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_input=False)
-        return "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in faults)
-    return {**{name: value for name, value in read.items() if name not in args}, **args}
-
-
-def _message_id(request: ToolCallRequest) -> str:
-    """The id of the message that makes the call: ids of calls may come again in later messages."""
-    state = request.state
-    messages: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
-    for message in reversed(messages if isinstance(messages, list) else []):
-        calls = getattr(message, "tool_calls", None) or []
-        if any(it["id"] == request.tool_call["id"] for it in calls):
-            return str(message.id)
-    return ""
 
 
 def _with(request: ToolCallRequest, start: Start) -> ToolCallRequest:

@@ -88,15 +88,16 @@ def _opens_links(context: Any) -> bool:
 
 def elicitation(
     gate: Gate, *, to: str | None = None, timeout: float | str | None = None
-) -> Callable[[Any, Any], Awaitable[Any]]:
+) -> Callable[..., Awaitable[Any]]:
     """A client's callback that has people answer what MCP servers ask: ``Client(server, elicitation_callback=
-    elicitation(gate))``.
+    elicitation(gate))``; with FastMCP's client ``elicitation_handler=``.
 
     A form becomes questions of the gate, checked against its schema. A URL is shown to a person, who says whether
     they have opened it. Nobody in time, or a request that was cancelled, is ``cancel``.
     """
 
-    async def answer(context: Any, params: Any) -> Any:
+    async def answer(*given: Any) -> Any:
+        params = given[1] if len(given) == 2 else given[2]  # FastMCP gives the message and a type before
         try:
             if params.mode == "url":
                 question = f"{params.message}\n\nA server asks you to open this address: {params.url}"

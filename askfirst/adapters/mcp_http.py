@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator
+from email.message import EmailMessage
 from urllib.parse import urlsplit
 
 import httpx2
@@ -15,31 +15,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from askfirst.adapters.mcp_gate import McpGate, UpstreamLost
-from askfirst.adapters.mcp_messages import Message, Refusal, as_object, dump, line_of, read
-from askfirst.adapters.mcp_stdio import GATED
-from askfirst.adapters.mcp_tools import find_tool
-from askfirst.ids import new_id
+from askfirst.adapters.mcp_gate import McpGate, is_gated
+from askfirst.adapters.mcp_http_upstream import HOP, HttpRefusal, HttpUpstream, header_text, passed_on
+from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
 from askfirst.loopback import LOOPBACK_HOSTS
 
 LARGEST_BODY = 64 * 1024 * 1024
-_HOP = frozenset(
-    {
-        "connection",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""Headers that concern one connection, and are not passed on."""
-_OWN = frozenset({"content-length", "accept-encoding"})
-_MIRRORED = "mcp-param-"
-"""How the headers begin that repeat arguments of a call."""
 
 
 class HttpGate:
@@ -65,6 +46,7 @@ class HttpGate:
 
     async def aclose(self) -> None:
         """Close the connections to the server."""
+        await self._gate.aclose()
         await self._client.aclose()
 
     async def _handle(self, request: Request) -> Response:
@@ -84,9 +66,10 @@ class HttpGate:
         if request.method == "POST":
             try:
                 message = read(raw)
+                _check_headers(request, message)
             except Refusal as refusal:
                 return Response(dump(refusal.message), 400, media_type="application/json")
-            if message.get("method") in GATED and "id" in message:
+            if is_gated(message):
                 answered = await self._gated(request, message, raw)
                 if answered is not None:
                     return answered
@@ -94,19 +77,19 @@ class HttpGate:
 
     async def _pass(self, request: Request, url: str, body: bytes) -> Response:
         """Send a request on as it came, and its response back as it comes."""
-        headers = _headers(request.headers.raw, drop=_HOP)
+        headers = passed_on(request.headers.raw, drop=HOP)
         sent = self._client.build_request(request.method, url, headers=headers, content=body)
         try:
             back = await self._client.send(sent, stream=True)
         except httpx2.TransportError as error:
             return PlainTextResponse(f"the server cannot be reached: {type(error).__name__}", 502)
         answer = StreamingResponse(back.aiter_raw(), back.status_code, background=BackgroundTask(back.aclose))
-        answer.raw_headers = _headers(back.headers.raw, drop=_HOP)
+        answer.raw_headers = passed_on(back.headers.raw, drop=HOP)
         return answer
 
     async def _gated(self, request: Request, message: Message, raw: bytes) -> Response | None:
         """Put a call to the gate; None if it passes. What the server says before its response is sent on at once."""
-        upstream = _HttpUpstream(self._client, self._upstream, request)
+        upstream = HttpUpstream(self._client, self._upstream, request)
         line = line_of(raw, message)
         requester = _requester(request, self._requester)
         task = asyncio.create_task(self._gate.handle(message, line, upstream, requester))
@@ -114,7 +97,10 @@ class HttpGate:
         await asyncio.wait({task, event}, return_when=asyncio.FIRST_COMPLETED)
         if not event.done():
             event.cancel()
-            answer = await task
+            try:
+                answer = await task
+            except HttpRefusal as refusal:
+                return refusal.response
             return None if answer is None else Response(answer.strip(), media_type="application/json")
         return StreamingResponse(
             _stream(event.result(), upstream.events, task), media_type="text/event-stream"
@@ -137,92 +123,28 @@ async def _stream(
         yield b"event: message\ndata: " + answer.strip() + b"\n\n"
 
 
-class _HttpUpstream:
-    """The server behind the gate, as one HTTP request of a client reaches it."""
-
-    def __init__(self, client: httpx2.AsyncClient, url: str, request: Request) -> None:
-        self._client = client
-        self._url = url
-        self._request = request
-        self.events: asyncio.Queue[bytes] = asyncio.Queue()
-        """What the server says before its response, such as progress."""
-
-    async def request(self, message: Message, raw: bytes | None = None) -> tuple[bytes, Message]:
-        """Post a request, and wait for its response. Raises `UpstreamLost`."""
-        return await self._post(message, dump(message) if raw is None else raw, is_told=True)
-
-    async def tool(self, name: str, meta: Message) -> Message | None:
-        """The definition of a tool, as the server gives it now."""
-
-        async def ask(message: Message) -> Message:
-            message = {**message, "id": new_id()}
-            return (await self._post(message, dump(message), is_told=False))[1]
-
-        return await find_tool(ask, name, meta)
-
-    async def _post(self, message: Message, body: bytes, *, is_told: bool) -> tuple[bytes, Message]:
-        headers = _headers(self._request.headers.raw, drop=_HOP | _OWN)
-        if any(name == b"mcp-method" for name, _ in headers):
-            headers = _mirrored(headers, message)
-        headers.append((b"accept-encoding", b"identity"))
-        sent = self._client.build_request("POST", self._url, headers=headers, content=body)
-        try:
-            back = await self._client.send(sent, stream=True)
-            try:
-                if back.headers.get("content-type", "").startswith("text/event-stream"):
-                    return await self._from_events(back, message, is_told=is_told)
-                whole = await back.aread()
-            finally:
-                await back.aclose()
-            return whole, json.loads(whole)
-        except (httpx2.TransportError, ValueError):
-            raise UpstreamLost from None
-
-    async def _from_events(
-        self, back: httpx2.Response, message: Message, *, is_told: bool
-    ) -> tuple[bytes, Message]:
-        async for event, data in _events(back.aiter_bytes()):
-            told = as_object(json.loads(data)) if data else {}
-            if "method" not in told and told.get("id") == message["id"]:
-                return data, told
-            if is_told:
-                self.events.put_nowait(event)
-        raise UpstreamLost
+def _check_headers(request: Request, message: Message) -> None:
+    """Raise `Refusal` for headers by which a server might read another message than the gate does."""
+    said, parameters = _content_type(request)
+    if said != "application/json" or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+        raise Refusal(INVALID_REQUEST, "a message is application/json in UTF-8", message.get("id"))
+    repeats = {"mcp-method": message.get("method")}
+    if message.get("method") == "tools/call":
+        repeats["mcp-name"] = as_object(message.get("params")).get("name")
+    for name, value in repeats.items():
+        for given in request.headers.getlist(name):
+            if not isinstance(value, str) or given not in (value, header_text(value)):
+                raise Refusal(
+                    INVALID_REQUEST,
+                    f"the header {name} says something else than the message",
+                    message.get("id"),
+                )
 
 
-async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bytes]]:
-    """The events of a stream: each as it came, and its data."""
-    lines: list[bytes] = []
-    rest = b""
-    async for chunk in chunks:
-        rest += chunk
-        *whole, rest = rest.split(b"\n")
-        for line in whole:
-            lines.append(line)
-            if line.strip(b"\r"):
-                continue
-            data = [it.rstrip(b"\r")[5:].removeprefix(b" ") for it in lines if it.startswith(b"data:")]
-            yield b"\n".join(lines) + b"\n", b"\n".join(data)
-            lines = []
-
-
-def _headers(raw: list[tuple[bytes, bytes]], drop: frozenset[str]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in raw if name.lower().decode("latin-1") not in drop]
-
-
-def _mirrored(headers: list[tuple[bytes, bytes]], message: Message) -> list[tuple[bytes, bytes]]:
-    """The headers that repeat what the body says (MCP 2026-07-28), for another body."""
-    params = as_object(message.get("params"))
-    is_call = message["method"] == "tools/call"
-    kept = [
-        (name, value)
-        for name, value in headers
-        if name not in (b"mcp-method", b"mcp-name") and (is_call or not name.startswith(_MIRRORED.encode()))
-    ]
-    kept.append((b"mcp-method", str(message["method"]).encode()))
-    if is_call:
-        kept.append((b"mcp-name", str(params["name"]).encode()))
-    return kept
+def _content_type(request: Request) -> tuple[str, dict[str, str]]:
+    header = EmailMessage()
+    header["content-type"] = request.headers.get("content-type", "")
+    return header.get_content_type(), dict(header["content-type"].params)
 
 
 def _requester(request: Request, otherwise: str) -> str:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from typing import BinaryIO, TypeVar
 
-from askfirst.adapters.mcp_gate import McpGate, UpstreamLost
+from askfirst.adapters.mcp_gate import McpGate, is_gated
 from askfirst.adapters.mcp_messages import INVALID_REQUEST, Message, Refusal, as_object, dump, line_of, read
-from askfirst.adapters.mcp_tools import find_tool
-from askfirst.concurrency import finish
+from askfirst.adapters.mcp_upstream import UpstreamLost, find_tool
+from askfirst.adapters.stdio_pipes import GRACE_SECONDS, LONGEST_LINE, ended, lines_of, write_line
 from askfirst.ids import new_id
 
 S = TypeVar("S")
-LONGEST_LINE = 64 * 1024 * 1024
-"""How many bytes a message may have."""
-GATED = frozenset({"tools/call", "tasks/get", "tasks/cancel", "tasks/update"})
-"""The methods that the gate looks at; all others pass."""
-_GRACE_SECONDS = 5.0
 
 
 class StdioGate:
@@ -51,7 +44,7 @@ class StdioGate:
             stdout=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,
         )
-        from_client = asyncio.create_task(self._from_client(_lines(source or sys.stdin.buffer)))
+        from_client = asyncio.create_task(self._from_client(lines_of(source or sys.stdin.buffer)))
         from_server = asyncio.create_task(self._from_server())
         try:
             await asyncio.wait({from_client, from_server}, return_when=asyncio.FIRST_COMPLETED)
@@ -64,16 +57,15 @@ class StdioGate:
             for task in (from_client, from_server, *self._calls.values()):
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.terminate()
-        return await process.wait()
+            await self._gate.aclose()
+            code = await ended(process)
+        return code
 
     async def _end_server(self, process: asyncio.subprocess.Process, from_server: asyncio.Task[None]) -> None:
         """Close the server's input, and let it say what it still has to say."""
         if process.stdin is not None:
             process.stdin.close()
-        await asyncio.wait({from_server}, timeout=_GRACE_SECONDS)
+        await asyncio.wait({from_server}, timeout=GRACE_SECONDS)
 
     # Lines of the client.
 
@@ -83,7 +75,7 @@ class StdioGate:
                 continue
             try:
                 message = read(raw)
-                if message.get("method") in GATED and "id" in message:
+                if is_gated(message):
                     self._begin(message, raw)
                     continue
             except Refusal as refusal:
@@ -94,9 +86,9 @@ class StdioGate:
             await self._send(line_of(raw, message))
 
     def _begin(self, message: Message, raw: bytes) -> None:
-        key = json.dumps(message["id"])
+        key = json.dumps(message.get("id"))
         if key in self._calls:
-            raise Refusal(INVALID_REQUEST, "this id is that of a request under way", message["id"])
+            raise Refusal(INVALID_REQUEST, "this id is that of a request under way", message.get("id"))
         task = asyncio.create_task(self._answer(message, line_of(raw, message)))
         self._calls[key] = task
         task.add_done_callback(lambda _: self._calls.pop(key, None))
@@ -171,7 +163,7 @@ class StdioGate:
 
     async def _write(self, line: bytes) -> None:
         async with self._writing:
-            await _in_thread(self._out, line)
+            await write_line(self._out, line)
 
 
 def _open(stream: S | None) -> S:
@@ -179,29 +171,3 @@ def _open(stream: S | None) -> S:
     if stream is None:
         raise UpstreamLost
     return stream
-
-
-async def _in_thread(out: BinaryIO, line: bytes) -> None:
-    def write() -> None:
-        out.write(line)
-        out.flush()
-
-    await finish(
-        asyncio.ensure_future(asyncio.to_thread(write))
-    )  # although whoever waits is cancelled: no line is cut in two
-
-
-async def _lines(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a stream, read in a thread of their own, which does not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def read_all() -> None:
-        with suppress(RuntimeError, ValueError, OSError):  # the loop has ended, or the stream was closed
-            while line := source.readline(LONGEST_LINE):
-                loop.call_soon_threadsafe(queue.put_nowait, line)
-            loop.call_soon_threadsafe(queue.put_nowait, b"")
-
-    threading.Thread(target=read_all, name="askfirst-mcp-stdin", daemon=True).start()
-    while line := await queue.get():
-        yield line

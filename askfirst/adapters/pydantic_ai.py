@@ -6,28 +6,27 @@ resumed with, the gate asks its store again; so an early, repeated or forged app
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, cast
 
-from askfirst.adapters import kept_state
-from askfirst.adapters.gated_call import Codec, GatedCall, GatedTools, Start, ToolsGiven
-from askfirst.adapters.kept_state import KeptState
+from askfirst.adapters.gated_call import GatedCall, GatedTools, Start, ToolsGiven
+from askfirst.adapters.kept_state import KeptRun, kept_resumer
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
+from askfirst.adapters.pydantic_ai_messages import open_calls, place_of
+from askfirst.adapters.results import result_codec
+from askfirst.agent.arguments import faults
 from askfirst.agent.verdicts import not_run
-from askfirst.checkpointer.base import Checkpointer
-from askfirst.errors import HitlError, Pending, ResumeFailed
+from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Ran
 from askfirst.messages import JsonObject
-from askfirst.workers.continuations import Continuation
 from askfirst.workers.resumers import Resumer
 
 with needs("pydantic-ai"):
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
     from pydantic_ai import Agent, DeferredToolResults, RunContext, ToolApproved, ToolReturn
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
@@ -38,14 +37,7 @@ with needs("pydantic-ai"):
         SkipToolExecution,
         ToolFailed,
     )
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelRequest,
-        ModelResponse,
-        ToolCallPart,
-        ToolReturnPart,
-        tool_return_ta,
-    )
+    from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, ImageUrl, ToolCallPart, VideoUrl
     from pydantic_ai.run import AgentRunResult
     from pydantic_ai.tools import ToolDefinition
 
@@ -54,30 +46,7 @@ RESUMER = "pydantic-ai"
 _PAUSES = (ApprovalRequired, CallDeferred, SkipToolExecution)
 _NOBODY = {"askfirst": "goes on"}
 """Marks approvals by which a run goes on, and by which nobody has approved anything."""
-_RETURN: TypeAdapter[Any] = TypeAdapter(ToolReturn)
-
-
-@dataclass
-class _Run:
-    """What one run of an agent has kept so far."""
-
-    known: KeptState | None = None
-    is_behind: bool = False
-    """Whether another process has gone on with the conversation, which this run then leaves alone."""
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def know(self, store: Checkpointer, conversation_id: str) -> KeptState:
-        if self.known is None:
-            self.known = await kept_state.load(store, RESUMER, conversation_id)
-        return self.known
-
-    async def keep(self, store: Checkpointer, conversation: Conversation) -> None:
-        async with self.lock:
-            known = await self.know(store, conversation.conversation_id)
-            if not self.is_behind:
-                state: JsonObject = ConversationTypeAdapter.dump_python(conversation, mode="json")
-                self.known = await kept_state.keep(store, known, state) or known
-                self.is_behind = self.known is known and known.state != state
+_CODEC = result_codec(ToolReturn, BinaryContent, ImageUrl, AudioUrl, VideoUrl, DocumentUrl)
 
 
 class AskfirstGate(AbstractCapability[Any]):
@@ -90,12 +59,13 @@ class AskfirstGate(AbstractCapability[Any]):
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
         self._gated = GatedTools.of(gate, RESUMER, tools, resumer, _PAUSES)
-        self._run = _Run()
+        self._run: KeptRun | None = None
+        """What the run has kept; None if nobody was asked in it."""
 
     async def for_run(self, ctx: RunContext[Any]) -> AskfirstGate:
         """A capability for one run, which knows what the run has kept; Pydantic AI calls this."""
         mine = copy.copy(self)
-        mine._run = _Run()
+        mine._run = None
         return mine
 
     async def wrap_tool_execute(
@@ -130,36 +100,38 @@ class AskfirstGate(AbstractCapability[Any]):
     def _at_gate(
         self, ctx: RunContext[Any], call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
     ) -> GatedCall:
-        thread, gate = ctx.conversation_id, self._gated.gate
+        thread = ctx.conversation_id
         if not thread:
             raise HitlError("the gate needs a run of an agent, with a conversation id")
 
         async def before_asking() -> None:
+            self._run = self._run or KeptRun(self._gated.gate.checkpointer, RESUMER, thread)
             if ctx.tool_call_metadata == _NOBODY:
-                await self._run.know(gate.checkpointer, thread)  # the run goes on from what is kept
+                await self._run.state()  # the run goes on from what is kept
             else:
-                await self._run.keep(gate.checkpointer, _conversation(ctx))
+                await self._run.keep(_dump(_so_far(ctx, thread)))
 
         at_gate = self._gated.call(
             call.tool_name,
             args,
             thread=thread,
-            call_id=f"{_place(ctx.messages, call)}:{call.tool_call_id}",
+            call_id=f"{place_of(ctx.messages, call)}:{call.tool_call_id}",
             schema=tool_def.parameters_json_schema,
         )
         return replace(at_gate, before_asking=before_asking)
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Keep how the run ended, if a person was asked in it; Pydantic AI calls this."""
-        if self._run.known is not None:
-            await self._run.keep(self._gated.gate.checkpointer, result.conversation)
+        if self._run is not None:
+            await self._run.keep(_dump(result.conversation))
         return result
 
 
 async def kept_conversation(gate: Gate, conversation_id: str) -> Conversation | None:
     """A conversation as the last process left it that asked a person or went on; None if nobody was asked in it."""
     await gate.ready()
-    return _read(await kept_state.load(gate.checkpointer, RESUMER, conversation_id))
+    state = await KeptRun(gate.checkpointer, RESUMER, conversation_id).load()
+    return None if state is None else ConversationTypeAdapter.validate_python(state)
 
 
 def pydantic_ai_resumer(agent: Any, **options: Any) -> Resumer:
@@ -169,61 +141,27 @@ def pydantic_ai_resumer(agent: Any, **options: Any) -> Resumer:
     such as ``deps``.
     """
 
-    async def resume(continuation: Continuation) -> Any:
-        store, thread = continuation.checkpointer, continuation.thread_id
-        if store is None:
-            raise ResumeFailed("the continuation is of no store")
-        conversation = _read(await kept_state.load(store, RESUMER, thread))
-        if conversation is None:
-            raise ResumeFailed(f"nothing is kept of the conversation {thread!r}")
-        calls = _open_calls(conversation.messages)
-        if not calls:
+    async def go_on(kept: KeptRun) -> object:
+        conversation = ConversationTypeAdapter.validate_python(await kept.state())
+        ids = [it.tool_call_id for it in open_calls(conversation.messages)]
+        if not ids:
             return conversation
-        made: Any = cast(Any, agent) if isinstance(agent, Agent) else agent()
-        runs: Agent[Any, Any] = await made if inspect.isawaitable(made) else made
-        ids = [it.tool_call_id for it in calls]
         results = DeferredToolResults(
             approvals={it: ToolApproved() for it in ids}, metadata={it: dict(_NOBODY) for it in ids}
         )
+        runs: Agent[Any, Any] = await made(agent, Agent)
         return await runs.run(conversation=conversation, deferred_tool_results=results, **options)
 
-    return resume
+    return kept_resumer(RESUMER, go_on)
 
 
-def _read(known: KeptState) -> Conversation | None:
-    return None if known.state is None else ConversationTypeAdapter.validate_python(known.state)
-
-
-def _conversation(ctx: RunContext[Any]) -> Conversation:
+def _so_far(ctx: RunContext[Any], thread: str) -> Conversation:
     """The conversation up to the message whose calls are under way."""
-    return Conversation(
-        messages=list(ctx.messages), usage=ctx.usage, conversation_id=cast(str, ctx.conversation_id)
-    )
+    return Conversation(messages=list(ctx.messages), usage=ctx.usage, conversation_id=thread)
 
 
-def _open_calls(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
-    """The calls of the last response that have no result."""
-    done: set[str] = set()
-    for message in reversed(messages):
-        if isinstance(message, ModelResponse):
-            return [it for it in message.tool_calls if it.tool_call_id not in done]
-        done |= _results_in(message)
-    return []
-
-
-def _results_in(message: ModelRequest) -> set[str]:
-    return {it.tool_call_id for it in message.parts if isinstance(it, ToolReturnPart)}
-
-
-def _place(messages: Sequence[ModelMessage], call: ToolCallPart) -> str:
-    """Which message makes the call: ids of calls may come again in later messages."""
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if isinstance(message, ModelResponse) and any(
-            it.tool_call_id == call.tool_call_id for it in message.tool_calls
-        ):
-            return f"{place}.{int(message.timestamp.timestamp() * 1000)}"
-    return ""
+def _dump(conversation: Conversation) -> JsonObject:
+    return ConversationTypeAdapter.dump_python(conversation, mode="json")
 
 
 async def _validated(ctx: RunContext[Any], call: ToolCallPart, edited: JsonObject) -> dict[str, Any]:
@@ -236,14 +174,9 @@ async def _validated(ctx: RunContext[Any], call: ToolCallPart, edited: JsonObjec
             replace(call, args=edited), approved=True, wrap_validation_errors=False
         )
     except (ValidationError, ModelRetry) as error:
-        said = _faults(error) if isinstance(error, ValidationError) else error.message
+        said = "; ".join(faults(error)) if isinstance(error, ValidationError) else error.message
         raise ToolFailed(not_run(call.tool_name, f"the edited arguments do not fit ({said})")) from error
     return checked.validated_args or {}
-
-
-def _faults(error: ValidationError) -> str:
-    faults = error.errors(include_url=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, it['loc']))}: {it['msg']}" for it in faults)
 
 
 def _noted(result: Any, note: str | None) -> Any:
@@ -257,16 +190,3 @@ def _noted(result: Any, note: str | None) -> Any:
     returned = cast("ToolReturn[Any]", result)
     more = [returned.content] if isinstance(returned.content, str) else list(returned.content or ())
     return replace(returned, content=[note, *more])
-
-
-def _encode(result: Any) -> JsonObject:
-    if isinstance(result, ToolReturn):
-        return {"return": _RETURN.dump_python(result, mode="json")}
-    return {"value": tool_return_ta.dump_python(result, mode="json", by_alias=True)}
-
-
-def _decode(stored: Any) -> Any:
-    return _RETURN.validate_python(stored["return"]) if "return" in stored else stored["value"]
-
-
-_CODEC: Codec[Any] = Codec(_encode, _decode)

@@ -10,11 +10,11 @@ the agent is resumed with, the gate asks its store again; an early, repeated or 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.made import made
 from askfirst.adapters.missing import needs
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
@@ -23,6 +23,7 @@ from askfirst.workers.continuations import Continuation
 from askfirst.workers.resumers import Resumer
 
 with needs("strands"):
+    from strands import Agent
     from strands.interrupt import InterruptException
     from strands.middleware import ExecuteToolStage
     from strands.plugins import Plugin
@@ -110,8 +111,7 @@ def strands_resumer(make_agent: Callable[[str], Any]) -> Resumer:
     """
 
     async def resume(continuation: Continuation) -> Any:
-        made = make_agent(continuation.thread_id)
-        agent: Any = await made if inspect.isawaitable(made) else made
+        agent: Any = await made(make_agent, Agent, continuation.thread_id)
         state = agent._interrupt_state
         if state.activated:
             waiting = [it for it in state.interrupts.values() if it.name.startswith(INTERRUPT)]

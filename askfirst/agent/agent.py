@@ -307,15 +307,20 @@ class Agent:
 
     # Running it.
 
-    async def prompt(self, content: Input, *, on_pending: OnPending = "raise") -> AgentResult:
+    async def prompt(
+        self, content: Input, *, on_pending: OnPending = "raise", run_id: str | None = None
+    ) -> AgentResult:
         """Say something to the agent and let it work until it is done, fails, is aborted or detached.
 
         While another run goes on, this one waits its turn. While a person is being asked, it raises
         `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
         are not run.
+
+        ``run_id`` names the run, by default anew. Whoever may be made to say the same thing twice (a queue that
+        delivers at least once) derives it from the message: if the thread's latest run has it, `resume` goes on.
         """
         await self._ready()
-        return await self._session.prompt(UserMessage(content), new_id(), on_pending)
+        return await self._session.prompt(UserMessage(content), run_id or new_id(), on_pending)
 
     async def resume(self) -> AgentResult:
         """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed).

@@ -13,7 +13,7 @@ from askfirst.agent.channel_host import in_turn
 from askfirst.agent.question_ids import is_about, named
 from askfirst.agent.run import SUPERSEDED, Run
 from askfirst.agent.thread import call_ids
-from askfirst.agent.tools import json_object
+from askfirst.agent.tools import idempotency_key, json_object
 from askfirst.answers import signed
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import (
@@ -24,6 +24,7 @@ from askfirst.errors import (
     HitlStaleAnswer,
     HitlTimedOut,
 )
+from askfirst.ids import OLDEST_FIRST_FENCE
 from askfirst.messages import JsonObject, ToolCall
 from askfirst.requests import (
     ApproveAnswer,
@@ -63,13 +64,15 @@ async def ask_approve(
     known = run.thread.requests.get(call.id)
     if known is not None and approves(known.request, digest, seal):
         return await _on_record(run, known)
+    tool = run.actor.spec.tools_by_name[call.name]
     payload = ApproveRequest(
         tool_name=call.name,
         tool_call_id=call.id,
         args=shown,
         details=details,
         digest=digest,
-        args_schema=run.spec.tools_by_name[call.name].args_schema,
+        args_schema=tool.args_schema,
+        display=tool.words_for(shown),
     )
     return _new_request(run, payload.sealed(seal), call.id, seconds)
 
@@ -105,10 +108,30 @@ async def ask_escalate(
     channel = run.channel
     if channel is not None:
         return await in_turn(channel, lambda: channel.escalate(prompt, choices=CHOICES, details=details))
-    schema = run.spec.tools_by_name[call.name].args_schema
-    payload = EscalateRequest(prompt=prompt, choices=list(CHOICES), details=details, args_schema=schema)
+    tool = run.actor.spec.tools_by_name[call.name]
+    same_key = idempotency_key(run.thread.thread_id, call.id, lasting_id(run))
+    payload = EscalateRequest(
+        prompt=prompt,
+        choices=list(CHOICES),
+        details=details,
+        args_schema=tool.args_schema,
+        display={**(tool.words_for(shown) or {}), "idempotency_key": same_key},
+    )
     first = f"{call.id}:escalate:1"  # the id that a channel gives the first escalate of a call
     return await _asked(run, payload.sealed(seal_on(run.thread, call.id, args, shown)), first)
+
+
+def lasting_id(run: Run) -> str:
+    """A part of the idempotency key: an id that a run keeps when it is resumed, and that no other run has.
+
+    Without a store a subagent gets a new run id at each resume, so the id of the root run is used. It is empty on a
+    thread of an old version, whose calls may have been started with keys that lack it.
+    """
+    if run.journal is not None:
+        return run.run_id if run.journal.lease.fence >= OLDEST_FIRST_FENCE else ""
+    while run.caller is not None:
+        run = run.caller
+    return run.run_id
 
 
 def answered_before(run: Run, call: ToolCall) -> ApproveAnswer | None:
@@ -179,13 +202,13 @@ async def end_asked(run: Run, calls: Collection[str] | None = None) -> None:
     """
     channel = run.channel
     waited_for = None if channel is None or channel.pending is None else channel.pending.question_id
-    for asked, for_call in list(run.asked.items()):
+    for asked, for_call in list(run.work.asked.items()):
         if calls is None:
             is_moot = asked != waited_for
         else:
             is_moot = any(is_about(asked, call) or is_about(for_call, call) for call in calls)
         if is_moot:
-            del run.asked[asked]
+            del run.work.asked[asked]
             await _end(run, asked)
 
 
@@ -195,7 +218,7 @@ async def end_left(run: Run) -> None:
     A process that died between writing the results and cancelling the requests leaves such requests behind.
     """
     if run.thread.pending is not None:
-        resolved = call_ids(run.messages)
+        resolved = call_ids(run.thread.messages)
         await run.cancel_where(lambda asked: any(is_about(asked, it) for it in resolved), MOOT)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from askfirst.agent.arguments import known_seal, seal_of
 from askfirst.agent.context import Asking, Context, current, current_asking
@@ -71,8 +71,8 @@ class Host:
         run, asking = self.session.run, current_asking()
         if run is None:
             return None
-        if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
-            return await _record_beside(run, run.bodies, call_id, request)
+        if run.work.bodies is not None and (call_id := self._safe_point(asking)) is not None:
+            return await _record_beside(run, run.work.bodies, call_id, request)
         rests = self._rests(run, asking)
         stored = await run.record(request, release=rests)
         if rests and stored is not None and stored.status == "pending":
@@ -83,7 +83,7 @@ class Host:
         """Whether the lease can be released while a person is asked: no body but one at a safe point is at work."""
         if asking is not None and asking.place == "tool":
             return False
-        return all(call_id == self._safe_point(asking) for call_id in run.under_way)
+        return all(call_id == self._safe_point(asking) for call_id in run.work.calls)
 
     def _safe_point(self, asking: Asking | None) -> str | None:
         """The id of the call that asks from a safe point; None for another place, or for an agent within a tool."""
@@ -100,11 +100,11 @@ class Host:
         run, asking = self.session.run, current_asking()
         if run is None or run.journal is None:
             return
-        if run.bodies is not None and (call_id := self._safe_point(asking)) is not None:
-            rests = await run.bodies.pause(call_id)
+        if run.work.bodies is not None and (call_id := self._safe_point(asking)) is not None:
+            rests = await run.work.bodies.pause(call_id)
         else:
             rests = self._rests(run, asking)
-            if rests and (run.journal.holds or run.unwritten or run.journal.failed):
+            if rests and (run.journal.lease.holds or run.unwritten.messages or run.journal.failure):
                 await run.commit(release=True)
         if rests:
             await run.release_callers()
@@ -134,7 +134,7 @@ class Host:
         """Tell listeners of a request; await what is returned."""
         run, asking = self.session.run, current_asking()
         if run is not None:
-            run.asked[request.question_id] = "" if asking is None else asking.tool_call_id
+            run.work.asked[request.question_id] = "" if asking is None else asking.tool_call_id
         asked = self.session.emitter.emit(HitlRequestEvent, self.session.live.run_id or "", request=request)
         if run is None or request.payload.call is None:
             return asked
@@ -144,10 +144,10 @@ class Host:
         """Tell listeners how a request was settled, and keep it on the thread while its call has no result."""
         run, asking = self.session.run, current_asking()
         if run is not None:
-            run.asked.pop(stored.question_id, None)
+            run.work.asked.pop(stored.question_id, None)
             self.session.live.thread.requests[stored.question_id] = stored
-            if run.bodies is not None and asking is not None:
-                run.bodies.stir(asking.tool_call_id)
+            if run.work.bodies is not None and asking is not None:
+                run.work.bodies.stir(asking.tool_call_id)
         await self.session.emitter.emit(
             HitlAnswerEvent,
             self.session.live.run_id or "",
@@ -198,6 +198,10 @@ class Host:
     def args_schema(self, tool_name: str) -> JsonObject | None:
         """The JSON Schema of the arguments of one of the agent's tools."""
         return self.session.inbox.args_schema(tool_name)
+
+    def words(self, tool_name: str, args: Mapping[str, Any]) -> JsonObject | None:
+        """The words of the tool's author for a call with these arguments."""
+        return self.session.inbox.words(tool_name, args)
 
 
 async def _record_beside(
@@ -297,7 +301,7 @@ async def in_turn(channel: HitlChannel, ask: Callable[[], Awaitable[T]]) -> T:
         run = session.run
         if run is not None and run.journal is not None:
             await session.host.release()
-            run.is_released_unstored = True
+            run.work.is_released_unstored = True
     if at.turns is None or at.turn_at is channel:
         return await ask()
 

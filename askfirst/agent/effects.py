@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from askfirst import tracing
-from askfirst.agent.asking import end_asked
+from askfirst.agent.asking import end_asked, lasting_id
 from askfirst.agent.context import asking_from
 from askfirst.agent.emitter import is_cancelled, logger
 from askfirst.agent.gate import Admitted, Settled
@@ -23,7 +23,6 @@ from askfirst.checkpointer.base import StoredEffect
 from askfirst.concurrency import join, waiting_line
 from askfirst.errors import HitlCancelled, HitlControlException, HitlError, HitlPaused, HitlTimedOut
 from askfirst.events import ToolEndedEvent, ToolStartedEvent
-from askfirst.ids import OLDEST_FIRST_FENCE
 from askfirst.messages import JsonObject, TextPart, ToolResultMessage
 from askfirst.visible_text import error_text
 
@@ -64,21 +63,21 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
             await _resolve(run, item, results)
         except (HitlControlException, Exception) as why:
             stopped.append(why)
-        if run.bodies is not None and await run.bodies.done(item.call.id):
+        if run.work.bodies is not None and await run.work.bodies.done(item.call.id):
             await run.release_callers()
 
     await _start(run, group, results)
     try:
         await (resolve(group[0]) if len(group) == 1 else _together(resolve, group))
     finally:
-        run.bodies = None
-        run.under_way = frozenset()  # the next commit writes their results
+        run.work.bodies = None
+        run.work.calls = frozenset()  # the next commit writes their results
         if any(isinstance(why, HitlPaused | Exception) for why in stopped):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
-    if run.unwritten:
-        await run.commit_results(wait=bool(stopped or run.asked) or run.aborted)
-    if run.asked:  # only after the results are written: until then a rerun body would ask again
+    if run.unwritten.messages:
+        await run.commit_results(wait=bool(stopped or run.work.asked) or run.stop.is_asked)
+    if run.work.asked:  # only after the results are written: until then a rerun body would ask again
         await _end_moot(run, group)
     if stopped:
         raise _foremost(stopped)
@@ -103,7 +102,7 @@ def _foremost(stopped: Sequence[BaseException]) -> BaseException:
 
 async def _end_moot(run: Run, group: list[Settled]) -> None:
     """Cancel requests of calls of the group that have results now: their bodies stopped waiting."""
-    unresolved = {call.id for call in unresolved_calls(run.messages)}
+    unresolved = {call.id for call in unresolved_calls(run.thread.messages)}
     await end_asked(run, {item.call.id for item in group} - unresolved)
 
 
@@ -126,20 +125,20 @@ def _in_order(
     for item in group:
         if item.call.id in results:
             yield results[item.call.id]
-        elif run.aborted and item.call.id in run.thread.effects and not _is_subagent(item):
+        elif run.stop.is_asked and item.call.id in run.thread.effects and not _is_subagent(item):
             yield run.interrupted(item.call)
 
 
 async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
     """Write down which bodies are about to start, and note them as under way."""
-    run.under_way = frozenset(item.call.id for item in group if isinstance(item, Admitted))
+    run.work.calls = frozenset(item.call.id for item in group if isinstance(item, Admitted))
     try:
         await _write_starts(run, group)
     except BaseException:
-        run.under_way = frozenset()
+        run.work.calls = frozenset()
         raise
-    if run.journal is not None and run.spec.delegates and any(map(_is_subagent, group)):
-        run.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
+    if run.journal is not None and run.actor.spec.delegates and any(map(_is_subagent, group)):
+        run.work.bodies = Bodies(run, {item.call.id: _is_subagent(item) for item in group}, results)
 
 
 async def _write_starts(run: Run, group: list[Settled]) -> None:
@@ -147,10 +146,10 @@ async def _write_starts(run: Run, group: list[Settled]) -> None:
     if run.journal is not None:
         starting = [_effect(item, _digest(item)) for item in group if _counts(item)]
         # A subagent is no effect itself but has effects: its call must be stored before them.
-        delegates = run.spec.delegates and any(map(_is_subagent, group))
+        delegates = run.actor.spec.delegates and any(map(_is_subagent, group))
         # An answer outside the store counts only if no other worker has taken the thread: a commit checks the fence.
-        unsure = run.is_released_unstored and bool(run.under_way) and not run.journal.holds
-        if starting or unsure or (delegates and run.unwritten):
+        unsure = run.work.is_released_unstored and bool(run.work.calls) and not run.journal.lease.holds
+        if starting or unsure or (delegates and run.unwritten.messages):
             await run.commit(started=starting)
         elif delegates:
             await run.journal.catch_up()
@@ -184,10 +183,10 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
     place = "safe_point" if _is_subagent(item) else "tool"  # a resumed subagent continues where it was
     with asking_from(place, call.id, call.name):
         if isinstance(item, Admitted):
-            if run.emitter.listening and not run.aborted:
+            if run.emitter.listening and not run.stop.is_asked:
                 shown = json_object(item.args)
                 await run.emit(ToolStartedEvent, tool_call_id=call.id, tool_name=call.name, args=shown)
-            if run.aborted:
+            if run.stop.is_asked:
                 return
             result = await _executed(run, item, results)
         else:
@@ -198,7 +197,7 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
 async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessage]) -> ToolResultMessage:
     """Run the body, then the hooks after it."""
     call = item.call
-    if run.journal is not None and run.journal.may_have_lapsed and _counts(item):
+    if run.journal is not None and run.journal.lease.may_have_lapsed and _counts(item):
         await run.journal.confirm(run.run_id)  # the process may have been suspended meanwhile
     run.thread.effects[call.id] = _effect(item)
     if tracing.on:
@@ -207,7 +206,7 @@ async def _executed(run: Run, item: Admitted, results: dict[str, ToolResultMessa
         result = results[call.id] = _message(item, await _run_body(run, item))
     if run.emitter.has_posted:
         await run.emitter.flush()
-    return await _after(run, item, results) if run.spec.onion.after_tool_call else result
+    return await _after(run, item, results) if run.actor.spec.onion.after_tool_call else result
 
 
 async def _traced(run: Run, item: Admitted) -> ToolResultMessage:
@@ -265,10 +264,16 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
     """
     call = item.call
     ctx = ToolCallContext(
-        call, item.tool, item.args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
+        call,
+        item.tool,
+        item.args,
+        tuple(run.thread.messages),
+        run.thread.thread_id,
+        run.run_id,
+        run.stop.event,
     )
     with asking_from("tool", f"{call.id}:after", call.name) as asking:
-        for hook in run.spec.onion.after_tool_call:
+        for hook in run.actor.spec.onion.after_tool_call:
             result = results[call.id]
             try:
                 results[call.id] = _same_call(await hook(replace(ctx, result=result)) or result, item)
@@ -313,24 +318,11 @@ def _context(run: Run, item: Admitted) -> ToolContext:
         call.id,
         call.name,
         item.attempt,
-        run.signal,
+        run.stop.event,
         run.emitter,
         loop,
-        _lasting_id(run),
+        lasting_id(run),
     )
-
-
-def _lasting_id(run: Run) -> str:
-    """A part of the idempotency key: an id that a run keeps when it is resumed, and that no other run has.
-
-    Without a store a subagent gets a new run id at each resume, so the id of the root run is used. It is empty on a
-    thread of an old version, whose calls may have been started with keys that lack it.
-    """
-    if run.journal is not None:
-        return run.run_id if run.journal.fence >= OLDEST_FIRST_FENCE else ""
-    while run.caller is not None:
-        run = run.caller
-    return run.run_id
 
 
 def _message(item: Settled, result: ToolResult) -> ToolResultMessage:

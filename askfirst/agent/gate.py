@@ -61,7 +61,7 @@ ALLOWED = Decision.allow()
 
 def is_judged(run: Run) -> bool:
     """Whether the agent has a policy or guardrails."""
-    return run.actor.policy is not None or bool(run.spec.guardrails)
+    return run.actor.policy is not None or bool(run.actor.spec.guardrails)
 
 
 async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list[Decision]:
@@ -83,11 +83,11 @@ async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list
         for tool, call_id, args in calls
     ]
     decisions = await decide(run.actor.policy, actions)
-    guardrails = run.spec.guardrails
+    guardrails = run.actor.spec.guardrails
     if not guardrails:
         return decisions
     decisions = await tighten(decisions, actions, guardrails)
-    said = next(answers(run.messages), None)
+    said = next(answers(run.thread.messages), None)
     objection = None if said is None else await judge_answer(said, guardrails)
     if objection is None:
         return decisions
@@ -138,7 +138,7 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], li
             waiting.append(outcome)
         else:
             settled.append(outcome)
-    if not waiting or run.spec.tool_gate == "each":
+    if not waiting or run.actor.spec.tool_gate == "each":
         await _cancel_moot(run, settled)
         await _tell_resolved(run, settled)
     return settled, waiting
@@ -177,7 +177,7 @@ async def _cancel_moot(run: Run, settled: Sequence[Settled]) -> None:
     if run.thread.pending is not None:
         for item in settled:
             await run.cancel_where(partial(_is_moot, item), MOOT)
-    if run.asked:  # requests of hooks that stopped waiting
+    if run.work.asked:  # requests of hooks that stopped waiting
         await end_asked(run, [item.call.id for item in settled])
 
 
@@ -209,7 +209,7 @@ async def _decide(
     run.thread.at_gate.pop(call.id, None)
     verdict = decision.verdict
     free = verdict == "allow" and not tool.requires_approval
-    if free and effect is None and not run.spec.onion.before_tool_call and not run.thread.requests:
+    if free and effect is None and not run.actor.spec.onion.before_tool_call and not run.thread.requests:
         return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
     with asking_from("gate", call.id, call.name):
         try:
@@ -220,7 +220,7 @@ async def _decide(
                 return _not_allowed(admitted, decision)
             settled: Settled | HitlRequest = admitted
             run.thread.at_gate[call.id] = admitted.args
-            if run.spec.onion.before_tool_call:
+            if run.actor.spec.onion.before_tool_call:
                 settled = await _through_middleware(run, admitted)
             if effect is not None and isinstance(settled, Admitted):
                 settled = await _resolve_doubt(run, settled, effect)
@@ -257,9 +257,9 @@ def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
 
 def _admit(run: Run, call: ToolCall) -> Settled:
     """Admit a call whose tool exists and whose arguments are valid; refuse any other."""
-    tool = run.spec.tools_by_name.get(call.name)
+    tool = run.actor.spec.tools_by_name.get(call.name)
     if tool is None:
-        return Refused(call, unknown_tool(call.name, list(run.spec.tools_by_name)))
+        return Refused(call, unknown_tool(call.name, list(run.actor.spec.tools_by_name)))
     if call.malformed is not None:
         return Refused(call, not_an_object(tool))
     args = parse_args(tool, call.args)
@@ -340,10 +340,10 @@ def _retried_with(run: Run, admitted: Admitted, args: BaseModel) -> Iterator[Bas
 async def _through_middleware(run: Run, admitted: Admitted) -> Settled:
     call, tool, args, trace = admitted.call, admitted.tool, admitted.args, admitted.trace
     approved: BaseModel | None = None
-    for hook in run.spec.onion.before_tool_call:
+    for hook in run.actor.spec.onion.before_tool_call:
         run.thread.at_gate[call.id] = args
         ctx = ToolCallContext(
-            call, tool, args, tuple(run.messages), run.thread.thread_id, run.run_id, run.signal
+            call, tool, args, tuple(run.thread.messages), run.thread.thread_id, run.run_id, run.stop.event
         )
         decision = await _decided(hook, ctx)
         if decision is None:
@@ -430,7 +430,7 @@ def _seconds(run: Run, tool: Tool, decision: Decision) -> float | None:
     """The request's time-out in seconds: the rule's, else the tool's, else the agent's."""
     said = decision.approval_timeout if decision.requires_approval else None
     if said is None:
-        said = run.spec.approval_timeout if tool.approval_timeout is None else tool.approval_timeout
+        said = run.actor.spec.approval_timeout if tool.approval_timeout is None else tool.approval_timeout
     return None if said is None else approval_seconds(said)
 
 

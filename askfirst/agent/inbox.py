@@ -44,9 +44,7 @@ from askfirst.requests import (
 
 def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
     """The request's details: the asking agent, its principal, and the rule that requires the approval."""
-    told: JsonObject = {}
-    if len(path) > 1:
-        told["agent_path"] = list(path)
+    told: JsonObject = {"agent_path": list(path)} if path else {}
     if principal != "*":
         told["principal"] = principal
     if decision.requires_approval:
@@ -54,6 +52,8 @@ def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> Js
             told["matched_rule_id"] = decision.matched_rule_id
         if decision.reason is not None:
             told["reason"] = decision.reason
+        if decision.also:
+            told["reasons"] = [{"reason": why, "matched_rule_id": rule} for why, rule in decision.also]
     return told or None
 
 
@@ -319,6 +319,11 @@ class Inbox:
         """The JSON Schema of the arguments of one of the agent's tools."""
         tool = self._spec.tools_by_name.get(tool_name)
         return None if tool is None else tool.args_schema
+
+    def words(self, tool_name: str, args: Mapping[str, Any]) -> JsonObject | None:
+        """The words of the author of one of the agent's tools for a call with these arguments."""
+        tool = self._spec.tools_by_name.get(tool_name)
+        return None if tool is None else tool.words_for(args)
 
     async def kept(self) -> HitlRequest | None:
         """The open request of a channel that keeps its requests itself, outside the store."""

@@ -13,6 +13,31 @@ from askfirst.ids import first_fence
 from askfirst.requests import StoredRequest
 
 
+class Lease:
+    """The lease of a thread as its writer knows it."""
+
+    __slots__ = ("_patience", "fence", "holds", "written_at")
+
+    def __init__(self, fence: int, patience: float) -> None:
+        self.fence: int = fence
+        """The fence that the last step left the thread at."""
+        self.holds = False
+        """Whether the thread is leased to this run."""
+        self.written_at = time.monotonic()
+        """When the last step was begun: the lease runs from then on."""
+        self._patience = patience
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the last step is so long ago that a lease taken with it may have lapsed."""
+        return time.monotonic() - self.written_at > self._patience
+
+    @property
+    def may_have_lapsed(self) -> bool:
+        """Whether the lease is held and may have lapsed."""
+        return self.holds and self.is_old
+
+
 class Journal:
     """The writer of one thread: it keeps the fence, and takes the lease when a step needs it.
 
@@ -32,17 +57,14 @@ class Journal:
         "_behind",
         "_caller",
         "_checkpointer",
-        "_failure",
-        "_fence",
-        "_holds",
         "_parent",
-        "_patience",
         "_pen",
         "_sent",
         "_takes_lease",
         "_thread_id",
         "_under_way",
-        "_written_at",
+        "failure",
+        "lease",
     )
 
     def __init__(
@@ -55,42 +77,19 @@ class Journal:
     ) -> None:
         self._checkpointer = checkpointer
         self._thread_id = thread_id
-        self._fence: int = fence
-        self._holds = False
         self._parent = parent
         self._caller = caller
-        self._failure: Exception | None = None
+        self.lease = Lease(fence, getattr(checkpointer, "lease_seconds", LEASE_SECONDS) / 3)
+        self.failure: Exception | None = None
+        """The error of the write that failed, if one did: nothing can be written any more."""
         self._under_way: list[asyncio.Future[int]] = []
         self._takes_lease = False
-        self._written_at = time.monotonic()
         self._pen = asyncio.Lock()
         self._sent: Step | None = None
-        lease_seconds: float = getattr(checkpointer, "lease_seconds", LEASE_SECONDS)
-        self._patience = lease_seconds / 3
         self._behind: WritesBehind | None = getattr(checkpointer, "writes_behind", None)
 
-    @property
-    def fence(self) -> int:
-        """The fence that the last step left the thread at."""
-        return self._fence
-
-    @property
-    def failed(self) -> bool:
-        """Whether a write has failed, and nothing can be written any more."""
-        return self._failure is not None
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error of the write that failed, if one did."""
-        return self._failure
-
-    @property
-    def holds(self) -> bool:
-        """Whether the thread is leased to this run."""
-        return self._holds
-
     def has_sent(self, step: Step) -> bool:
-        """Whether this step was sent before `write` was cancelled; then it is written, or ``failed`` is set."""
+        """Whether this step was sent before `write` was cancelled; then it is written, or ``failure`` is set."""
         return self._sent is step
 
     async def write(self, step: Step, *, wait: bool = True) -> None:
@@ -98,23 +97,23 @@ class Journal:
 
         If the caller is cancelled meanwhile, `has_sent` tells whether the step was sent.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if not wait and self._behind is not None and base.hook is None:
             whole = self._whole(step)
             under_way = self._behind.begin_commit(
-                self._thread_id, whole, fence=self._fence, acquire=not self._holds
+                self._thread_id, whole, fence=self.lease.fence, acquire=not self.lease.holds
             )
             self._sent = step
             self._under_way.append(under_way)
-            self._takes_lease = not self._holds and bool(self._fence)
-            self._fence, self._holds = whole.first_fence or self._fence + 1, not step.release
+            self._takes_lease = not self.lease.holds and bool(self.lease.fence)
+            self.lease.fence, self.lease.holds = whole.first_fence or self.lease.fence + 1, not step.release
             if not self._behind.keeps_order:
                 await asyncio.sleep(0)  # so that the step is sent before the model is asked
             return
         await self._pen.acquire()  # not `async with`, which takes two coroutines more for every step
         try:
-            if self._fence or self._caller is None:
+            if self.lease.fence or self._caller is None:
                 await self._commit(step)
             else:
                 async with self._caller._pen:  # so that the caller's fence does not move meanwhile
@@ -124,9 +123,9 @@ class Journal:
 
     def _whole(self, step: Step) -> Step:
         """The step as sent: a thread's first carries the parent's id, the first fence and the caller's fence."""
-        if self._fence:
+        if self.lease.fence:
             return step
-        held = 0 if self._caller is None else self._caller.fence
+        held = 0 if self._caller is None else self._caller.lease.fence
         return step._replace(parent_thread_id=self._parent, first_fence=first_fence(), parent_fence=held)
 
     async def confirm(self, run_id: str) -> None:
@@ -135,19 +134,19 @@ class Journal:
         Of bodies that start together, the first writes the step for all. Raises `LeaseLost`.
         """
         async with self._pen:
-            if self.may_have_lapsed:
+            if self.lease.may_have_lapsed:
                 await self._commit(Step(run_id))
 
     async def _commit(self, step: Step) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         self._sent, step = step, self._whole(step)
-        then, acquire = step.first_fence or self._fence + 1, not self._holds
+        then, acquire = step.first_fence or self.lease.fence + 1, not self.lease.holds
         earlier, self._under_way = self._under_way, []
         began = time.monotonic()
         try:
-            self._fence = await self._checkpointer.commit(
-                self._thread_id, step, fence=self._fence, acquire=acquire
+            self.lease.fence = await self._checkpointer.commit(
+                self._thread_id, step, fence=self.lease.fence, acquire=acquire
             )
         except asyncio.CancelledError as cancelled:
             # The transaction has ended: it is committed, unless its failure is the cause of the cancellation. After
@@ -155,7 +154,7 @@ class Journal:
             if isinstance(cancelled.__cause__, Exception):
                 await self._fail(cancelled.__cause__, step, acquire=acquire)
             else:
-                self._fence, self._holds = then, not step.release
+                self.lease.fence, self.lease.holds = then, not step.release
             raise
         except InvalidStep:
             self._under_way, self._sent = earlier, None
@@ -166,28 +165,25 @@ class Journal:
             cause = next((it for it in failures if isinstance(it, Exception)), failure)
             await self._fail(cause, step, acquire=acquire)
             raise cause from None
-        self._holds = not step.release
-        self._written_at = began  # the lease runs from the start of the write
+        self.lease.holds = not step.release
+        self.lease.written_at = began  # the lease runs from the start of the write
 
     async def _fail(self, why: Exception, step: Step, *, acquire: bool) -> None:
         """Stop writing. If the step failed only because a person had answered first, release the lease."""
-        self._failure, self._holds = why, False
+        self.failure, self.lease.holds = why, False
         if not acquire and isinstance(why, HitlStaleAnswer):
             await self._release(step.run_id)
 
     async def _release(self, run_id: str) -> None:
         """Release the lease with an empty step, so that the next worker need not wait for it to lapse."""
         try:
-            await self._checkpointer.commit(self._thread_id, Step(run_id, release=True), fence=self._fence)
+            await self._checkpointer.commit(
+                self._thread_id, Step(run_id, release=True), fence=self.lease.fence
+            )
         except (LeaseLost, LeaseHeld):
             pass  # another worker has the lease
         except Exception:
             logger.exception("the lease of thread %s could not be released; it will lapse", self._thread_id)
-
-    @property
-    def may_have_lapsed(self) -> bool:
-        """Whether the last step is so long ago that the lease may have lapsed."""
-        return self._holds and time.monotonic() - self._written_at > self._patience
 
     @property
     def lags(self) -> bool:
@@ -195,7 +191,7 @@ class Journal:
         if not self._under_way or self._behind is None:
             return False
         is_sure = self._behind.keeps_order and not self._takes_lease
-        return not is_sure or time.monotonic() - self._written_at > self._patience
+        return not is_sure or self.lease.is_old
 
     async def catch_up(self) -> None:
         """Wait for the steps written behind; raises the failure of the first that failed."""
@@ -203,7 +199,7 @@ class Journal:
             try:
                 await self._under_way[0]
             except Exception as failure:
-                self._failure, self._holds = failure, False
+                self.failure, self.lease.holds = failure, False
                 self._under_way.clear()
                 raise
             self._under_way.pop(0)

@@ -26,12 +26,12 @@ from askfirst.permissions.guardrails import judge_answer
 
 async def ask_model(run: Run) -> AssistantMessage:
     """The model's next message. A failure is a message too, with ``stop_reason="error"`` and the reason."""
-    if iterations(run.messages) >= run.spec.max_iterations:
+    if iterations(run.thread.messages) >= run.actor.spec.max_iterations:
         return _failure(
-            f"the model was asked {run.spec.max_iterations} times (max_iterations) and is not done"
+            f"the model was asked {run.actor.spec.max_iterations} times (max_iterations) and is not done"
         )
-    spec = run.spec
-    request = ModelRequest(tuple(run.messages), spec.instructions, spec.tool_schemas, spec.settings)
+    spec = run.actor.spec
+    request = ModelRequest(tuple(run.thread.messages), spec.instructions, spec.tool_schemas, spec.settings)
     await run.open_message()
     with tracing.model_span(spec.resolved_model.name) as span:
         try:
@@ -67,12 +67,12 @@ async def ask_model(run: Run) -> AssistantMessage:
 
 def _place(run: Run) -> str:
     """The place of a model call, from which question ids are made: the same in a resumed run."""
-    return f"model-{len(run.messages)}"
+    return f"model-{len(run.thread.messages)}"
 
 
 async def _cancel_moot(run: Run) -> None:
     """Cancel pending requests of this model call that were not asked again, and those of calls that have results."""
-    resolved = [call.id for said in answers(run.messages) for call in said.tool_calls]
+    resolved = [call.id for said in answers(run.thread.messages) for call in said.tool_calls]
     moot = (_place(run), f"{_place(run)}-answer", *resolved)
     await run.cancel_where(
         lambda asked: any(is_about(asked, about) for about in moot), "it was not asked again"
@@ -85,7 +85,7 @@ async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
     If a guardrail wants a person's approval, it is asked for through the channel; without a channel the answer is
     refused.
     """
-    objection = await judge_answer(message, run.spec.guardrails)
+    objection = await judge_answer(message, run.actor.spec.guardrails)
     if objection is None:
         return message
     why = objection.reason or "it is not allowed"
@@ -101,15 +101,15 @@ async def _guarded(run: Run, message: AssistantMessage) -> AssistantMessage:
 
 
 async def _hooked(run: Run, request: ModelRequest) -> AssistantMessage:
-    onion = run.spec.onion
-    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.signal)
+    onion = run.actor.spec.onion
+    ctx = ModelCallContext(request, run.thread.thread_id, run.run_id, run.stop.event)
     ctx = await onion.before_model(ctx)
     return await onion.after_model(ctx, await _stream(run, ctx.request))
 
 
 async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
     final: AssistantMessage | None = None
-    model = run.spec.resolved_model
+    model = run.actor.spec.resolved_model
     stream = model.stream(request)
     try:
         async for item in stream:
@@ -127,8 +127,8 @@ async def _stream(run: Run, request: ModelRequest) -> AssistantMessage:
 
 
 def _fail(run: Run, span: tracing.Span, error: BaseException) -> None:
-    run.error_type = type(error).__name__
-    span.fail(run.error_type)
+    run.reply.error_type = type(error).__name__
+    span.fail(run.reply.error_type)
 
 
 def _failure(why: str) -> AssistantMessage:
@@ -143,16 +143,16 @@ async def advance(run: Run) -> None:
     ends. The loop keeps no state, so it can stop anywhere and be resumed in another process from the transcript
     alone.
     """
-    while not (run.aborted or is_finished(run.messages)):
+    while not (run.stop.is_asked or is_finished(run.thread.messages)):
         if not tracing.on:
             await _turn(run)
-            if has_failed(run.messages):
+            if has_failed(run.thread.messages):
                 return
             continue
         with tracing.turn_span() as span:
             await _turn(run)
-            if has_failed(run.messages):
-                span.fail(run.error_type)
+            if has_failed(run.thread.messages):
+                span.fail(run.reply.error_type)
                 return
 
 
@@ -160,7 +160,7 @@ async def _turn(run: Run) -> None:
     """Settle and execute the calls without a result; where there are none, ask the model first."""
     if run.emitter.listening:
         await run.emit(TurnStartedEvent)
-    calls = unresolved_calls(run.messages)
+    calls = unresolved_calls(run.thread.messages)
     if not calls:
         calls = await _said(run, await ask_model(run))
     if calls:
@@ -172,7 +172,7 @@ async def _turn(run: Run) -> None:
 async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:
     """Append the model's message; returns its calls, with the ids that they got in the transcript."""
     await run.append(message)
-    last = run.messages[-1]
+    last = run.thread.messages[-1]
     return last.tool_calls if last.role == "assistant" else []
 
 
@@ -182,7 +182,7 @@ async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:
     By default no call starts before all are settled. With ``tool_gate="each"`` settled calls start while the others
     wait.
     """
-    apart = run.spec.tool_gate == "each"
+    apart = run.actor.spec.tool_gate == "each"
     for group in [[call] for call in calls] if apart and run.channel is not None else [calls]:
         settled, waiting = await settle(run, group)
         if waiting:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from askfirst.agent.emitter import Emitter
 from askfirst.agent.journal import Journal
 from askfirst.agent.question_ids import mark, replaced
-from askfirst.agent.spec import Actor, AgentSpec
+from askfirst.agent.spec import Actor
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import Thread, iterations, unresolved_calls
 from askfirst.agent.verdicts import (
@@ -109,7 +109,7 @@ class Bodies:
         """Take the run's lease again, before a body writes to its own thread; raises `LeaseHeld` or `LeaseLost`."""
         self.stir(call_id)
         async with self.lock:
-            if self._run.journal is not None and not self._run.journal.holds:
+            if self._run.journal is not None and not self._run.journal.lease.holds:
                 await self._run.commit()
 
     async def done(self, call_id: str) -> bool:
@@ -122,12 +122,17 @@ class Bodies:
         """Write the finished results and release the lease, if every unfinished body waits for people."""
         async with self.lock:
             run = self._run
-            if not self._left or self._left - self._resting or run.journal is None or not run.journal.holds:
+            if (
+                not self._left
+                or self._left - self._resting
+                or run.journal is None
+                or not run.journal.lease.holds
+            ):
                 return False
             with suppress(StoreError):  # the next step raises it again
                 await run.append(*self._take_finished())
                 await run.commit(release=True)
-            return not run.journal.holds
+            return not run.journal.lease.holds
 
     def _take_finished(self) -> list[ToolResultMessage]:
         """The results to write now. A subagent's result stays on its own thread while another body waits."""
@@ -137,6 +142,65 @@ class Bodies:
             if call_id not in self._left and call_id in self._results and not keeps
         ]
         return [self._results.pop(call_id) for call_id in finished]
+
+
+# What a run keeps while it goes on.
+
+
+class Stop:
+    """Whether somebody has asked a run to stop. It has no constructor: every run makes one."""
+
+    is_asked = False
+    _event: asyncio.Event | None = None
+
+    @property
+    def event(self) -> asyncio.Event:
+        """An event that is set when the run is to stop; created on first use, because most runs never need it."""
+        if self._event is None:
+            self._event = asyncio.Event()
+            if self.is_asked:
+                self._event.set()
+        return self._event
+
+    def ask(self) -> None:
+        """Ask the run to stop."""
+        self.is_asked = True
+        if self._event is not None:
+            self._event.set()
+
+
+class Reply:
+    """The model's message while it is streamed. It has no constructor: every run makes one."""
+
+    said: list[str] | None = None
+    """The text streamed so far; None between messages."""
+    error_type = "failed"
+    """The name of the error that the model failed with, for traces."""
+
+
+@dataclass(slots=True, eq=False)
+class Unwritten:
+    """What the next commit of a run writes."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    settlements: list[Settlement] = field(default_factory=list[Settlement])
+    """How `Run.close` settles the open requests; `Run.finish` writes it."""
+    is_recorded: bool = False
+    """Whether the run's record is in the store already."""
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """What is under way in a run: the bodies of calls, and requests to people."""
+
+    bodies: Bodies | None = None
+    """The group of calls that is executing, if it has subagents and there is a store."""
+    calls: frozenset[str] = frozenset()
+    """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
+    asked: dict[str, str] = field(default_factory=dict[str, str])
+    """The unsettled requests of this run: question id to the id of the call that asked, or ``""``."""
+    is_released_unstored: bool = False
+    """Whether the lease was released for a request that is in no store: another worker may have taken the thread."""
 
 
 @dataclass(slots=True, eq=False)
@@ -150,51 +214,12 @@ class Run:
     channel: HitlChannel | None = None
     journal: Journal | None = None
     clock: Clock = field(default_factory=SystemClock)
-    aborted: bool = False
-    """Whether somebody has asked this run to stop."""
-    _signal: asyncio.Event | None = None
-    said: list[str] | None = None
-    """The text streamed so far of the model's current message; None between messages."""
-    unwritten: list[Message] = field(default_factory=list[Message])
-    """Messages that the next commit writes."""
-    settlements: list[Settlement] = field(default_factory=list[Settlement])
-    """How `close` settles the open requests; `finish` writes it."""
-    is_recorded: bool = False
-    """Whether the run's record is in the store."""
     caller: Run | None = None
     """The run whose call this one serves."""
-    bodies: Bodies | None = None
-    """The group of calls that is executing, if it has subagents and there is a store."""
-    under_way: frozenset[str] = frozenset()
-    """The calls whose bodies may have begun, and whose results are not in the transcript yet."""
-    asked: dict[str, str] = field(default_factory=dict[str, str])
-    """The unsettled requests of this run: question id to the id of the call that asked, or ``""``."""
-    is_released_unstored: bool = False
-    """Whether the lease was released for a request that is in no store: another worker may have taken the thread."""
-    error_type: str = "failed"
-    """The name of the error that the run failed with, for traces."""
-    messages: list[Message] = field(init=False)
-    """The thread's transcript."""
-    spec: AgentSpec = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.messages = self.thread.messages
-        self.spec = self.actor.spec
-
-    @property
-    def signal(self) -> asyncio.Event:
-        """An event that is set when the run is aborted; created on first use, because most runs never need it."""
-        if self._signal is None:
-            self._signal = asyncio.Event()
-            if self.aborted:
-                self._signal.set()
-        return self._signal
-
-    def abort(self) -> None:
-        """Ask the run to stop."""
-        self.aborted = True
-        if self._signal is not None:
-            self._signal.set()
+    stop: Stop = field(default_factory=Stop)
+    reply: Reply = field(default_factory=Reply)
+    unwritten: Unwritten = field(default_factory=Unwritten)
+    work: Work = field(default_factory=Work)
 
     def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
         """Emit an event to the agent's listeners; await what is returned."""
@@ -207,19 +232,19 @@ class Run:
             for message in added:
                 await self.tell(message)
         elif added:
-            self.said = None
+            self.reply.said = None
 
     def _add(self, messages: Iterable[Message]) -> list[Message]:
         added = [self.thread.add(message) for message in messages]
         if self.journal is not None:
-            self.unwritten += added
+            self.unwritten.messages += added
         return added
 
     async def tell(self, message: Message) -> None:
         """Tell listeners of a message that was appended."""
-        if self.said is None:
+        if self.reply.said is None:
             await self.emit(MessageStartedEvent, role=message.role)
-        self.said = None
+        self.reply.said = None
         await self.emit(MessageEndedEvent, message=message)
 
     async def commit(
@@ -244,16 +269,16 @@ class Run:
             return
         if journal.lags:
             await journal.catch_up()
-        if self.caller is not None and self.caller.bodies is not None and not journal.holds:
-            await self.caller.bodies.wake(self.actor.call_path[-1])
-        writing, self.unwritten = self.unwritten, []
-        was_recorded, self.is_recorded = self.is_recorded, True
+        if self.caller is not None and self.caller.work.bodies is not None and not journal.lease.holds:
+            await self.caller.work.bodies.wake(self.actor.call_path[-1])
+        writing, self.unwritten.messages = self.unwritten.messages, []
+        was_recorded, self.unwritten.is_recorded = self.unwritten.is_recorded, True
         ledger = self.thread.ledger
         if started:
             ledger.update([effect.tool_call_id for effect in started])
         ended = [it.tool_call_id for it in writing if it.role == "tool" and it.tool_call_id in ledger]
         if run is None and not was_recorded:
-            run = RunRecord(self.spec.id)  # the thread has no run yet: it is a fork, for instance
+            run = RunRecord(self.actor.spec.id)  # the thread has no run yet: it is a fork, for instance
         step = Step(self.run_id, writing, opened, settled, started, ended, run, release)
         if opened and self.actor.resumer is not None:
             step = step._replace(resumer=self.actor.resumer, resumes=self.actor.root_thread_id)
@@ -261,11 +286,14 @@ class Run:
             await journal.write(step, wait=wait)
         except (InvalidStep, asyncio.CancelledError):
             if not journal.has_sent(step):  # nothing was sent: the next commit writes the same
-                self.unwritten, self.is_recorded = [*writing, *self.unwritten], was_recorded
+                self.unwritten.messages, self.unwritten.is_recorded = (
+                    [*writing, *self.unwritten.messages],
+                    was_recorded,
+                )
                 ledger.difference_update([effect.tool_call_id for effect in started])
-            elif not journal.failed:  # the step is written: the requests are open, and no wait follows
+            elif journal.failure is None:  # the step is written: the requests are open, and no wait follows
                 self._know(opened, settled)
-                self.asked.update({it.question_id: "" for it in opened})
+                self.work.asked.update({it.question_id: "" for it in opened})
             raise
         ledger.difference_update(ended)
         self._know(opened, settled)
@@ -287,11 +315,11 @@ class Run:
 
     def _shorten(self, problem: str) -> bool:
         """Replace the large results among the unwritten messages; False if there is none."""
-        large = [it for it in self.unwritten if it.role == "tool" and len(encode(it)) > LARGE]
+        large = [it for it in self.unwritten.messages if it.role == "tool" and len(encode(it)) > LARGE]
         for result in large:
             short = too_large(result, problem)
-            self.unwritten[self.unwritten.index(result)] = short
-            self.messages[self.messages.index(result)] = short
+            self.unwritten.messages[self.unwritten.messages.index(result)] = short
+            self.thread.messages[self.thread.messages.index(result)] = short
         return bool(large)
 
     async def open(
@@ -307,7 +335,7 @@ class Run:
         unrun = self._unrun(SUPERSEDED_CALL, trace, "superseded")
         added = self._add([*unrun, message])
         wait = not is_new or self.emitter.listening
-        await self.commit(settled=superseded, run=RunRecord(self.spec.id), wait=wait)
+        await self.commit(settled=superseded, run=RunRecord(self.actor.spec.id), wait=wait)
         return added
 
     async def record(self, request: HitlRequest, *, release: bool) -> StoredRequest | None:
@@ -327,8 +355,8 @@ class Run:
         caller = self.caller
         if (
             caller is not None
-            and caller.bodies is not None
-            and await caller.bodies.pause(self.actor.call_path[-1])
+            and caller.work.bodies is not None
+            and await caller.work.bodies.pause(self.actor.call_path[-1])
         ):
             await caller.release_callers()
 
@@ -361,8 +389,8 @@ class Run:
         """
         known = self.thread.requests
         new = [request for request in requests if not _is_known(known.get(request.question_id), request)]
-        holds = self.journal is not None and self.journal.holds
-        if new or (release and (self.unwritten or holds)):
+        holds = self.journal is not None and self.journal.lease.holds
+        if new or (release and (self.unwritten.messages or holds)):
             await self._open(new, release=release)
         for request in new:
             await self.emit(HitlRequestEvent, request=request)
@@ -378,24 +406,24 @@ class Run:
 
     async def open_message(self) -> None:
         """Note that the model begins a message."""
-        self.said = []
+        self.reply.said = []
         if self.emitter.listening:
             await self.emit(MessageStartedEvent, role="assistant")
 
     async def hear(self, delta: Delta) -> None:
         """Take one delta of the model's message."""
-        if self.said is not None:
+        if self.reply.said is not None:
             if isinstance(delta, TextDelta):
-                self.said.append(delta.text)
+                self.reply.said.append(delta.text)
             elif delta.type == "restart":
-                self.said.clear()
+                self.reply.said.clear()
         if self.emitter.listening:
             await self.emit(MessageDeltaEvent, delta=delta)
 
     async def hold(self, ending: Ending) -> None:
         """Take the lease and settle every open request, so that no other worker resumes while the thread is ended."""
         settled = self._settlements(ending)
-        if settled or (self.journal is not None and not self.journal.holds):
+        if settled or (self.journal is not None and not self.journal.lease.holds):
             await self.commit(settled=settled)
 
     def close(self, ending: Ending, trace: JsonObject | None = None) -> list[Message]:
@@ -403,15 +431,15 @@ class Run:
 
         Returns the messages that were added; tell listeners of them once they are written.
         """
-        last = AssistantMessage("".join(self.said or ()) or (), stop_reason="aborted", error=ending.why)
-        self.settlements = self._settlements(ending)
+        last = AssistantMessage("".join(self.reply.said or ()) or (), stop_reason="aborted", error=ending.why)
+        self.unwritten.settlements = self._settlements(ending)
         return self._add([*self._unrun(ended_before(ending.why), trace, ending.status), last])
 
     async def finish(self, status: RunStatus, usage: Usage) -> None:
         """Write the end of the run, and release the lease."""
         if self.journal is not None:
-            record = RunRecord(self.spec.id, status, iterations(self.messages), usage)
-            await self.commit(settled=self.settlements, run=record, release=True)
+            record = RunRecord(self.actor.spec.id, status, iterations(self.thread.messages), usage)
+            await self.commit(settled=self.unwritten.settlements, run=record, release=True)
 
     @property
     def failure(self) -> Exception | None:
@@ -422,7 +450,11 @@ class Run:
     def is_open(self) -> bool:
         """Whether this run holds the lease or has unwritten messages, and can still write."""
         journal = self.journal
-        return journal is not None and not journal.failed and bool(journal.holds or self.unwritten)
+        return (
+            journal is not None
+            and journal.failure is None
+            and bool(journal.lease.holds or self.unwritten.messages)
+        )
 
     async def release(self) -> None:
         """Write the unwritten messages and release the lease; does nothing if the lease is lost.
@@ -435,7 +467,7 @@ class Run:
         try:
             await self.commit(release=True)
         except InvalidStep:
-            self.unwritten.clear()
+            self.unwritten.messages.clear()
             if self.is_open:
                 await self.commit(release=True)
 
@@ -447,7 +479,7 @@ class Run:
     def _unrun(self, why: str, trace: JsonObject | None, status: str) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""
         found: list[ToolResultMessage] = []
-        for call in unresolved_calls(self.messages):
+        for call in unresolved_calls(self.thread.messages):
             noted = with_answer(trace, self.thread.requests.get(call.id), status)
             begun = self.interrupted(call, noted) if call.id in self.thread.effects else None
             found.append(self.thread.returned.get(call.id) or begun or synthetic(call, why, noted))
@@ -455,7 +487,7 @@ class Run:
 
     def interrupted(self, call: ToolCall, trace: JsonObject | None = None) -> ToolResultMessage:
         """A result for a call in doubt: its body was started, and its end is unknown."""
-        is_subagent = isinstance(self.spec.tools_by_name.get(call.name), SubagentTool)
+        is_subagent = isinstance(self.actor.spec.tools_by_name.get(call.name), SubagentTool)
         why = INTERRUPTED
         if self.thread.effects[call.id].effect == "none" and not is_subagent:
             why = INTERRUPTED_HARMLESS

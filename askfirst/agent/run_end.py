@@ -43,10 +43,10 @@ async def write_end(session: Session, run: Run, last: Sequence[Message], asked: 
     The same step settles the requests ``asked``, and listeners are told of these first. Afterwards the thread in
     memory equals the stored one.
     """
-    result = result_of(run.messages, session.thread_id, run.run_id)
+    result = result_of(run.thread.messages, session.thread_id, run.run_id)
     await run.finish(result.status, result.usage)
     if run.journal is not None:
-        session.live.fence = run.journal.fence
+        session.live.fence = run.journal.lease.fence
     session.live.untold += tuple(asked)
     if session.live.untold:
         await tell_settled(session, run)
@@ -80,15 +80,15 @@ async def release(session: Session, run: Run) -> None:
     except Exception:
         logger.exception("the lease of thread %s could not be released; it will lapse", session.thread_id)
     if run.journal is not None:
-        session.live.fence = run.journal.fence
+        session.live.fence = run.journal.lease.fence
     session.live.forget()
 
 
 async def _write_and_release(session: Session, run: Run) -> None:
     """Write what is unwritten and release the lease; if the last message is the end of the run, write that too."""
-    if run.messages and is_finished(run.messages):
+    if run.thread.messages and is_finished(run.thread.messages):
         with suppress(InvalidStep):  # the last message cannot be stored, so the run has not ended
-            result = result_of(run.messages, session.thread_id, run.run_id)
+            result = result_of(run.thread.messages, session.thread_id, run.run_id)
             await run.finish(result.status, result.usage)
             return
     await run.release()
@@ -143,12 +143,12 @@ async def cancel_kept(session: Session, why: str) -> bool:
 
 async def cancel_moot(session: Session, run: Run, *, is_resumed: bool) -> None:
     """Cancel the requests that are still open at the end of a run: their answers are no longer needed."""
-    if run.asked:
+    if run.work.asked:
         await end_asked(run)
     if run.thread.requests:
         await end_left(run)
     if is_resumed or (session.channel is not None and session.channel.checkpointer is None):
-        await session.inbox.cancel_moot(run.messages)
+        await session.inbox.cancel_moot(run.thread.messages)
 
 
 def _is_waited_for(session: Session, request: HitlRequest) -> bool:

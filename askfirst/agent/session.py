@@ -18,7 +18,7 @@ from askfirst.agent.journal import Journal
 from askfirst.agent.live_thread import LiveThread
 from askfirst.agent.loop import advance
 from askfirst.agent.result import AgentResult, paused
-from askfirst.agent.run import STOPPED, SUPERSEDED, Ending, Run
+from askfirst.agent.run import STOPPED, SUPERSEDED, Ending, Run, Unwritten
 from askfirst.agent.run_end import (
     asked_unheard,
     cancel_kept,
@@ -212,8 +212,8 @@ class Session:
             run_id,
             self.channel,
             journal,
-            is_recorded=is_recorded,
             caller=caller,
+            unwritten=Unwritten(is_recorded=is_recorded),
         )
 
     # What the agent does.
@@ -362,8 +362,8 @@ class Session:
         passage = self.passage
         if passage is None or self.state == "resting" or passage.run.run_id != run_id:
             return False
-        if not passage.run.aborted and (passage.leaving is None or passage.leaving.is_heard):
-            passage.run.abort()
+        if not passage.run.stop.is_asked and (passage.leaving is None or passage.leaving.is_heard):
+            passage.run.stop.ask()
             passage.scope.reschedule(passage.loop.time())
         return True
 
@@ -413,7 +413,7 @@ class Session:
         with tracing.run_span(self.actor.spec.id, self.thread_id) as span:
             result = await self._pass(run, added)
             if result.status == "failed":
-                span.fail(run.error_type)
+                span.fail(run.reply.error_type)
             return result
 
     async def _pass(self, run: Run, added: Sequence[Message] | None) -> AgentResult:
@@ -448,7 +448,7 @@ class Session:
             self.state = "doomed" if passage.is_doomed else "idle"
             current.reset(token)
         async with releasing(self, run):
-            if run.aborted and not is_finished(run.messages):
+            if run.stop.is_asked and not is_finished(run.thread.messages):
                 return await self._stop(run)
             await cancel_moot(self, run, is_resumed=added is None)
             return await end(self, run)
@@ -477,7 +477,7 @@ class Session:
         asked, last = asked_unheard(self), run.close(STOPPED)
         await cancel_kept(self, STOPPED.why)
         result = await end(self, run, last, asked)
-        if run.asked and result.status == "aborted":
+        if run.work.asked and result.status == "aborted":
             await end_asked(run)
         return result
 

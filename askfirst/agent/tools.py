@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints, overload
 
@@ -21,6 +21,7 @@ from pydantic_core import from_json, to_json
 
 from askfirst.agent.emitter import Emitter, call_on
 from askfirst.digests import canonical_json
+from askfirst.display import Display, Risk
 from askfirst.errors import InvalidTool
 from askfirst.events import ToolProgressEvent
 from askfirst.json_schema import bare_schema
@@ -198,6 +199,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS = (TextPart, ImagePart, FilePart, UnknownPart)
 
 
+def idempotency_key(thread_id: str, tool_call_id: str, begun_in: str) -> str:
+    """The same for a call at every attempt; ``begun_in`` is the run's lasting id, empty on an old thread."""
+    parts = (thread_id, tool_call_id, *((begun_in,) if begun_in else ()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """What a tool's body may know about its call; the body gets it by a parameter of this type."""
@@ -222,8 +229,7 @@ class ToolContext:
         Hand it to APIs that accept such a key, and a repeated attempt has no second effect. It is short and
         plain enough for an HTTP header.
         """
-        parts = (self.thread_id, self.tool_call_id, *((self._begun_in,) if self._begun_in else ()))
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+        return idempotency_key(self.thread_id, self.tool_call_id, self._begun_in)
 
     def report(self, progress: float | str, text: str = "") -> None:
         """Tell listeners of the body's progress: a fraction from 0 to 1, a text, or both; from any thread."""
@@ -282,8 +288,11 @@ class Tool:
     effect: Effect = "once"
     execution_mode: ExecutionMode = "parallel"
     approval_timeout: float | str | None = None
+    display: Display = field(default_factory=Display, repr=False)
+    """How a call is shown to the person who decides: see `askfirst.display.Display`."""
     schema: ToolSchema = field(init=False, repr=False)
     """The tool's description for models."""
+    _words: JsonObject | None = field(init=False, repr=False)
     args_schema: JsonObject | None = field(init=False, repr=False)
     """The schema that goes with a request, so that edits can be checked where the tool is unknown."""
     _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
@@ -309,6 +318,11 @@ class Tool:
             )
         object.__setattr__(self, "schema", ToolSchema(self.name, self.description, _schema(self)))
         object.__setattr__(self, "args_schema", bare_schema(self.schema.parameters))
+        self.display.check(self.name, argument_names(self.parameters))
+        object.__setattr__(self, "display", described(self.display, self.parameters, self.description))
+        object.__setattr__(
+            self, "_words", self.display.shown({}, self.effect) if self.display.is_fixed else None
+        )
         object.__setattr__(self, "_call", _by_model(self))
         object.__setattr__(self, "_is_async", inspect.iscoroutinefunction(self.function))
 
@@ -316,12 +330,45 @@ class Tool:
         """Call the function itself, without the agent."""
         return self.function(*args, **kwargs)
 
+    def words_for(self, args: Mapping[str, Any]) -> JsonObject | None:
+        """The words for a call with these arguments, for its request."""
+        return self._words if self.display.is_fixed else self.display.shown(args, self.effect)
+
     async def run(self, args: BaseModel, context: ToolContext) -> Any:
         """Run the body: in the event loop if it is async, else in a thread."""
         if self._is_async:
             return await self._call(args, context)
         returned = await asyncio.to_thread(_in_thread, self._call, args, context)
         return await returned if inspect.isawaitable(returned) else returned
+
+
+WORDS = tuple(it.name for it in fields(Display) if it.name != "description")
+"""The options of a tool that say how its calls are shown."""
+
+
+def display_of(words: Mapping[str, Any]) -> Display:
+    """The words for a tool from options, of which None means: not given."""
+    return Display(**{name: said for name, said in words.items() if said is not None})
+
+
+def argument_names(parameters: type[BaseModel]) -> list[str]:
+    """The names under which a call has its arguments."""
+    return [it.serialization_alias or it.alias or name for name, it in parameters.model_fields.items()]
+
+
+def described(display: Display, parameters: type[BaseModel], description: str) -> Display:
+    """The words for a tool, with titles and formats of its parameters (``Field(title=…)``) where none are given."""
+    labels: dict[str, str] = {}
+    formats: dict[str, str] = {}
+    for name, each in parameters.model_fields.items():
+        key = each.serialization_alias or each.alias or name
+        if each.title:
+            labels[key] = each.title
+        extra = each.json_schema_extra
+        form = cast("dict[str, Any]", extra).get("format") if isinstance(extra, dict) else None
+        if isinstance(form, str):
+            formats[key] = form
+    return display.completed(labels, formats, description)
 
 
 def _check_name(name: Any) -> None:
@@ -374,6 +421,16 @@ def tool(
     effect: Effect = "once",
     execution_mode: ExecutionMode = "parallel",
     approval_timeout: float | str | None = None,
+    title: str | None = None,
+    sentence: str | None = None,
+    approve: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    formats: Mapping[str, str] | None = None,
+    important: Sequence[str] = (),
+    risk: Risk | Callable[[Mapping[str, Any]], Risk] | None = None,
+    consequences: Sequence[str] = (),
+    undo: str | None = None,
+    help_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function, async or not, a `Tool`: ``@tool`` or ``@tool(effect="none")``.
@@ -381,7 +438,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The name is the function's; the description comes from its docstring; the parameters from its
     annotations (pydantic's included) and from the docstring's description of each. A parameter annotated
     `ToolContext` receives the call's context and is not shown to the model. The options are those of
-    `Tool`.
+    `Tool`, and of `askfirst.display.Display`: ``sentence="Pay back {cents:money:EUR} for order {order_id}"`` is what
+    the person reads who decides. Raises `InvalidTool` for words that name an argument which is not there.
     """
     localns = sys._getframe(1).f_locals  # pyright: ignore[reportPrivateUsage]
 
@@ -404,6 +462,9 @@ def _from_function(
     named: str = name or name_of(function)
     _check_name(named)
     signature = read_signature(function, named, ToolContext, localns)
+    words = {it: options.pop(it) for it in WORDS if it in options}
+    if words:
+        options["display"] = display_of(words)
     made = Tool(
         name=named,
         parameters=signature.parameters,

@@ -41,12 +41,13 @@ _TOO_LATE = (HitlStaleAnswer, HitlNoPendingRequest, CaseClosed, CaseExpired)
 
 
 def answer_item(id: str, said: Said, by: str | None) -> str:
-    """Answer what waits; says so in a sentence. Raises `NotOpen`, and click's errors for what does not fit."""
+    """Answer an open item; returns a sentence that says so. Raises `NotOpen`, and click's errors for options that do
+    not fit."""
     return _deciding(partial(_answer, id, said, by))
 
 
 def cancel_item(id: str, reason: str, by: str | None) -> str:
-    """End what waits without an answer; says so in a sentence. Raises `NotOpen`."""
+    """Cancel an open item; returns a sentence that says so. Raises `NotOpen`."""
     return _deciding(partial(_cancel, id, reason, by))
 
 
@@ -72,7 +73,7 @@ async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpo
 
 def _settled(item: Asked, status: str, by: str | None) -> Settled:
     row, now = item.row, milliseconds(SystemClock())
-    # This round and no other: what was asked again since has been seen by nobody.
+    # The answer counts for this round only: nobody here has seen a later one.
     settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
     return settled._replace(by=by or os_account(), via=VIA)
 
@@ -86,7 +87,9 @@ async def _settle(checkpointer: SqlCheckpointer, item: Asked, settled: Settled) 
         followed = transitions.followed(settled.now, os_account())
         change = partial(case_store.change, case.case_id, followed, settled.now, write_id)
         await finish(engine.write(change, partial(case_store.changed, case.case_id, write_id)))
-    if row.status != settled.status:  # its deadline had passed: it is timed out now, and this is late
+    if (
+        row.status != settled.status
+    ):  # its deadline had passed: the request is timed out now, and this answer is too late
         raise HitlStaleAnswer(row.question_id, row.status)
 
 
@@ -102,7 +105,7 @@ async def _answer_case(checkpointer: SqlCheckpointer, item: Opened, said: Said, 
     except InlineRefused as error:
         raise ServiceError("this case needs a proof that a person decided: answer it on its page") from error
     user = os_account()
-    # Whom the operating system knows is told to the caller; a name that was typed is a claim, for the record only.
+    # The caller is told the operating system's account; a typed name is a claim, for the record only.
     known: JsonObject | None = {"name": user} if by is None else None
     claimed: JsonObject | None = None if by is None else {"name": by}
     known_by = None if known is None else "login"
@@ -111,7 +114,7 @@ async def _answer_case(checkpointer: SqlCheckpointer, item: Opened, said: Said, 
 
 
 def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
-    """Run it on the database; errors become a sentence."""
+    """Run the work on the database; errors become a sentence."""
     try:
         return on_database(work, acts=True)
     except _TOO_LATE as error:
@@ -127,7 +130,7 @@ def _deciding(work: Callable[[SqlCheckpointer], Awaitable[str]]) -> str:
 
 
 def _named(_context: click.Context, _option: click.Parameter, sets: tuple[str, ...]) -> list[tuple[str, str]]:
-    """``NAME=VALUE`` apart."""
+    """Split ``NAME=VALUE``."""
     pairs: list[tuple[str, str]] = []
     for each in sets:
         name, equals, value = each.partition("=")

@@ -24,7 +24,7 @@ _NEXT = "--choose {choices} [--set NAME=VALUE ... | --edit FILE]"
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the options say; ``edit`` is the object in the file."""
+    """The options of the command; ``edit`` is the JSON object in the file."""
 
     approve: bool = False
     deny: str | None = None
@@ -34,7 +34,7 @@ class Said:
 
     @property
     def given(self) -> set[str]:
-        """Which options there are."""
+        """The names of the options that were given."""
         has = {
             "approve": self.approve,
             "deny": self.deny is not None,
@@ -46,13 +46,13 @@ class Said:
 
 
 class WrongOptions(click.ClickException):
-    """Options that do not answer what is asked."""
+    """The options do not fit the request."""
 
     exit_code = 2
 
 
 def how_to_answer(item: Item) -> str:
-    """The options that answer it."""
+    """The options that answer an item, as a usage line."""
     how = _REQUESTS[item.kind].how if isinstance(item, Asked) else _type_of(item).how
     if _single(item) is not None:
         how = f"{_PICKED} | {how}"
@@ -112,13 +112,14 @@ def _ask(item: Asked, said: Said) -> dict[str, Any]:
 
 
 def _single(item: Item) -> Question | None:
-    """The only question there is, if it has choices."""
+    """The request's only question, if it has one and that has choices."""
     asked = item.request.payload.questions_asked if isinstance(item, Asked) else ()
     return asked[0] if len(asked) == 1 and asked[0].options else None
 
 
 def _several(texts: Sequence[str], multiple: bool) -> str | list[str]:
-    """One text, or a list; several for a question that takes one are left for its check to refuse."""
+    """One text or a list of texts. Several texts for a question that takes one are refused later, when the answer is
+    checked."""
     return texts[0] if len(texts) == 1 and not multiple else list(texts)
 
 
@@ -220,7 +221,7 @@ def _field_value(field: FormField | None, texts: Sequence[str]) -> Any:
 
 
 def _next(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
-    """What is to be done next, and with which arguments if they are to be others."""
+    """The choice of an escalation, and other arguments for a retry if there are any."""
     from askfirst.service.pages.subject import editable_of
 
     if said.given - {"set", "edit"} != {"choose"} or {"set", "edit"} <= said.given or len(said.chosen) != 1:
@@ -232,7 +233,7 @@ def _next(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
 
 
 def _changed(shown: Mapping[str, Any], said: Said) -> dict[str, Any]:
-    """The values as they are to be: those of the file, or those shown with some set."""
+    """The edited arguments: those in the file, or those shown with the values of ``--set``."""
     if said.edit is not None:
         return dict(said.edit)
     values, faults = dict(shown), dict[str, str]()
@@ -249,7 +250,8 @@ def _changed(shown: Mapping[str, Any], said: Said) -> dict[str, Any]:
 
 
 def _like(shown: Any, text: str) -> Any:
-    """A text as it is where one is shown, else as the JSON that it is; null may become either."""
+    """The value of ``--set``: text where the argument shown is text, else parsed as JSON; for null either is
+    accepted."""
     if isinstance(shown, str):
         return text
     try:
@@ -269,7 +271,7 @@ def _by_name(sets: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _check(item: Item, said: Said, *allowed: str) -> None:
-    """One of these options, and nothing else."""
+    """Check that exactly one of these options was given, and no other."""
     if len(said.given) != 1 or not said.given <= set(allowed):
         raise _wrong(item)
 

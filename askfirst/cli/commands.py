@@ -21,6 +21,7 @@ _COMMANDS = {
     "gate": "gate",
     "keys": "keys",
     "link": "link",
+    "mcp": "mcp",
     "notify": "configuration",
     "outbox": "outbox",
     "pending": "pending",

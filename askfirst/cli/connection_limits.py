@@ -1,7 +1,8 @@
-"""Connections that are slow or too many: what ``askfirst serve`` does about them, beneath HTTP.
+"""Limits of ``askfirst serve`` on slow connections and on the number of connections, below HTTP.
 
-uvicorn waits without end for a request that was begun, and counts connections only when one has arrived whole. Here a
-connection has a time limit for its request, and a new connection may replace one that has not sent a request yet.
+uvicorn waits without a limit for the rest of a request, and counts a connection only when its request is complete.
+Here each connection has a time limit for its request, and a new connection may replace one that has not sent a
+request yet.
 """
 
 from __future__ import annotations
@@ -21,23 +22,22 @@ from askfirst import limits
 
 logger = logging.getLogger("askfirst.service")
 LINGER_SECONDS = 2.0
-"""How long somebody may go on sending a body that nobody wants, after they were answered: to cut them off at once
-would lose the answer on its way."""
+"""How long a client may go on sending a body after it was answered. Closing the connection at once could lose the
+answer on its way."""
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )
 _SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 Phase = Literal["head", "body", "unwanted", "served"]
-"""What a connection does: it waits for a request, or for its body, or for the end of one that nobody reads; or it is
-the service's turn."""
+"""What a connection waits for: a request, a body, the end of an unwanted body, or the service."""
 
 
 class Doorkeeper:
-    """Counts the connections of one server, and lets new ones in.
+    """Counts the connections of one server, and admits new ones.
 
-    ``per_address`` is for each address; where it is None it is the usual number, and not asked of this machine's own
-    addresses: a proxy has those, and all who come through it.
+    ``per_address`` is the limit for one address. None is the default limit, from which this machine's own addresses
+    are exempt: all clients behind a local proxy share one.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Doorkeeper:
         self._open: dict[GuardedConnection, str] = {}
         self._addresses: Counter[str] = Counter()
         self._waiting: OrderedDict[GuardedConnection, None] = OrderedDict()
-        """Those that have no request yet, in the order in which they began to wait."""
+        """The connections without a request, in the order in which they began to wait."""
         self._said = OncePerSecond(now)
 
     def admit(self, connection: GuardedConnection, address: str) -> bool:
-        """Let a connection in, if need be in the place of one that has no request yet; False if there is no room."""
+        """Admit a connection; a full server closes one that has no request yet. False if there is no room."""
         if self._addresses[address] >= self._most_from(address):
             self._make_room(address)
         elif len(self._open) >= self._most:
@@ -81,18 +81,19 @@ class Doorkeeper:
                 del self._addresses[address]
 
     def entered(self, connection: GuardedConnection, phase: Phase) -> float | None:
-        """A connection does something else now; for so many seconds at most."""
+        """A connection has entered another phase, which may last so many seconds."""
         self._waiting.pop(connection, None)
         if phase != "served":
             self._waiting[connection] = None
         return self._seconds.get(phase)
 
     def too_slow(self) -> None:
-        """A connection was ended because its time was up."""
+        """A connection was closed because it exceeded its time limit."""
         self._said.warn("a connection was ended: it took too long")
 
     def _make_room(self, address: str | None) -> None:
-        """End the connection that has waited longest without a request, of an address if one is named."""
+        """Close the connection that has waited longest without a request; only one of this address, if one is
+        named."""
         for connection in self._waiting:
             if address is None or self._open.get(connection) == address:
                 self._said.warn("a connection without a request was ended, to make room")
@@ -107,7 +108,7 @@ class Doorkeeper:
 
 
 class GuardedConnection(H11Protocol):
-    """One connection: uvicorn's own, with a time limit for everything that the other side has to do."""
+    """A connection of uvicorn with a time limit for each thing that the client has to do."""
 
     keeper: ClassVar[Doorkeeper]
 
@@ -156,13 +157,13 @@ class GuardedConnection(H11Protocol):
             self._reading.cancel()
 
     def end(self, said: bytes = b"") -> None:
-        """End it, with a last word if nothing else is being said."""
+        """Close the connection, with an error response if no other response has begun."""
         if said and self._phase in (None, "head", "body") and not self._is_answered():
             self.transport.write(said)
         self.transport.close()
 
     def _look(self) -> None:
-        """See what it does now, and begin to count the time if that is new."""
+        """Determine the phase of the connection, and start its time limit if the phase is new."""
         if self.transport.is_closing():
             return
         phase = self._now_in()
@@ -195,12 +196,12 @@ class GuardedConnection(H11Protocol):
 
 
 def guarded(keeper: Doorkeeper) -> type[GuardedConnection]:
-    """The connections that a keeper looks after, for uvicorn's ``http``."""
+    """A connection class for uvicorn's ``http``, bound to a `Doorkeeper`."""
     return type("GuardedConnection", (GuardedConnection,), {"keeper": keeper})
 
 
 class OncePerSecond(logging.Filter):
-    """Lets one line a second through of each kind that strangers can cause, and says how many were left out."""
+    """Limits log lines that strangers can cause to one a second for each kind, and says how many were left out."""
 
     KINDS = (
         "Exceeded concurrency limit",
@@ -232,7 +233,7 @@ class OncePerSecond(logging.Filter):
             logger.warning("%s%s", said, f" ({more} more like it)" if more else "")
 
     def _let(self, kind: str) -> int | None:
-        """How many were left out before this one; None if this one is, too."""
+        """How many lines were left out before this one; None if this one is left out, too."""
         now = self._now()
         if now - self._last.get(kind, float("-inf")) < 1:
             self._left_out[kind] += 1
@@ -242,7 +243,7 @@ class OncePerSecond(logging.Filter):
 
 
 def _is_own(address: str) -> bool:
-    """Whether an address is this machine's own; so is none, as of a Unix socket."""
+    """Whether an address is this machine's own. A missing address, as of a Unix socket, counts as own."""
     try:
         return ip_address(address.partition("%")[0]).is_loopback
     except ValueError:

@@ -59,14 +59,14 @@ Group = Literal["installed", "configured", "reachable", "overdue"]
 State = Literal["ok", "note", "wrong"]
 BASE_URL_VARIABLE = "ASKFIRST_BASE_URL"
 TESTS = "ASKFIRST_TEST_"
-"""What the project's own tests read."""
+"""The environment variables that the project's own tests read."""
 CLOCK_MILLISECONDS = 5_000
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:>=([0-9.]+))?.*extra == ['\"](\w+)['\"]")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at. ``detail`` is a sentence without secrets."""
+    """The result of one check. ``detail`` is a sentence without secrets."""
 
     group: Group
     name: str
@@ -234,7 +234,7 @@ def _mail(url: str | None) -> Finding:
 
 
 def _delivery(name: str, environ: Mapping[str, str]) -> Finding:
-    """A way to reach people of which at least something is set."""
+    """The finding about a delivery of which at least one variable is set."""
     try:
         delivery_named(name, environ)
     except AskfirstError as error:
@@ -278,7 +278,7 @@ async def database_findings(url: str) -> list[Finding]:
 
 
 def _missing_folder(url: str) -> str | None:
-    """The folder that an SQLite file would be in, if there is none: no command makes it."""
+    """The missing folder of an SQLite file, if it is missing; no command creates it."""
     folder = Path(url.partition("://")[2].removeprefix("/")).parent
     return None if folder.is_dir() else str(folder)
 
@@ -394,7 +394,7 @@ def delivery_findings(troubled: Sequence[DeliveryRow], now: int) -> list[Finding
 
 
 def overdue_findings(late: Overdue, now: int) -> list[Finding]:
-    """What should have happened by now, a finding for each kind."""
+    """Overdue work, a finding for each kind."""
     findings: list[Finding] = []
     for name, (what, state, meaning) in _LATE.items():
         each: Late = getattr(late, name)
@@ -431,7 +431,7 @@ def examine(*, as_json: bool) -> bool:
 
 
 async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
-    """What only the database and the service can tell."""
+    """The findings that need the database or the service."""
     findings = await database_findings(given_url())
     base_url = os.environ.get(BASE_URL_VARIABLE)
     if base_url and all(finding.state == "ok" for finding in known if finding.name == BASE_URL_VARIABLE):

@@ -34,17 +34,17 @@ _PREFIX = "review_"
 
 
 def digits_of(id: str, nonce: int | None) -> str:
-    """The digits that a short id begins with: the request's own random ones, else those of the whole id.
+    """The digits that a short id begins with: a request's own random digits, else those of the whole id.
 
-    What an agent asks has a whole id that follows from names which its model chooses; its beginning could be made to
-    equal another's. A service's case has a random id; what an earlier version opened has none of its own digits.
+    The whole id of an agent's request is derived from names that a model chooses, so a model could make its beginning
+    equal another id's. A service's case has a random id. Requests of earlier versions have no random digits.
     """
     return id.removeprefix(_PREFIX) if nonce is None else f"{nonce:0{NONCE_DIGITS}x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of an Askfirst agent. ``id`` stands for this round of it and no other."""
+    """A request of an Askfirst agent. ``id`` names this round of the request only."""
 
     id: str
     row: RequestRow
@@ -63,7 +63,7 @@ class Asked:
 
     @property
     def asker(self) -> str:
-        """The agent, or the thread of one that is not known."""
+        """The agent's id, or the thread's if the agent is not known."""
         return self.agent_id or self.row.thread_id
 
     @property
@@ -219,22 +219,22 @@ async def _cases(checkpointer: SqlCheckpointer) -> AsyncGenerator[Item]:
 
 NOT_OPEN = 4
 SHOWN = 8
-"""So many characters of a short id are printed at least, and have to be typed."""
+"""The shortest short id: so many characters are printed, and have to be typed."""
 _NAMED = 5
 
 
 class NotOpen(click.ClickException):
-    """Nothing that is open has this id, or not any more; nothing was changed."""
+    """No open item has this id, or the item is no longer open; nothing was changed."""
 
     exit_code = NOT_OPEN
 
 
 class Ambiguous(click.ClickException):
-    """Several things are open that could be meant."""
+    """Several open items match."""
 
 
 async def only_open(checkpointer: SqlCheckpointer) -> Item:
-    """The one thing that is open. Raises `NotOpen` if there is none, and `Ambiguous` if there are several."""
+    """The only open item. Raises `NotOpen` if there is none, and `Ambiguous` if there are several."""
     found: Item | None = None
     async with aclosing(pending_items(checkpointer)) as items:
         async for item in items:
@@ -269,7 +269,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What identifies something that is open: its whole id, and the digits that its short id begins with."""
+    """The identity of an open item: its whole id, and the digits that its short id begins with."""
 
     id: str
     digits: str
@@ -285,20 +285,20 @@ class _Key:
         return cls(case_id, digits_of(case_id, None))
 
     def is_named(self, text: str) -> bool:
-        """Whether this is its id, or a part of it that was printed."""
+        """Whether a text is the item's whole id, or a short id that was printed for it."""
         return text == self.id or (len(text) >= SHOWN and self.digits.startswith(text))
 
     def is_asked_as(self, text: str) -> bool:
-        """Whether the agent knows it by this name, of which its model may have chosen a part."""
+        """Whether a text is the agent's own id of the item, part of which its model may have chosen."""
         asked = self.asked
         return asked is not None and text in (asked.question_id, f"{asked.thread_id}/{asked.question_id}")
 
 
 async def find_open(checkpointer: SqlCheckpointer, text: str) -> Item:
-    """What is open and has this id, whole or as it was printed. Raises `NotOpen` and `Ambiguous`.
+    """The open item with this id, whole or short. Raises `NotOpen` and `Ambiguous`.
 
-    Nothing else names it. A question's id is the tool call's, which a model chooses: it could be made to equal what
-    somebody else's id was printed as.
+    A question id is not accepted: it is the id of a tool call, which a model chooses, and which could equal the short
+    id of another item.
     """
     found = await _by_id(checkpointer, text)
     if isinstance(found, Ended):
@@ -307,7 +307,7 @@ async def find_open(checkpointer: SqlCheckpointer, text: str) -> Item:
 
 
 async def find(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
-    """What has this id, open or not, to be looked at; an agent's request also by ``thread/question``.
+    """The item with this id, open or not, for display; an agent's request also by ``thread/question``.
 
     Raises `NotOpen` and `Ambiguous`.
     """
@@ -328,7 +328,7 @@ async def _by_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
 
 
 def _is_text(text: str) -> bool:
-    """Whether this can be anything's name: bytes that were no UTF-8 cannot."""
+    """Whether a text can be an id: arguments that were not UTF-8 cannot."""
     return not any(0xD800 <= ord(char) <= 0xDFFF for char in text)
 
 
@@ -369,7 +369,7 @@ async def _by_key(checkpointer: SqlCheckpointer, text: str) -> Item:
 
 
 async def _by_names(checkpointer: SqlCheckpointer, text: str) -> Asked | Ended | None:
-    """An agent's request by ``thread/question``, in either of which there may be slashes; None if there is none."""
+    """An agent's request by ``thread/question``, where both parts may contain slashes; None if there is none."""
     found: list[Asked] = []
     for place, char in enumerate(text):
         if char == "/":
@@ -387,7 +387,7 @@ def _key_of(asked: Asked) -> store.RequestKey:
 
 
 def _no_id(text: str, called: Sequence[_Key]) -> str:
-    """Why this names nothing; where an agent calls something so, how to look at that."""
+    """Why no open item has this id; if it is an agent's question id, how to display that request."""
     if not called:
         return _unknown(text)
     ids = shortened((key.id, key.digits) for key in called)
@@ -414,7 +414,7 @@ def short(item: Item | Ended) -> str:
 
 
 def shortened(ids: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Short ids, by whole ids: of the digits of each so many that no other one begins with them."""
+    """Short ids by whole ids: each as long as needed to differ from all others."""
     known = sorted((digits, whole) for whole, digits in set(ids))
     digits = [each for each, _ in known]
     neighbours = zip(["", *digits], [*digits[1:], ""], strict=False)
@@ -426,7 +426,7 @@ def shortened(ids: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """With how many characters both begin."""
+    """The length of the common prefix of two texts."""
     return next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),

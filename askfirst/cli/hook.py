@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any, cast
 
@@ -10,10 +11,12 @@ import click
 
 from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.cli.options import policy_option, timeout_option, tools_option
 from askfirst.cli.output import on_database
 from askfirst.errors import HitlInvalidRequest
 from askfirst.gate.gate import Gate
 from askfirst.limits import BODY_BYTES
+from askfirst.permissions.shipped import policy_from
 
 
 def _event() -> dict[str, Any]:
@@ -31,18 +34,15 @@ def _event() -> dict[str, Any]:
     return cast("dict[str, Any]", event)
 
 
+def _cwd(event: dict[str, Any]) -> str | None:
+    """Where the agent is just now: relative paths start there."""
+    cwd = event.get("cwd")
+    return cwd if isinstance(cwd, str) and cwd else None
+
+
 @click.command()
-@click.option(
-    "--policy", type=click.Path(exists=True, dir_okay=False), help="A file of rules that decides first."
-)
-@click.option(
-    "--tool",
-    "tools",
-    multiple=True,
-    metavar="NAME",
-    help="A tool that a person decides on, however the policy decides; may come again. Without --tool and "
-    "--policy: all.",
-)
+@policy_option
+@tools_option
 @click.option(
     "--wait",
     type=click.FloatRange(0, 86_400),
@@ -59,9 +59,7 @@ def _event() -> dict[str, Any]:
     help="What to answer if nobody has decided by then. defer: stop the session, to be resumed (claude -p only, and "
     "only where a message makes one call). ask: ask at Claude Code's own terminal.",
 )
-@click.option(
-    "--timeout", metavar="TIME", help="How long people have to decide, such as 24h; silence denies."
-)
+@timeout_option
 @click.option(
     "--resumer",
     default=RESUMER,
@@ -77,11 +75,15 @@ def hook(
     PreToolUse is answered with allow, deny, ask or defer; PostToolUse and PostToolUseFailure record how the call
     ended. Name this command in Claude Code's settings for all three. Exit code 0: the answer is on standard output.
     2: something went wrong, and Claude Code does not run the call.
+
+    The repository of the policy coding-agent is CLAUDE_PROJECT_DIR, which Claude Code sets; relative paths start at
+    the event's cwd.
     """
     event = _event()
+    rules = None if policy is None else policy_from(policy, os.environ.get("CLAUDE_PROJECT_DIR"), _cwd(event))
 
     async def answer(checkpointer: SqlCheckpointer) -> dict[str, Any]:
-        async with Gate(checkpointer, policy=policy, timeout=timeout) as gate:
+        async with Gate(checkpointer, policy=rules, timeout=timeout) as gate:
             given = cast(WhilePending, pending)
             events = ClaudeHooks.of(gate, tools or None, wait=wait, while_pending=given, resumer=resumer)
             return await events.answer(event)

@@ -32,9 +32,10 @@ _ODD_SPACE = re.compile(r"[^\S \u3000]")
 
 
 def exact_json(value: Any, *, indent: int | None = None) -> str:
-    """A value as JSON of which every character can be seen: what would act, hide or pass for another is an escape.
+    """A value as JSON in which every character is visible: characters that act, hide or imitate another one are
+    escaped.
 
-    Read again, it is the same value. Nothing that is seen is escaped, so that people can read it.
+    Parsed again, it is the same value. Visible characters are not escaped, so that people can read it.
     """
     plain = json.dumps(value, ensure_ascii=False, indent=indent)
     if plain.isascii() and "\x7f" not in plain:
@@ -100,19 +101,20 @@ DEFAULT_URL = "sqlite:///askfirst.db"
 
 
 def given_url() -> str:
-    """What the environment says, or a file in the working directory."""
+    """The database URL of the environment, or else of a file in the working directory."""
     return os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def database_url() -> str:
-    """The same, if it is a database. Raises `StoreError`."""
+    """The same URL, checked. Raises `StoreError`."""
     return checked_url(given_url())
 
 
 def checked_url(url: str) -> str:
     """The URL, if every command can find the same database there. Raises `StoreError`.
 
-    A URL that names nothing would be memory, which ends with the command: nobody means that by leaving a path out.
+    An SQLite URL without a path would be a database in memory, which ends with the command; that is refused as a
+    mistake.
     """
     if url.partition("://")[0].partition("+")[0].lower() == "sqlite" and url.endswith(("://", ":///")):
         raise StoreError(
@@ -131,7 +133,7 @@ def on_database(
 ) -> T:
     """Open the database, do something with it, and close it; ``acts`` if the audit trail has rows of that.
 
-    ``lease_seconds`` is for what leases threads.
+    ``lease_seconds`` is the length of thread leases.
     """
 
     async def run() -> T:

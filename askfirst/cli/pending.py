@@ -30,7 +30,7 @@ from askfirst.protocol import FormField
 from askfirst.requests import Question
 from askfirst.store import deliveries
 from askfirst.store.case_rows import DeliveryRow
-from askfirst.visible_text import visible
+from askfirst.visible_text import numbered, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,7 @@ _WIDEST_ASKER = 20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that waits, in short."""
+    """One open item as a line of the table."""
 
     id: str
     digits: str
@@ -58,7 +58,7 @@ class Line:
     what: str
 
     def cells(self, short: str, now: float) -> tuple[str, ...]:
-        """Its cells in the table; the last one may be cut."""
+        """The cells of the line; the last one may be shortened."""
         left = "-"
         if self.expires_at is not None:
             left = span(self.expires_at - now) if self.expires_at > now else "late"
@@ -90,7 +90,7 @@ async def _print_table(console: Console, checkpointer: SqlCheckpointer) -> None:
 
 
 async def _follow(as_json: bool, checkpointer: SqlCheckpointer) -> None:
-    """A line for each that comes, and one for each that goes."""
+    """Print a line for each item that opens, and one for each that ends."""
     known: dict[str, str] = {}
     while True:
         seen: set[str] = set()
@@ -125,16 +125,19 @@ async def _watch(console: Console, checkpointer: SqlCheckpointer) -> None:
 
 
 def _on_screen(lines: Sequence[Line], console: Console) -> list[str]:
-    """As many lines as there is room for, and how many there are."""
+    """As many lines as fit the screen, and how many there are in all."""
     room = max(console.height - 3, 1)
     count = f"{len(lines)} open" + (f", the oldest {room} shown" if len(lines) > room else "")
     return [f"{count}; Ctrl-C ends this", "", *table(lines[:room], time.time(), console.width)]
 
 
 def line_of(item: Item) -> Line:
-    """An item in short: of what it says, the beginning."""
+    """An item as a line, with the beginning of its text."""
     call = item.request.payload.gated_call if isinstance(item, Asked) else None
-    if call is not None:
+    sentence = sentence_of(item)
+    if sentence is not None:
+        what = sentence
+    elif call is not None:
         what = f"{visible(call.tool_name)} {exact_json(call.args)}"
     else:
         what = visible(" ".join(item.prompt.split()))
@@ -150,8 +153,15 @@ def line_of(item: Item) -> Line:
     )
 
 
+def sentence_of(item: Item) -> str | None:
+    """The words of a tool's author for a call, in one line; None where they gave none."""
+    payload = item.request.payload if isinstance(item, Asked) else None
+    said = None if payload is None or payload.gated_call is None else payload.words.get("sentence")
+    return visible(" ".join(said.split())) if isinstance(said, str) else None
+
+
 def table(lines: Sequence[Line], now: float, width: int | None) -> list[str]:
-    """The lines below each other, as wide as a terminal, or as they are where there is none."""
+    """The lines as a table, as wide as the terminal; not shortened without one."""
     if not lines:
         return ["Nothing waits for a person."]
     ids = shortened((line.id, line.digits) for line in lines)
@@ -168,7 +178,7 @@ def _joined(row: Sequence[str], widths: Sequence[int], room: int | None) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many cells; where it was longer, dots say so."""
+    """A text shortened to so many terminal cells, with an ellipsis if it was longer."""
     if len(text) <= most and cells(text) <= most:
         return text
     kept = text[: max(most - 3, 0)]
@@ -181,11 +191,11 @@ def cut(text: str, most: int) -> str:
 
 
 Labelled = tuple[str, str]
-"""A label, of at most seven letters, and what stands beside it."""
+"""A label of at most seven letters, and the text beside it."""
 
 
 def show_item(id: str, *, as_json: bool) -> None:
-    """Print one thing whole, open or not."""
+    """Print one item whole, open or not."""
     found, told = on_database(partial(_find, id))
     if as_json:
         more = {} if isinstance(found, Ended) else {"deliveries": [as_json_row(row) for row in told]}
@@ -219,6 +229,8 @@ def _whole(found: Item | Ended) -> dict[str, Any]:
 
 
 def _blocks(found: Item | Ended) -> Iterator[Labelled]:
+    if not isinstance(found, Ended) and (sentence := sentence_of(found)) is not None:
+        yield "asks", sentence
     yield "id", found.id
     yield "kind", found.kind
     if isinstance(found, Ended):
@@ -315,8 +327,11 @@ def _field(field: FormField) -> str:
 
 
 def _values(label: str, values: Mapping[str, Any]) -> Iterator[Labelled]:
-    """Each value under its name: a list or an object line by line, everything else in a line."""
+    """Each value under its name: a list, an object or a text of several lines line by line, the rest in a line."""
     for name, value in values.items():
+        if isinstance(value, str) and "\n" in value:
+            yield label, f"{exact_json(name)[1:-1]} = {value.count(chr(10)) + 1} lines\n{numbered(value)}"
+            continue
         indent = 2 if isinstance(value, dict | list) and value else None
         yield label, f"{exact_json(name)[1:-1]} = {exact_json(value, indent=indent)}"
 

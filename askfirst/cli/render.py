@@ -68,7 +68,7 @@ class Bars:
         self._live: Live | None = None
 
     def show(self, report: ToolProgressEvent) -> None:
-        """Show how far a tool is."""
+        """Show the progress of a tool."""
         before = self._reports.get(report.tool_call_id)
         self._reports[report.tool_call_id] = report
         if self._console.is_terminal and not self._console.is_dumb_terminal:
@@ -193,7 +193,7 @@ class TerminalView:
                 self._ended(event)
 
     def _asks(self, request: HitlRequest) -> str:
-        """What a person is asked, whole, below the id to answer it by."""
+        """Show a request whole, below the id to answer it by."""
         return f"{heading(request)}\n{asked(request.payload, self._column.room)}"
 
     def _delta(self, delta: Delta) -> None:
@@ -224,7 +224,7 @@ class TerminalView:
                 self._result(message)
 
     def _answer(self, message: AssistantMessage) -> None:
-        """What the model said, if that differs from what was seen of it, and what it calls."""
+        """Show the model's message if it differs from the text streamed before, and its calls."""
         if message.text != self._streamed:
             self._column.block("kept" if self._streamed else "agent", message.text or "(nothing)")
         self._streamed = ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FAILED = 1
 _BACKLOG = 128
-"""So many are taken at once before any of them is looked at."""
+"""The listening socket's backlog: how many connections the system accepts before the server does."""
 _OTHER_FILES = 3 * _BACKLOG + 64
 """Files that are open besides connections: the database, the log, and connections not yet looked at."""
 
@@ -95,12 +95,12 @@ def listen(
             limit_concurrency=connections + 1,  # it counts the one that asks, too
             backlog=_BACKLOG,
         )
-    except SystemExit as ended:  # uvicorn's 3 means something else here
+    except SystemExit as ended:  # uvicorn exits with 3, which has another meaning here
         raise SystemExit(FAILED if ended.code else 0) from None
 
 
 def _within_open_files(connections: int) -> int:
-    """So many connections as the process may have open files for, after asking for more of those."""
+    """The number of connections that the limit on open files allows, after raising that limit as far as possible."""
     try:
         import resource
     except ModuleNotFoundError:  # not on Windows
@@ -193,6 +193,18 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
     metavar="KEY_ID=THREAD",
     help="Which threads a key may follow: an id, or a glob such as order-*. May be given several times.",
 )
+@click.option(
+    "--hold-seconds",
+    type=click.FloatRange(0, 60),
+    default=5.0,
+    show_default=True,
+    help="How long a decision made on a page can be undone before it goes out; 0 for not at all.",
+)
+@click.option(
+    "--risk-patterns",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A file of patterns: lines of calls that people should look at twice. Default: those that come with it.",
+)
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
     "--budget",
@@ -268,8 +280,8 @@ def serve(
         raise click.ClickException(said) from None
     if resumers is not None:
         _add_worker(app, resumers)
-    on_database(_reached)  # what is wrong with it is said in a sentence, not by the server
-    check_free(host, port)  # so is this
+    on_database(_reached)  # so that an error is reported in a sentence, and not by the server
+    check_free(host, port)  # likewise
     configure_logging()
     listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
 
@@ -293,7 +305,7 @@ def _add_worker(app: FastAPI, resumers: Mapping[str, Resumer]) -> None:
 
 
 async def _reached(checkpointer: SqlCheckpointer) -> None:
-    """It is open, and its schema is up to date."""
+    """Do nothing: the database was opened, and its schema is up to date."""
 
 
 @click.command()

@@ -45,7 +45,7 @@ def _read(path: Path) -> SigningKey:
         raise click.ClickException(f"{path} cannot be read: {error}") from error
     try:
         return SigningKey(json.loads(text))
-    except (ValueError, TypeError, InvalidSecret):  # what is wrong with it may show some of it
+    except (ValueError, TypeError, InvalidSecret):  # the error is not chained: its text may quote the key
         raise click.ClickException(
             f"--signing-key: {path} holds no private key (a JWK of the curve P-256)"
         ) from None

@@ -47,7 +47,7 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """As the HTTP client takes them."""
+        """The request as keyword arguments of the HTTP client."""
         given: dict[str, Any] = {"headers": self.headers}
         if self.body is not None:
             given["json"] = self.body[0]
@@ -125,7 +125,7 @@ def _body(response: httpx2.Response) -> Any:
 
 
 def _content(value: str) -> bytes:
-    """What an option says: itself, or with ``@`` what is in a file."""
+    """The value of an option: the text itself, or after ``@`` the content of a file."""
     if not value.startswith("@"):
         return value.encode(errors="surrogateescape")
     try:

@@ -25,7 +25,7 @@ logger = logging.getLogger("askfirst.client")
 
 FIELD = "hitl_callback_url"
 MOST_BYTES = 4_000_000
-"""More than a service of ours takes as an answer."""
+"""The largest callback: more than our own service accepts as an answer."""
 REMEMBERED = 10_000
 _WEBHOOK_HEADERS = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
@@ -81,10 +81,8 @@ class CallbackReceiver:
     # For the client.
 
     def added_to(self, body: Any, service_url: str | None = None) -> Any:
-        """A request's JSON with ``hitl_callback_url`` in it.
-
-        As it was, if it is no object, names one itself, or goes to a host whose secret is not known.
-        """
+        """A request's JSON with ``hitl_callback_url`` added. It is unchanged if it is no object, has that field
+        already, or goes to a host whose secret is not known."""
         if not isinstance(body, Mapping) or FIELD in body:
             return cast(Any, body)
         if service_url is not None and "" not in self._secrets:

@@ -87,8 +87,6 @@ class Reminders:
 
 GRACE = 600.0
 """How long a case is polled after its expiry while its service does not answer."""
-STUCK = 300.0
-"""The time-out of a poll by our clock, in case the HTTP client has none."""
 UNREADABLE = 6
 """So many unreadable answers in a row end the wait."""
 _STATE_OF: Mapping[str, State] = {event: state for state, event in EVENT_OF.items()}
@@ -252,10 +250,10 @@ class Waiting:
         seen = self._state.seen
         polling = asyncio.ensure_future(self._poller.poll(self._state.offer, self._plan, hinted=hinted))
         polling.add_done_callback(self._woken)
-        stuck_at = self._clock.now() + STUCK
         try:
-            while not polling.done() and self._final is None and self._clock.now() < stuck_at:
-                await self._sleep_until(stuck_at)
+            while not polling.done() and self._final is None:
+                await self._wake.wait()
+                self._wake.clear()
         finally:
             if not polling.done():
                 polling.cancel()
@@ -263,8 +261,6 @@ class Waiting:
         if self._final is not None:
             return
         try:
-            if polling.cancelled():
-                raise PollFailed("no answer")
             polled = polling.result()
         except PollFailed as failed:
             self._failed(failed)

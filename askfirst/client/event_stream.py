@@ -17,7 +17,7 @@ from askfirst.clock import Clock
 
 
 MOST_BYTES = 8_000_000
-"""Of one event, or of anything else between two empty lines."""
+"""The largest event, or anything else between two empty lines."""
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
@@ -102,7 +102,7 @@ IDLE_SECONDS = 60.0
 """A stream without any bytes, comments included, for so long counts as broken."""
 _AGAIN = 3.0
 _GOOD_LIFE = 30.0
-"""A connection that lived so long was no failure when it ended."""
+"""The end of a connection that lived so many seconds is no failure."""
 _SLOWEST = 300.0
 
 
@@ -133,7 +133,7 @@ class EventStream:
 
     @property
     def is_alive(self) -> bool:
-        """Whether something came on the stream lately."""
+        """Whether the stream has sent anything within `IDLE_SECONDS`."""
         return self._heard_at is not None and self._clock.now() - self._heard_at <= IDLE_SECONDS
 
     async def follow(self) -> None:

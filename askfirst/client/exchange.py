@@ -120,7 +120,7 @@ def _too_long() -> InvalidOffer:
 
 
 MOST_BYTES = 8_000_000
-"""Of a 202, unpacked."""
+"""The largest body of a 202, decompressed."""
 TRIES = 4
 """Attempts of a request that is answered with 5xx."""
 LONGEST_DEMAND = 60.0

@@ -33,9 +33,9 @@ from askfirst.messages import JsonObject
 from askfirst.protocol import REDACTED
 
 MOST_CHARACTERS = 100_000
-"""Of an answer, for the model."""
+"""The longest answer that the model is given."""
 MOST_BYTES = 10_000_000
-"""Of an answer that is read at all."""
+"""The largest answer that is read at all."""
 _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("GET", "HEAD", "OPTIONS"), "none"),
     **dict.fromkeys(("PUT", "DELETE"), "idempotent"),
@@ -47,7 +47,7 @@ _UNKNOWN = "Whether this took effect is unknown. Check before trying again."
 
 
 class NoParameters(BaseModel):
-    """A tool that takes nothing."""
+    """The parameters of a tool without parameters."""
 
 
 def http_tool(

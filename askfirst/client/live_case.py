@@ -88,7 +88,7 @@ class LiveCase:
         return self._waiting.state
 
     def hint(self) -> None:
-        """Something has happened to the case: ask the service now."""
+        """Poll the service now, because the case may have changed."""
         self._waiting.hint()
 
     async def ended(self) -> PollAnswer:

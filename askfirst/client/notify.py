@@ -29,7 +29,7 @@ from askfirst.delivery.several import pause_after
 from askfirst.errors import DeliveryError
 from askfirst.protocol import Form, PollAnswer, Progress, State
 
-# Notices. Text of the service is data: inserted as it is, never parsed.
+# Notices. The service's text is data: inserted unchanged, never parsed.
 
 
 def review(state: WaitState) -> Notice:

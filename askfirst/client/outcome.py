@@ -146,7 +146,7 @@ def _check_action(offer: Offer, action: str) -> None:
 
 def _check_form(offer: Offer, action: str, data: dict[str, Any]) -> None:
     form = offer.hitl.form
-    if form is None or action != "submit":
+    if form is None or action != "submit" or data.get("declined") is True:
         return
     faults = {
         f"result.data.{field.key}": "is required"

@@ -16,6 +16,7 @@ from pydantic_core import from_json
 from askfirst.client.connections import Caller, Connections
 from askfirst.client.offer import Offer
 from askfirst.clock import Clock
+from askfirst.concurrency import first_of
 from askfirst.errors import InvalidProtocolObject, ReviewContradiction, ReviewRefused
 from askfirst.protocol import FINAL_STATES, PollAnswer, State
 
@@ -131,6 +132,9 @@ class PollPlan:
 
 SECONDS = 30.0
 """The time-out of one poll, its body included."""
+STUCK = 300.0
+"""The time-out of one poll by the client's clock. It counts from the turn of the poll: with many cases and a slow
+service a poll may wait long for its turn, which is no failure of the service."""
 MOST_BYTES = 8_000_000
 _MOST_OF_A_REFUSAL = 64_000
 _ENDS: Mapping[str, State] = {state: state for state in FINAL_STATES}
@@ -233,7 +237,7 @@ class Poller:
         async with self._connections.polling(offer.service):
             now = self._clock.now()
             plan.begin(now)
-            polled = await poll(
+            asking = poll(
                 self._connections.calls,
                 offer.hitl.poll_url,
                 case_id=offer.case_id,
@@ -242,6 +246,10 @@ class Poller:
                 etag=self._etag if with_tag else None,
                 caller=self._caller,
             )
+            polled: Polled
+            which, polled = await first_of(asking, self._clock.sleep(STUCK))
+            if which != 0:
+                raise PollFailed(f"no answer within {STUCK:g} s")
         self._unchanged = self._unchanged + 1 if polled.answer is None else 0
         self._etag = polled.etag if polled.answer is not None else polled.etag or self._etag
         return polled

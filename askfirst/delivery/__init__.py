@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from askfirst.delivery.qr import QRDelivery
     from askfirst.delivery.registry import auto, delivery_named
     from askfirst.delivery.several import Several
+    from askfirst.delivery.slack import SlackDelivery
     from askfirst.delivery.teams import TeamsDelivery
     from askfirst.delivery.telegram import TelegramDelivery
     from askfirst.delivery.terminal import TerminalDelivery
@@ -52,6 +53,7 @@ _HOMES = {
     "QRDelivery": "qr",
     "Sent": "base",
     "Several": "several",
+    "SlackDelivery": "slack",
     "StoredDelivery": "base",
     "TeamsDelivery": "teams",
     "TelegramDelivery": "telegram",
@@ -79,6 +81,7 @@ __all__ = [
     "QRDelivery",
     "Sent",
     "Several",
+    "SlackDelivery",
     "StoredDelivery",
     "TeamsDelivery",
     "TelegramDelivery",

@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def may_be_pressed(self) -> bool:
-        """Whether a button may approve it, if the message is whole: not where the risk is high."""
+        """Whether one press may approve it, if the message is whole: not where the risk is high."""
         return self.is_whole and self.risk in _OPEN_RISKS
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
 from askfirst.delivery.asked import Asked
+from askfirst.delivery.fields import Field
 from askfirst.delivery.text import cut
 from askfirst.visible_text import visible
 
@@ -69,6 +70,15 @@ class Button:
 
     action: str
     label: str
+    fields: tuple[Field, ...] = ()
+    """What the person fills in before it counts. A delivery that has no forms leaves such a button out."""
+    confirm: str | None = None
+    """What the person is asked once more before it counts. A delivery that cannot ask leaves such a button out."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one press is all it takes."""
+        return not self.fields and self.confirm is None
 
     @property
     def approves(self) -> bool:
@@ -215,6 +225,8 @@ class Press:
     """The digest of what stood in the message (`Asked.shown`): the service takes no press without it."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """What the person filled in besides: ``feedback``, ``edits``, the fields of a form."""
+    email: str | None = None
+    """The person's address, where the platform itself has confirmed it."""
 
     @property
     def account(self) -> str:

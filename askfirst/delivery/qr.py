@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 try:
     from rich.console import Console
     from rich.text import Text
@@ -13,6 +15,7 @@ except ModuleNotFoundError as error:
 from askfirst.delivery.base import Ended, Notice, Sent
 from askfirst.delivery.terminal import TerminalDelivery
 from askfirst.errors import MissingExtra
+from askfirst.loopback import only_here
 
 _BORDER = 2
 _HALVES = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}
@@ -42,15 +45,23 @@ class QRDelivery:
 
     def _write(self, notice: Notice) -> None:
         self._terminal.write(notice)
-        if notice.review_url is not None:
-            print_qr(self._terminal.console, notice.review_url)
+        if notice.review_url is None:
+            return
+        if only_here(notice.review_url):
+            host = urlsplit(notice.review_url).hostname
+            said = f"A phone cannot reach {host}: give the service an address that it can, with --base-url."
+            self._terminal.console.print(Text(said), soft_wrap=True)
+            return
+        print_qr(self._terminal.console, notice.review_url)
 
 
 def print_qr(console: Console, text: str) -> bool:
     """Print a text as a QR code; False, and nothing is printed, where it could not be read.
 
-    It needs a terminal with colours and Unicode that is wide enough.
+    It needs a terminal with colours and Unicode that is wide enough, and an address that another device can reach.
     """
+    if only_here(text):
+        return False
     try:
         import segno
     except ModuleNotFoundError as error:

@@ -22,11 +22,13 @@ logger = logging.getLogger("askfirst.delivery")
 
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     "telegram": ("TELEGRAM_BOT_TOKEN", "TELEGRAM_CHAT_ID"),
+    "slack": ("SLACK_BOT_TOKEN", "SLACK_CHANNEL"),
     "apprise": ("ASKFIRST_APPRISE_URL",),
     "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
     "teams": ("ASKFIRST_TEAMS_URL",),
 }
-"""What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users."""
+"""What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users, and
+``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET``, for buttons."""
 
 
 def auto(environ: Mapping[str, str] | None = None, *, console: Console | None = None) -> Delivery:
@@ -98,6 +100,17 @@ def _telegram(environ: Mapping[str, str], console: Console | None) -> Delivery:
     return TelegramDelivery(environ["TELEGRAM_BOT_TOKEN"], environ["TELEGRAM_CHAT_ID"], reviewers=reviewers)
 
 
+def _slack(environ: Mapping[str, str], console: Console | None) -> Delivery:
+    from askfirst.delivery.slack import SlackDelivery
+
+    return SlackDelivery(
+        environ["SLACK_BOT_TOKEN"],
+        environ["SLACK_CHANNEL"],
+        app_token=environ.get("SLACK_APP_TOKEN") or None,
+        signing_secret=environ.get("SLACK_SIGNING_SECRET") or None,
+    )
+
+
 def _apprise(environ: Mapping[str, str], console: Console | None) -> Delivery:
     from askfirst.delivery.apprise import AppriseDelivery
 
@@ -128,6 +141,7 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, str], Console | None], Delivery]] =
     "qr": _qr,
     "desktop": _desktop,
     "telegram": _telegram,
+    "slack": _slack,
     "email": _email,
     "apprise": _apprise,
     "teams": _teams,

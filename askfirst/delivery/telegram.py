@@ -25,7 +25,7 @@ from askfirst.delivery.telegram_messages import (
     message,
     pressable,
 )
-from askfirst.delivery.telegram_presses import PressReader
+from askfirst.delivery.telegram_presses import OnMessage, PressReader
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
 
@@ -58,7 +58,8 @@ class TelegramDelivery:
         base_url: str = "https://api.telegram.org",
         clock: Clock | None = None,
     ) -> None:
-        self._api = TelegramApi(token, http=http, base_url=base_url)
+        self.api = TelegramApi(token, http=http, base_url=base_url)
+        """The Bot API, for those who post besides."""
         self._chat_id = _chat(chat_id)
         self._reviewers = None if reviewers is None else frozenset(reviewers)
         self._clock = clock or SystemClock()
@@ -75,7 +76,7 @@ class TelegramDelivery:
         """The same delivery, keeping in a store what its buttons mean."""
         other = copy(self)
         other._clock, other._posts = clock, Posts(store, clock)
-        other._api = copy(self._api)  # its open connections belong to one event loop
+        other.api = copy(self.api)  # its open connections belong to one event loop
         return other
 
     async def send(self, notice: Notice) -> Sent:
@@ -109,18 +110,21 @@ class TelegramDelivery:
         else:
             await self._posts.close(key, post)
             text = message(post.heading, post.text, ending_text(ended))
-        await self._api.edit("editMessageText", sent.place["chat"], sent.place["message"], text)
+        await self.api.edit("editMessageText", sent.place["chat"], sent.place["message"], text)
 
     @asynccontextmanager
-    async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
-        """Within this context, presses are passed on and answered. Only one program may listen for each bot."""
+    async def listening(self, on_press: OnPress, on_message: OnMessage | None = None) -> AsyncGenerator[None]:
+        """Within this context, presses are passed on and answered. Only one program may listen for each bot.
+
+        ``on_message`` gets what people write to the bot.
+        """
         if self._is_listening:
             raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
         self._is_listening = True
         try:
             await self._posts.forget_old()
-            reader = PressReader(self._api, self._posts, self._reviewers, self._clock, on_press)
-            async with self._api.connected(), reader.reading():
+            reader = PressReader(self.api, self._posts, self._reviewers, self._clock, on_press, on_message)
+            async with self.api.connected(), reader.reading():
                 yield
         finally:
             self._is_listening = False
@@ -130,7 +134,7 @@ class TelegramDelivery:
         link = notice.review_url
         quiet = {"disable_notification": True} if notice.kind == "progress" else {}
         if link and can_be_button(link):
-            is_all = len(post.actions) == len(notice.buttons)
+            is_all = len(post.actions) == sum(each.is_plain for each in notice.buttons)
             label = OPEN_LABEL if is_all else APPROVE_LABEL
             buttons = keyboard(post.actions, notice.buttons, link, label)
             try:
@@ -146,12 +150,12 @@ class TelegramDelivery:
 
     async def _send(self, parameters: dict[str, Any]) -> Any:
         try:
-            return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+            return await self.api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
         except Refused as error:
             if error.new_chat_id is None:
                 raise
             self._chat_id = error.new_chat_id
-        return await self._api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
+        return await self.api.call("sendMessage", {"chat_id": self._chat_id, **parameters})
 
 
 def _chat(chat_id: int | str) -> int:

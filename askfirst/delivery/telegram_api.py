@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -107,6 +107,17 @@ class TelegramApi:
             if "not modified" not in error.said:
                 logger.warning("a message could not be updated: %s", error)
 
+    async def upload(
+        self, method: str, parameters: Mapping[str, str], field: str, name: str, content: bytes
+    ) -> Any:
+        """The result of a method that takes a file."""
+        if self._http is not None:
+            return await self._call(
+                self._http, method, dict(parameters), CALL_SECONDS, {field: (name, content)}
+            )
+        async with await self._client() as http:
+            return await self._call(http, method, dict(parameters), CALL_SECONDS, {field: (name, content)})
+
     async def _client(self) -> httpx2.AsyncClient:
         import httpx2
 
@@ -115,7 +126,12 @@ class TelegramApi:
         return httpx2.AsyncClient(verify=self._tls)
 
     async def _call(
-        self, http: httpx2.AsyncClient, method: str, parameters: dict[str, Any], seconds: float
+        self,
+        http: httpx2.AsyncClient,
+        method: str,
+        parameters: dict[str, Any],
+        seconds: float,
+        files: dict[str, tuple[str, bytes]] | None = None,
     ) -> Any:
         import httpx2
 
@@ -123,7 +139,9 @@ class TelegramApi:
         request = httpx2.Request(
             "POST",
             self._origin,
-            json=parameters,
+            json=parameters if files is None else None,
+            data=None if files is None else parameters,
+            files=files,
             extensions={
                 "target": (self._path + method).encode(),
                 "timeout": httpx2.Timeout(seconds).as_dict(),

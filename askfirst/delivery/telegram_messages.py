@@ -44,7 +44,7 @@ def pressable(notice: Notice, text: str) -> tuple[Button, ...]:
     """The buttons that may stand below this text: one that approves only if all that is approved stands there."""
     more = shown(notice.facts.get("context", "")).strip()
     is_whole = notice.whole and text.endswith(more) and _fits(notice, text)
-    return notice.buttons if is_whole else tuple(each for each in notice.buttons if not each.approves)
+    return tuple(each for each in notice.buttons if each.is_plain and (is_whole or not each.approves))
 
 
 def _fits(notice: Notice, text: str) -> bool:

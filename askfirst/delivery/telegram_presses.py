@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -18,6 +18,8 @@ from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.delivery")
+OnMessage = Callable[[dict[str, Any]], Awaitable[None]]
+"""Takes what somebody wrote to the bot, as Telegram gives it."""
 
 POLL_SECONDS = 25
 PRESS_SECONDS = 60.0
@@ -46,12 +48,14 @@ class PressReader:
         reviewers: frozenset[int] | None,
         clock: Clock,
         on_press: OnPress,
+        on_message: OnMessage | None = None,
     ) -> None:
         self._api = api
         self._posts = posts
         self._reviewers = reviewers
         self._clock = clock
         self._on_press = on_press
+        self._on_message = on_message
         self._handling = asyncio.Lock()
         self._next: int | None = None
         """The first update that is not handled yet."""
@@ -92,7 +96,8 @@ class PressReader:
                     self._next = max(update["update_id"] for update in updates) + 1
 
     async def _updates(self, poll_seconds: int, seconds: float) -> list[dict[str, Any]]:
-        parameters: dict[str, Any] = {"timeout": poll_seconds, "allowed_updates": ["callback_query"]}
+        kinds = ["callback_query"] if self._on_message is None else ["callback_query", "message"]
+        parameters: dict[str, Any] = {"timeout": poll_seconds, "allowed_updates": kinds}
         if self._next is not None:
             parameters["offset"] = self._next
         updates = await self._api.call("getUpdates", parameters, seconds=seconds)
@@ -104,9 +109,20 @@ class PressReader:
         for update in updates:
             if query := update.get("callback_query"):
                 queues.setdefault(_key(query), []).append(query)
+        messages = [update["message"] for update in updates if update.get("message")]
         async with asyncio.TaskGroup() as group:
             for key, queries in queues.items():
                 group.create_task(self._handle_in_order(key, queries))
+            if self._on_message is not None and messages:
+                group.create_task(self._hear(self._on_message, messages))
+
+    async def _hear(self, on_message: OnMessage, messages: list[dict[str, Any]]) -> None:
+        for each in messages:
+            try:
+                await on_message(each)
+            except Exception as error:  # one message must not stop the others
+                logger.error("telegram: a message was not seen through (%s)", type(error).__name__)
+                logger.debug("how it failed", exc_info=error)
 
     async def _handle_in_order(self, key: str, queries: list[dict[str, Any]]) -> None:
         for query in queries:

@@ -22,7 +22,7 @@ from askfirst.requests import (
     Option,
     Question,
 )
-from askfirst.visible_text import escaped, pieces
+from askfirst.visible_text import escaped, numbered, pieces, visible
 
 # A request as text for a terminal.
 
@@ -37,7 +37,11 @@ def asked(payload: HitlPayload, room: int | None) -> str:
     """What is asked, whole; ``room`` is how many cells a line has, None where nothing is wrapped."""
     lines = payload.sentences
     if payload.gated_call is not None:
-        lines = [call_line(payload.gated_call.tool_name, payload.gated_call.args, room)]
+        said = lines if payload.words.get("sentence") else []
+        lines = [
+            *map(visible, said),
+            *call_lines(payload.gated_call.tool_name, payload.gated_call.args, room),
+        ]
     elif payload.questions_asked:
         lines = [_question(question) for question in payload.questions_asked]
     elif payload.choices_given is not None:
@@ -53,6 +57,19 @@ def call_line(name: str, args: JsonObject, room: int | None) -> str:
     if room is None or len(line) <= room:
         return line
     return f"{name} {json.dumps(args, ensure_ascii=False, indent=2)}"
+
+
+def call_lines(name: str, args: JsonObject, room: int | None) -> list[str]:
+    """The same, with texts of several lines below it as numbered lines."""
+    texts = {key: value for key, value in args.items() if isinstance(value, str) and "\n" in value}
+    rest = {key: value for key, value in args.items() if key not in texts}
+    if not texts:
+        return [call_line(name, args, room)]
+    blocks = [
+        f"{visible(key)} ({value.count(chr(10)) + 1} lines)\n{numbered(value)}"
+        for key, value in texts.items()
+    ]
+    return [call_line(name, rest, room), *blocks]
 
 
 def option_line(option: Option) -> str:

@@ -10,9 +10,9 @@ from askfirst.messages import JsonObject, call_digest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A call that wants to run, of whatever framework.
+    """A call that wants to run, from any framework.
 
-    ``requires_approval`` has a person asked even if the policy allows the call. ``to`` names who is to be asked,
+    With ``requires_approval`` a person is asked even if the policy allows the call. ``to`` names who is to be asked,
     ``display`` holds the words for the page, ``seal`` binds an approval to arguments that are not shown.
     """
 
@@ -28,7 +28,8 @@ class Action:
     to: str | None = None
     display: JsonObject | None = None
     resumer: str | None = None
-    """The resumer that goes on when a person has decided, and the thread that it resumes; else the key's own."""
+    """The resumer that continues when a person has decided, and the thread that it resumes; by default the key's
+    own."""
     resumes: str | None = None
     seal: str | None = field(default=None, repr=False)
 

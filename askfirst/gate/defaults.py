@@ -1,9 +1,9 @@
-"""What a gate says where a function, a call or an action does not, and what store it may have."""
+"""The defaults of a gate for functions, calls and actions, and the check of its store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.errors import HitlError, InvalidAgent, Pending
@@ -13,9 +13,17 @@ from askfirst.ids import case_id_of, page_address
 from askfirst.requests import StoredRequest
 
 
+class How(TypedDict, total=False):
+    """Who is asked, how long they have, and how long the caller waits in place."""
+
+    to: str | None
+    timeout: float | str | None
+    wait: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The options of a gate that hold for everything that it asks."""
+    """The options of a gate that apply to every request."""
 
     timeout: float | None = None
     principal: str = "*"
@@ -25,7 +33,7 @@ class Defaults:
     """Where people reach the service, for links."""
 
     def fill(self, action: Action) -> Action:
-        """The action with what it leaves open."""
+        """The action with the gate's defaults for the options that it does not set."""
         return replace(
             action,
             timeout=self.timeout if action.timeout is None else action.timeout,
@@ -35,7 +43,7 @@ class Defaults:
         )
 
     def pending(self, known: StoredRequest) -> Pending:
-        """An open request as what a guarded function raises, with the address of its page if that is known."""
+        """The `Pending` that a guarded function raises for an open request, with the page's URL if that is known."""
         case = case_id_of(known.thread_id, known.question_id, known.round)
         link = None if self.base_url is None else page_address(self.base_url, case)
         return Pending(key_of(known.thread_id), known.request, case, link)
@@ -52,7 +60,8 @@ def given_store(store: Any) -> Checkpointer:
 
 
 def url_of(store: Any) -> str:
-    """Where a thread of its own finds the store again; raises `HitlError` for a store that is no URL."""
+    """The store's URL, with which the gate's own thread opens the store; raises `HitlError` if the store was not
+    given as a URL."""
     if not isinstance(store, str):
         raise HitlError(
             "a guarded function that is not async opens the store in a thread of its own, so its gate needs the "

@@ -24,7 +24,7 @@ def form(
     context: Mapping[str, Any] | None = None,
     problem: str | None = None,
 ) -> AskRequest:
-    """The questions that ask for a model: one for each field. ``problem`` is what was wrong with the last answer."""
+    """The questions for a model, one for each field. ``problem`` says what was wrong with the last answer."""
     if not model.model_fields:
         raise HitlInvalidRequest(f"{model.__name__} has no fields to ask for")
     intro = question if not context else f"{question}\n\n{_context(context)}"
@@ -67,7 +67,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 
 
 def _options(kind: Any) -> list[Option] | None:
-    """The choices of a field that has few values; None for one that is typed."""
+    """The choices of a field with few possible values; None for a field that is typed."""
     if kind is bool:
         return [Option(label="Yes", value="true"), Option(label="No", value="false")]
     if get_origin(kind) is Literal:
@@ -91,7 +91,7 @@ def read_form(model: type[M], answers: Mapping[str, Any]) -> M:
 
 
 def _read(field: FieldInfo, said: Any) -> Any:
-    """An answer, which is text, as what the field takes: JSON for what has parts, else the text itself."""
+    """The text of an answer as the field's value: parsed as JSON for lists and objects, else the text itself."""
     kind, _ = _without_none(field.annotation)
     if get_origin(kind) is Literal:
         return next((it for it in get_args(kind) if str(it) == said), said)

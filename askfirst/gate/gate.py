@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from pydantic import BaseModel
 
@@ -29,7 +29,7 @@ from askfirst.errors import (
     StillRunning,
 )
 from askfirst.gate.action import Action
-from askfirst.gate.defaults import Defaults, given_store, url_of
+from askfirst.gate.defaults import Defaults, How, given_store, url_of
 from askfirst.gate.form import form, read_form
 from askfirst.gate.guarded import (
     Entered,
@@ -73,14 +73,6 @@ M = TypeVar("M", bound=BaseModel)
 Outcome = Ran[Any] | Denied | Pending
 
 
-class How(TypedDict, total=False):
-    """Who is asked, how long they have, and how long the caller waits in place."""
-
-    to: str | None
-    timeout: float | str | None
-    wait: float | None
-
-
 class Gate:
     """Stands before functions: policy, then perhaps a person, then the ledger.
 
@@ -107,9 +99,8 @@ class Gate:
     ) -> None:
         self._own = OwnStore(store) if isinstance(store, str) else None
         self._store: Checkpointer = self._own.checkpointer if self._own is not None else given_store(store)
-        self._policy = (
-            StaticPermissionPolicy.from_file(policy) if isinstance(policy, str | os.PathLike) else policy
-        )
+        is_file = isinstance(policy, str | os.PathLike)
+        self._policy = StaticPermissionPolicy.from_file(policy) if is_file else policy
         base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
         self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
         self._clock: Clock = clock or SystemClock()
@@ -117,10 +108,10 @@ class Gate:
         self.ledger = Ledger(self._store, self._listeners.tell, self._clock)
         self._functions = GuardedFunctions()
         self.portal = Portal(lambda: self._elsewhere(store))
-        """Where guarded functions wait that are not async."""
+        """The event loop in a thread of its own, on which guarded functions wait that are not async."""
 
     def _elsewhere(self, store: Any) -> Gate:
-        """The same gate for another event loop; whoever hears of this one's requests hears of its."""
+        """The same gate for another event loop, with the same listeners."""
         same = {"policy": self._policy, "notify": self._telling.notify, "clock": self._clock}
         made = Gate(url_of(store), **same, **asdict(self._defaults))
         made.on_opened(self._listeners.tell)
@@ -142,7 +133,7 @@ class Gate:
             await self._own.close()
 
     async def ready(self) -> None:
-        """Have the store open that was given as a URL, and people told."""
+        """Open the store, if it was given as a URL and is not open yet, and have people told."""
         if self._own is not None:
             await self._own.open()
         await self._telling.begin(self._store)
@@ -197,7 +188,7 @@ class Gate:
     async def enter(
         self, guarded: Guarded, args: Mapping[str, Any], *, key: str | None = None, wait: float | None = None
     ) -> Entered | Outcome:
-        """Take a call as far as its body: decided, and begun in the ledger; `leave` records how the body ended.
+        """Decide about a call and record the beginning of its body in the ledger; `leave` records how the body ended.
 
         Raises `HitlInvalidRequest` for arguments that the function does not take, before anyone is asked.
         """
@@ -232,7 +223,7 @@ class Gate:
         return await self._begun(guarded, key, runs, deadline)
 
     async def leave(self, guarded: Guarded, entered: Entered, ended: Stored | None) -> None:
-        """Record how a body ended; None if it was cut off, which leaves its effect in doubt. Raises `GrantLost`."""
+        """Record how a body ended; None if it was interrupted: its effect is in doubt. Raises `GrantLost`."""
         if not entered.is_recorded:
             return
         if ended is None:
@@ -259,14 +250,13 @@ class Gate:
     async def _edited(
         self, guarded: Guarded, action: Action, model: BaseModel, verdict: Approved
     ) -> BaseModel | str:
-        """The arguments as a person edited them, or why they do not run."""
+        """The arguments as a person edited them, or why the call does not run with them."""
         edited = parse_edit(guarded.tool, model, verdict.args)
         if isinstance(edited, str):
             return f"the edited arguments do not fit: {edited}"
         judged = await self._judge(replace(action, args=json_object(edited)))
-        return (
-            (judged.reason or "the edited arguments are not allowed") if judged.verdict == "deny" else edited
-        )
+        denied = judged.verdict == "deny"
+        return (judged.reason or "the edited arguments are not allowed") if denied else edited
 
     async def _action(self, guarded: Guarded, model: BaseModel, key: str) -> Action:
         shown = json_object(model)
@@ -282,7 +272,7 @@ class Gate:
             effect=guarded.tool.effect,
             timeout=guarded.timeout,
             to=guarded.to,
-            display=guarded.display.shown(shown),
+            display=guarded.tool.words_for(shown),
             resumer=guarded.resumer,
             seal=seal,
         )
@@ -319,7 +309,7 @@ class Gate:
         return Denied(key, verdict.reason, verdict.by) if isinstance(verdict, Refused) else verdict
 
     async def _asked(self, key: str, action: Action, decision: Decision) -> StoredRequest | None:
-        """Have a person asked, once; a policy's own time to answer goes before the gate's."""
+        """Ask a person, once. A time-out of the policy's decision takes precedence over the gate's."""
         if decision.approval_timeout is not None:
             action = replace(action, timeout=decision.approval_timeout)
         return await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
@@ -405,6 +395,23 @@ class Gate:
         raise HitlInvalidRequest(f"{_MOST_TRIES} answers did not fit {model.__name__}: {problem}")
 
     async def _answered(self, key: str, question_id: str, payload: HitlPayload, how: How) -> Any:
+        known = await self.question(key, question_id, payload, how)
+        settled = await self.ledger.wait(key, question_id, how.get("wait"))
+        if settled is None:
+            raise self._defaults.pending(known)
+        if settled.status == "answered":
+            return settled.answer
+        if settled.status == "timed_out":
+            raise HitlTimedOut(settled.request.timeout_seconds)
+        why, by = settled.reason or settled.status, settled.answered_by
+        raise HitlCancelled(why, answered_by=by, via=settled.via)
+
+    # For adapters: one decision and one effect for each key that they choose.
+
+    async def question(
+        self, key: str, question_id: str, payload: HitlPayload, how: How, **goes_on: str
+    ) -> StoredRequest:
+        """Ask a question under a key, once, and do not wait; ``goes_on`` is what `Ledger.put` takes."""
         await self.ready()
         seconds = approval_seconds(how.get("timeout"))
         to = how.get("to") or self._defaults.to
@@ -417,27 +424,16 @@ class Gate:
             created_at=self._clock.now(),
             timeout_seconds=self._defaults.timeout if seconds is None else seconds,
         )
-        known = await self.ledger.put(key, request)
-        settled = await self.ledger.wait(key, question_id, how.get("wait"))
-        if settled is None:
-            raise self._defaults.pending(known)
-        if settled.status == "answered":
-            return settled.answer
-        if settled.status == "timed_out":
-            raise HitlTimedOut(request.timeout_seconds)
-        why, by = settled.reason or settled.status, settled.answered_by
-        raise HitlCancelled(why, answered_by=by, via=settled.via)
-
-    # For adapters: one decision and one effect for a key of theirs.
+        return await self.ledger.put(key, request, **goes_on)
 
     async def open(
         self, key: str, action: Action, *, before_asking: Callable[[], Awaitable[None]] | None = None
     ) -> Approved | Refused | None:
-        """Put an action to the gate, once: what the policy or a person has decided, or None while a person is asked.
+        """Ask the gate about an action, once; returns the decision, or None while a person is asked.
 
-        Arguments that a person edited are put to the policy again. What the action leaves open (``timeout``,
-        ``principal``, ``to``) is the gate's. ``before_asking`` stores what is needed to go on, before a person can
-        hear of the request. Raises `KeyConflict` if another action has this key.
+        Arguments that a person edited are checked by the policy again. The gate's ``timeout``, ``principal`` and
+        ``to`` apply where the action has none. ``before_asking`` is called before a person can see the request, to
+        store what is needed to continue. Raises `KeyConflict` if another action has this key.
         """
         await self.ready()
         action = self._defaults.fill(action)
@@ -465,7 +461,7 @@ class Gate:
         return await self._judge(self._defaults.fill(action))
 
     async def asks(self, action: Action) -> bool:
-        """Whether `open` would have a person asked; False if the policy allows or denies the action by itself."""
+        """Whether `open` would ask a person; False if the policy allows or denies the action by itself."""
         decision = await self.judge(action)
         return decision.verdict == "ask" or (decision.verdict == "allow" and action.requires_approval)
 
@@ -495,30 +491,30 @@ class Gate:
     async def begin(
         self, key: str, args: Mapping[str, Any], *, wait: float | None = None
     ) -> Granted | Finished | InDoubt | Refused | Running:
-        """Begin a body with these arguments: granted once, finished ever after, in doubt if a begun body was lost.
+        """Begin a body with these arguments: `Granted` once, then `Finished`; `InDoubt` if its end is unknown.
 
-        While another process runs it, this waits for its end, or for ``wait`` seconds. Raises `NotApproved` unless
-        these arguments were approved, as they were shown or as a person edited them.
+        While another process runs the body, this waits for its end, or for ``wait`` seconds. Raises `NotApproved`
+        unless these arguments were approved, as they were shown or as a person edited them.
         """
         await self.ready()
         return await self.ledger.begin(key, json_object(args), wait=wait)
 
     async def finish(self, key: str, result: Any = None) -> None:
-        """Record the result of a body that was granted; it is returned to whoever begins it again.
+        """Record the result of a granted body; every later `begin` returns it.
 
         A result that is no JSON, or larger than 1 MB, is kept as its digest. Raises `GrantLost`.
         """
         await self.ledger.finish(key, PLAIN.encode(result))
 
     async def fail(self, key: str, error: BaseException | str) -> None:
-        """Record that a body that was granted raised; it does not run again under this key. Raises `GrantLost`."""
+        """Record that a granted body raised; it does not run again under this key. Raises `GrantLost`."""
         ended = Stored(error=error) if isinstance(error, str) else failure(error)
         await self.ledger.finish(key, ended)
 
     async def pause(self, key: str) -> None:
-        """Record that a body that was granted stopped by itself to wait, as its framework has it do.
+        """Record that a granted body has stopped by itself to wait, as some frameworks do.
 
-        The framework runs it again from its start, and the next `begin` grants that. Raises `GrantLost`.
+        The framework runs the body again from its start, and the next `begin` grants that. Raises `GrantLost`.
         """
         await self.ledger.pause(key)
 
@@ -527,7 +523,7 @@ class Gate:
     def worker(self, resumers: Mapping[str, Resumer], *, concurrency: int = 10, **options: Any) -> Worker:
         """A worker on this gate's store: ``async with gate.worker(resumers):``, or ``await gate.worker(...).run()``.
 
-        It goes on with what people have decided; ``options`` are those of `askfirst.workers.Worker`. Raises
+        It continues the calls that people have decided on; ``options`` are those of `askfirst.workers.Worker`. Raises
         `HitlError` if the gate's store keeps no continuations.
         """
         from askfirst.gate.going_on import worker_of  # brings a database's library
@@ -536,7 +532,7 @@ class Gate:
 
     @staticmethod
     def key_of(continuation: Continuation) -> str:
-        """The key whose request was settled, for a resumer that calls the function again."""
+        """The key of a settled request, for a resumer that calls the function again."""
         return key_of(continuation.thread_id)
 
     async def pending(self, limit: int = 100) -> list[StoredRequest]:
@@ -554,7 +550,7 @@ class Gate:
     async def answer(
         self, request: StoredRequest | str, answer: Any, *, by: str | None = None, via: str | None = None
     ) -> StoredRequest:
-        """Answer a request, or what is open under a key; the answer is bound to what that request showed."""
+        """Answer a request, or the open request of a key; the answer is bound to what the request showed."""
         known = await self._meant(request)
         return await self._store.settle(
             known.thread_id,
@@ -586,9 +582,11 @@ class Gate:
         return pending[0]
 
     def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
-        """Call ``listener`` (sync or async) with every request opened here; returns what stops that.
+        """Call ``listener`` (sync or async) with every request that this gate opens; returns a function that removes
+        it.
 
-        For functions that are not async it is called in the gate's own thread."""
+        For functions that are not async the listener is called in the gate's own thread.
+        """
         return self._listeners.add(listener)
 
 

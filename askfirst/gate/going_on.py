@@ -1,4 +1,4 @@
-"""The worker of a gate: goes on, in this process, with what people have decided."""
+"""The worker of a gate: it continues, in this process, the calls that people have decided on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from askfirst.workers.worker import Worker
 
 
 class GateWorker(Worker):
-    """A `Worker` that has the gate's store open before it looks what is due."""
+    """A `Worker` that opens the gate's store before it looks for due continuations."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class GateWorker(Worker):
         self._ready = ready
 
     async def __aenter__(self) -> Self:
-        await self._ready()  # here, so that a store that cannot be opened is told at once
+        await self._ready()  # here, so that a store that cannot be opened is reported at once
         return await super().__aenter__()
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""Functions behind the gate: read once, shown, called with what was decided."""
+"""Guarded functions: inspected once, shown to people, and called with the arguments that were decided on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from pydantic import BaseModel
 
 from askfirst.agent.emitter import logger
-from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, read_signature
+from askfirst.agent.tools import Effect, Signature, Tool, ToolContext, display_of, read_signature
 from askfirst.display import Display, Risk
 from askfirst.errors import Denied, HitlError, InvalidTool, Pending
 from askfirst.gate.outcomes import Ran, Stored
@@ -32,16 +32,18 @@ Approval = bool | Callable[[Mapping[str, Any]], bool]
 
 
 class GuardOptions(TypedDict, total=False):
-    """The options of ``@gate.guarded``: what is decided how, and what people read."""
+    """The options of ``@gate.guarded``: who decides, and what people read."""
 
     title: str | None
     sentence: str | None
+    approve: str | None
     labels: Mapping[str, str] | None
     formats: Mapping[str, str] | None
-    risk: Risk | Callable[[Mapping[str, Any]], Risk]
+    important: Sequence[str]
+    risk: Risk | Callable[[Mapping[str, Any]], Risk] | None
     consequences: Sequence[str]
-    approve: str | None
     undo: str | None
+    help_url: str | None
     requires_approval: Approval
     effect: Effect
     timeout: float | str | None
@@ -53,11 +55,10 @@ class GuardOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A function behind the gate, and how it is asked about."""
+    """A guarded function, and how people are asked about it."""
 
     tool: Tool
     results: Results
-    display: Display
     requires_approval: Approval
     timeout: float | None
     to: str | None
@@ -66,17 +67,23 @@ class Guarded:
     key: Callable[..., str] | None = None
     resumer: str | None = None
 
+    @property
+    def display(self) -> Display:
+        """How a call is shown."""
+        return self.tool.display
+
     def call(self, args: BaseModel) -> Any:
         """Call the function with the arguments that were decided on."""
         positional, keywords = self.signature.arguments(args, None)
         return self.tool.function(*positional, **keywords)
 
     def key_for(self, args: Mapping[str, Any]) -> str:
-        """The key of a call with these arguments, by name; for a function that has a key of its own."""
+        """The key of a call with these arguments, for a function whose options have a ``key``."""
         return _checked_key(None if self.key is None else self.key(**args))
 
     def requires(self, args: JsonObject) -> bool:
-        """Whether a person is asked about a call with these arguments; a function that fails asks one."""
+        """Whether a person is asked about a call with these arguments. If ``requires_approval`` is a function and
+        fails, a person is asked."""
         if not callable(self.requires_approval):
             return self.requires_approval
         try:
@@ -94,7 +101,7 @@ class Entered:
     args: BaseModel
     attempt: int = 1
     is_recorded: bool = True
-    """Whether the ledger waits for its end; False for an effect of ``"none"``."""
+    """Whether the ledger has recorded the beginning, and needs the end; False for an effect of ``"none"``."""
 
 
 def guard(
@@ -111,7 +118,7 @@ def guard(
     name: str | None = None,
     **words: Any,
 ) -> Guarded:
-    """Read a function for the gate; raises `InvalidTool` for one that cannot be shown or called."""
+    """Inspect a function for the gate; raises `InvalidTool` for a function that cannot be shown or called."""
     named = name or getattr(function, "__name__", type(function).__name__)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidTool(
@@ -124,22 +131,21 @@ def guard(
         function=function,
         description=signature.description,
         effect=effect,
+        display=display_of(words),
     )
-    display = Display(**{name: value for name, value in words.items() if value is not None})
-    display.check(named, [parameter for parameter, field in signature.fields if field is not None])
     seconds = approval_seconds(timeout)
     results = Results(function)
-    return Guarded(tool, results, display, requires_approval, seconds, to, signature, wait, key, resumer)
+    return Guarded(tool, results, requires_approval, seconds, to, signature, wait, key, resumer)
 
 
 class GuardedFunctions:
-    """The functions that a gate has read, so that each is read once; what was not called for long is forgotten."""
+    """A cache of inspected functions; those that were not called for long are dropped."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, Guarded] = OrderedDict()
 
     def get(self, function: Callable[..., Any], shown: Mapping[str, Any]) -> Guarded:
-        """A function as the gate sees it; one that is guarded already has its own options."""
+        """An inspected function; a function that is guarded already keeps its own options."""
         already = getattr(function, "__askfirst__", None)
         if isinstance(already, Guarded):
             return already
@@ -167,7 +173,7 @@ async def run_body(guarded: Guarded, args: BaseModel) -> Any:
 def guarded_function(
     gate: Gate, function: Callable[..., Any], localns: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
-    """The function as it is called from now on: through the gate, with the same signature."""
+    """The decorated function: it calls the original through the gate, and has the same signature."""
     if isinstance(function, classmethod | staticmethod):  # decorated in the other order
         inner = cast("staticmethod[..., Any]", function).__func__
         made = guarded_function(gate, inner, localns, options)
@@ -220,7 +226,8 @@ def _sync_call(gate: Gate, guarded: Guarded, function: Callable[..., Any]) -> An
 def call_here(
     portal: Portal, guarded: Guarded, args: Mapping[str, Any], *, key: str | None, wait: float | None
 ) -> Ran[Any] | Denied | Pending:
-    """Call a function that is not async through the gate: its body runs in this thread, all else in the portal's."""
+    """Call a function that is not async through the gate: its body runs in this thread, everything else in the
+    portal's thread."""
     entered = portal.run(lambda gate: gate.enter(guarded, args, key=key, wait=wait))
     if not isinstance(entered, Entered):
         return entered
@@ -232,7 +239,7 @@ def call_here(
     except Exception as error:
         ended = failure(error)
         raise
-    finally:  # also if the body was cut off, which leaves its effect in doubt
+    finally:  # also if the body was interrupted, which leaves its effect in doubt
         portal.run(lambda gate: gate.leave(guarded, entered, ended))
 
 
@@ -256,7 +263,7 @@ def _checked_key(key: Any) -> str:
 
 
 class _Method:
-    """A guarded method or class method: the instance is no argument of the call."""
+    """A guarded method or class method. The instance is not shown as an argument."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The audit trail's row about a body that ended after its grant was lost."""
+"""The audit row for a body that ended after its grant was lost."""
 
 from __future__ import annotations
 

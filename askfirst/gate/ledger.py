@@ -71,19 +71,19 @@ class Ledger:
         self._clock = clock
         self._opened = opened
         self._grants: dict[str, tuple[int, str]] = {}
-        """The fence of each grant that is held here, and the tool it is for."""
+        """The fence of each grant that this process holds, and the grant's tool."""
         self._actions: OrderedDict[str, tuple[Action, bool]] = OrderedDict()
-        """What each key's call is, and whether the policy allows it without a person."""
+        """The call of each key, and whether the policy allows it without a person."""
         self._new: set[str] = set()
-        """Those keys among them that nothing is stored under yet."""
+        """The keys among them under which nothing is stored yet."""
 
     # The decision.
 
     async def open(self, key: str, action: Action, reason: JsonObject | None = None) -> StoredRequest | None:
-        """Have a person asked about an action, once; returns the request as it stands, which may be settled.
+        """Ask a person about an action, once; returns the request, which may be settled already.
 
-        None if the action was begun before without a question: there is nothing left to decide, and `begin` says
-        what came of it. ``reason`` is what the person is told beside the call. Raises `KeyConflict`.
+        None if the action was begun before without a request: nothing is left to decide, and `begin` returns its
+        result. ``reason`` is what the person is told beside the call. Raises `KeyConflict`.
         """
         self.remember(key, action)
         thread_id = thread_of(key)
@@ -133,7 +133,8 @@ class Ledger:
         return await self._store.load(thread_of(key))
 
     async def wait(self, key: str, question_id: str, seconds: float | None) -> StoredRequest | None:
-        """Wait until a request of a key is settled; None if it is not by then. An overdue one is timed out."""
+        """Wait until a request of a key is settled; None if the time is over first. A request past its deadline is
+        settled as timed out."""
         thread_id, until = thread_of(key), None if seconds is None else time.monotonic() + seconds
         while True:
             known = await self._store.request(thread_id, question_id)
@@ -160,27 +161,49 @@ class Ledger:
                 return expired
             await self._clock.sleep(_CLOCKS_APART)  # the store's clock is a little behind ours
 
-    async def put(self, key: str, request: HitlRequest) -> StoredRequest:
-        """Ask a question under a key, once; returns it as it stands. Raises `KeyConflict`."""
+    async def put(
+        self, key: str, request: HitlRequest, *, resumer: str | None = None, resumes: str | None = None
+    ) -> StoredRequest:
+        """Ask a question under a key, once; returns the stored request. Raises `KeyConflict`.
+
+        With ``resumer`` the answer makes the continuation of the thread ``resumes`` due.
+        """
         thread_id = thread_of(key)
-        known = await self._store.request(thread_id, request.question_id)
-        if known is not None:
-            if not same_question(known.request, request.payload):
-                raise KeyConflict(key)
-            return known
-        await self._store.save_pending_request(thread_id, request)
-        opened = await self._store.request(thread_id, request.question_id)
-        if opened is None:
-            raise HitlError(f"the question under the key {key!r} was withdrawn at once")
-        await self._opened(opened)
-        return opened
+        for _ in range(_ATTEMPTS):
+            known = await self._store.request(thread_id, request.question_id)
+            if known is not None:
+                if not same_question(known.request, request.payload):
+                    raise KeyConflict(key)
+                return known
+            if resumer is None:
+                await self._store.save_pending_request(thread_id, request)
+            elif not await self._write_question(thread_id, request, resumer, resumes or thread_id):
+                continue  # another worker was first
+            opened = await self._store.request(thread_id, request.question_id)
+            if opened is None:
+                raise HitlError(f"the question under the key {key!r} was withdrawn at once")
+            await self._opened(opened)
+            return opened
+        raise LeaseHeld(thread_id, "other workers, one after another", 0)
+
+    async def _write_question(self, thread_id: str, request: HitlRequest, resumer: str, resumes: str) -> bool:
+        stored = await self._store.load(thread_id)
+        step = Step(RUN, opened=[request], release=True, resumer=resumer, resumes=resumes)
+        if stored is None or stored.run is None:
+            step = step._replace(run=RunRecord(RUN))
+        try:
+            fence = 0 if stored is None else stored.fence
+            await self._store.commit(thread_id, step, fence=fence, acquire=True)
+        except (LeaseHeld, LeaseLost, HitlStaleAnswer):
+            return False
+        return True
 
     # The effect.
 
     def remember(self, key: str, action: Action, *, is_allowed: bool = False, is_new: bool = False) -> None:
-        """Know what a key's call is, for `begin`: ``is_allowed`` by the policy, without a person.
+        """Remember the call of a key for `begin`. ``is_allowed`` says that the policy allows it without a person.
 
-        ``is_new`` says that nobody can have used the key before, so that nothing is to be looked up under it.
+        ``is_new`` says that the key cannot have been used before, so that nothing has to be looked up.
         """
         self._actions[key] = action, is_allowed
         if is_new:
@@ -248,7 +271,7 @@ class Ledger:
             raise GrantLost(key) from None
 
     async def abandon(self, key: str) -> None:
-        """Release a grant whose body was cut off: its effect is in doubt from now on."""
+        """Release a grant whose body was interrupted: its effect is in doubt from now on."""
         fence, _ = self._grant(key)
         with suppress(LeaseLost, LeaseHeld):  # then it is in doubt already
             await self._store.commit(thread_of(key), Step(RUN, release=True), fence=fence)
@@ -271,7 +294,8 @@ class Ledger:
         return True
 
     async def pause(self, key: str) -> None:
-        """End a grant whose body stopped by itself to wait: the next `begin` grants it anew, from its start."""
+        """End a grant whose body stopped by itself to wait; the next `begin` grants the body again, from its
+        start."""
         fence, _ = self._grant(key)
         try:
             await self._store.commit(thread_of(key), Step(RUN, ended=[CALL], release=True), fence=fence)
@@ -324,7 +348,7 @@ class Ledger:
     async def _in_doubt(
         self, key: str, stored: StoredThread | None, action: Action, args: JsonObject
     ) -> Granted | InDoubt | Refused | None:
-        """A body that was begun and lost: begun again if that does no harm, or if a person says so."""
+        """Handle a body whose end is unknown: begin it again if that is harmless, or if a person decides so."""
         if stored is None:
             return None
         effect, known = doubt_of(stored)
@@ -344,7 +368,7 @@ class Ledger:
         request = HitlRequest(
             question_id=doubt_id(effect.attempt),
             thread_id=stored.thread_id,
-            payload=_doubt(action, args, effect.attempt),
+            payload=_doubt(action, args, effect.attempt, idempotency_key(key)),
             created_at=self._clock.now(),
         )
         if not await self._write(stored.thread_id, stored, Step(RUN, opened=[request], release=True), action):
@@ -356,7 +380,8 @@ class Ledger:
         return InDoubt(found)
 
     async def _write(self, thread_id: str, stored: StoredThread | None, step: Step, action: Action) -> int:
-        """Write a step on a key's thread, which nobody holds; returns its fence, or 0 if another worker was first."""
+        """Write a step on a key's thread, whose lease is free; returns the fence, or 0 if another worker was
+        first."""
         if stored is None or not has_call(stored.messages):
             step = step._replace(messages=[call_message(action)])
         if stored is None or stored.run is None:
@@ -390,7 +415,7 @@ def _payload(action: Action, reason: JsonObject | None) -> ApproveRequest:
     return payload.sealed(action.seal)
 
 
-def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
+def _doubt(action: Action, args: JsonObject, attempt: int, same_key: str) -> EscalateRequest:
     prompt = (
         f"{action.tool} was started, and the process stopped before its end was recorded. It may or may not have "
         "taken effect. Run it again, skip it, or abort?"
@@ -402,6 +427,10 @@ def _doubt(action: Action, args: JsonObject, attempt: int) -> EscalateRequest:
         "attempt": attempt,
     }
     payload = EscalateRequest(
-        prompt=prompt, choices=list(CHOICES), details=details, args_schema=action.args_schema
+        prompt=prompt,
+        choices=list(CHOICES),
+        details=details,
+        args_schema=action.args_schema,
+        display={**(action.display or {}), "idempotency_key": same_key},
     )
     return payload.sealed(action.seal)

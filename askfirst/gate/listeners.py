@@ -1,4 +1,4 @@
-"""Who hears of the requests that a gate opens."""
+"""The listeners of a gate, which are notified of the requests that it opens."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from askfirst.requests import StoredRequest
 
 
 class Listeners:
-    """The listeners of a gate. One that raises is logged, and keeps neither the others nor the call waiting."""
+    """The listeners of a gate. The exception of a listener is logged; it delays neither the other listeners nor the
+    call."""
 
     def __init__(self) -> None:
         self._all: tuple[Callable[[StoredRequest], Any], ...] = ()
 
     def add(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
-        """Call ``listener`` (sync or async) from now on; returns what stops that."""
+        """Call ``listener`` (sync or async) from now on; returns a function that removes it."""
         self._all = (*self._all, listener)
 
         def stop() -> None:
@@ -26,7 +27,7 @@ class Listeners:
         return stop
 
     async def tell(self, request: StoredRequest) -> None:
-        """Tell all of them."""
+        """Notify all listeners."""
         for listener in self._all:
             try:
                 told = listener(request)

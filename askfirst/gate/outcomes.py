@@ -1,4 +1,4 @@
-"""What comes of a call at the gate, and what its ledger says of it."""
+"""The outcomes of a call at the gate, and the states of a body in its ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ran(Generic[T]):
     result: T
 
 
-# What the four verbs for adapters give.
+# What the methods for adapters return.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Granted:
     idempotency_key: str
     attempt: int
     edited: JsonObject | None = None
-    """The arguments that a person gave for another attempt, if they are others."""
+    """Other arguments that a person gave for this attempt, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """The body was begun, and nobody knows how it ended: a person is asked."""
+    """The body was begun, and its end is unknown: a person is asked."""
 
     request: StoredRequest
 
     @property
     def question_id(self) -> str:
-        """The id of the question what to do."""
+        """The id of the request that asks what to do."""
         return self.request.question_id
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Another process runs the body just now."""
+    """Another process is running the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +81,4 @@ class Stored:
     digest: str | None = None
     """SHA-256 of a result that was not kept."""
     problem: str | None = None
-    """Why it was not."""
+    """Why the result was not kept."""

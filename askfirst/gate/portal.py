@@ -82,7 +82,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, gate: Gate, thread: threading.Thread) -> None:
-    """Close a portal, what nobody uses any more, or what is open when the program ends; it runs once for each."""
+    """Close a portal when it is garbage collected, or when the program ends; runs once for each portal."""
     closing = asyncio.run_coroutine_threadsafe(gate.aclose(), loop)
     try:
         closing.result(timeout=_CLOSING_SECONDS)

@@ -1,4 +1,4 @@
-"""Results of bodies, encoded by the function's return annotation, and read again as what they were."""
+"""The results of bodies as JSON, encoded and decoded by the function's return annotation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Results:
 
 
 PLAIN = Results()
-"""For results of which nothing is known but that they should be JSON."""
+"""For results without a known type, which have to be JSON."""
 
 
 def failure(error: BaseException) -> Stored:

@@ -1,4 +1,4 @@
-"""How a key stands, read off the rows of its thread: pure functions, no I/O."""
+"""The state of a key, read from the rows of its thread: pure functions without I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALL = "call"
 """The id of the one call of a key: its request has this id, and its effect."""
 RUN = "gate"
 PREFIX = "gate:"
-"""How the id begins under which a key's rows are stored."""
+"""The prefix of the thread ids under which keys are stored."""
 _LONGEST = 200
 
 _UNREADABLE = Stored(error="what is stored of its end cannot be read")
@@ -25,7 +25,7 @@ Standing = Literal["open", "running", "in doubt", "done"]
 
 
 def thread_of(key: str) -> str:
-    """The id under which a key's rows are stored. A key of any length and with any character has one."""
+    """The thread id under which a key's rows are stored, for keys of any length and with any characters."""
     plain = key.isascii() and key.isprintable() and not key.endswith(" ")
     if plain and len(key) <= _LONGEST:
         return f"{PREFIX}{key}"
@@ -33,17 +33,18 @@ def thread_of(key: str) -> str:
 
 
 def key_of(thread_id: str) -> str:
-    """The key whose rows are stored under an id; for one that was too long, its digest."""
+    """The key of a thread id; for a key that is too long, its digest."""
     return thread_id.removeprefix(PREFIX)
 
 
 def idempotency_key(key: str) -> str:
-    """The same for a key whatever happens, and different for every other; short enough for an HTTP header."""
+    """The idempotency key of a key: the same at every attempt, different for every other key, short enough for an
+    HTTP header."""
     return hashlib.sha256(f"askfirst-gate\0{thread_of(key)}".encode()).hexdigest()[:40]
 
 
 def standing(stored: StoredThread | None) -> Standing:
-    """Where a key is: open (not begun), running, in doubt, or done."""
+    """The state of a key: open (not begun), running, in doubt, or done."""
     if stored is None:
         return "open"
     if result_in(stored) is not None:
@@ -83,7 +84,8 @@ def has_call(messages: Sequence[Any]) -> bool:
 
 
 def decided(known: StoredRequest | None, action: Action) -> Approved | Refused | None:
-    """What was decided about this very action; None while nothing was, or if something else was asked about."""
+    """The decision about exactly this action; None while there is none, or if the request was about another
+    action."""
     if known is None or known.status == "pending" or not approves(known.request, action.digest, action.seal):
         return None
     return decision_in(known, action.args)
@@ -118,12 +120,12 @@ def doubt_of(stored: StoredThread) -> tuple[StoredEffect, StoredRequest | None]:
 
 
 def doubt_id(attempt: int) -> str:
-    """The id of the question what to do about an attempt whose end nobody saw."""
+    """The id of the request that asks what to do about an attempt whose end is unknown."""
     return f"{CALL}:escalate:{attempt}"
 
 
 def doubt_answer(known: StoredRequest | None) -> EscalateAnswer | Refused | None:
-    """What a person chose for an effect in doubt; None while nobody has."""
+    """What a person chose for an effect in doubt; None while nobody has answered."""
     if known is None or known.status == "pending":
         return None
     if isinstance(known.answer, EscalateAnswer):

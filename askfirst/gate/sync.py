@@ -24,10 +24,8 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class SyncGate:
-    """A `Gate` whose verbs wait: for Flask, Celery tasks and scripts.
-
-    Bodies run in the thread that calls them; all else happens on an event loop in a thread of the gate's own.
-    """
+    """A `Gate` with blocking methods, for Flask, Celery tasks and scripts. Bodies run in the calling thread;
+    everything else runs on an event loop in a thread of the gate's own."""
 
     def __init__(
         self,
@@ -117,7 +115,7 @@ class SyncGate:
     def on_opened(self, listener: Callable[[StoredRequest], Any]) -> Callable[[], None]:
         """Call ``listener``, in the gate's own thread, with every request that this gate opens; see `Gate.on_opened`.
 
-        Answer from another thread: a verb of this gate cannot wait in the thread that serves it.
+        Answer from another thread: a method of this gate cannot block the thread that serves it.
         """
         return self._gate.on_opened(listener)
 

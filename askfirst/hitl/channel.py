@@ -98,6 +98,7 @@ class Channel(ABC):
             args=dict(args),
             details=checked_details(details),
             args_schema=self._args_schema(tool_name),
+            display=self._words(tool_name, args),
         )
         return cast(ApproveAnswer, await self._put(payload, timeout, signal))
 
@@ -128,6 +129,7 @@ class Channel(ABC):
             choices=checked_choices(choices),
             details=shown,
             args_schema=self._args_schema((shown or {}).get("tool_name")),
+            display=self._words((shown or {}).get("tool_name"), (shown or {}).get("args")),
         )
         return cast(EscalateAnswer, await self._put(payload, timeout, signal))
 
@@ -218,6 +220,13 @@ class Channel(ABC):
         """The JSON Schema of a tool's arguments, if the asking agent has that tool."""
         owner = self._owner(tool_name, _asker()) if isinstance(tool_name, str) else None
         return None if owner is None else owner.args_schema(tool_name)
+
+    def _words(self, tool_name: Any, args: Any) -> JsonObject | None:
+        """The words of a tool's author for a call, if the asking agent has that tool."""
+        owner = self._owner(tool_name, _asker()) if isinstance(tool_name, str) else None
+        if owner is None or not isinstance(args, Mapping):
+            return None
+        return owner.words(tool_name, cast("Mapping[str, Any]", args))
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
         """The payload with the seal that binds an approval to the hidden arguments of its call, too."""

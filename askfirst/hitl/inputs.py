@@ -56,7 +56,7 @@ def checked_payload(kind: type[P], **fields: Any) -> P:
     return payload
 
 
-_CHECKED_BEFORE = ("kind", "args", "args_schema", "details", "digest")
+_CHECKED_BEFORE = ("kind", "args", "args_schema", "details", "digest", "display")
 
 
 def _check_writable(name: str, value: Any) -> None:

@@ -97,7 +97,7 @@ def _left() -> str:
     """The outcome of a wait that was cancelled: ``aborted`` if the run was aborted, else ``detached``."""
     session = current.get().session
     run = None if session is None else session.top.run  # a tree of agents is aborted at its root
-    return "aborted" if run is not None and run.aborted else "detached"
+    return "aborted" if run is not None and run.stop.is_asked else "detached"
 
 
 # Listeners, which are notified of a request while a run waits for it.

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from askfirst.errors import InvalidPolicy
 from askfirst.permissions import operators
-from askfirst.permissions.operators import host_in, within
+from askfirst.permissions.operators import host_in, leads_to, within
 
 Test = Callable[[Any], bool | None]
 
@@ -24,6 +24,7 @@ TESTS: Mapping[str, Callable[[Any], Test]] = {
     "gt": operators.greater,
     "gte": operators.greater_or_equal,
     "within": within,
+    "leads_to": leads_to,
     "host_in": host_in,
 }
 """Every test by its name."""
@@ -31,11 +32,11 @@ TESTS: Mapping[str, Callable[[Any], Test]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgConstraint:
-    """What one argument must be like: ``ArgConstraint("cents", "lte", 500)``.
+    """A condition on one argument: ``ArgConstraint("cents", "lte", 500)``.
 
-    ``path`` leads into the arguments: names joined by dots, numbers for places in a list, ``*`` for every
-    item of a list. As a dict: ``{"path": "cents", "lte": 500}``. Raises `InvalidPolicy` for an unknown test
-    or an operand that does not suit it.
+    ``path`` leads into the arguments: names joined by dots, numbers for places in a list, ``*`` for every item of a
+    list. As a dict: ``{"path": "cents", "lte": 500}``. Raises `InvalidPolicy` for an unknown test or an operand that
+    does not suit it.
     """
 
     path: str
@@ -56,10 +57,10 @@ class ArgConstraint:
             raise InvalidPolicy([f"{self.test} {error}"]) from None
 
     def holds(self, args: Mapping[str, Any]) -> bool | None:
-        """Whether the arguments fit: True, False, or None where that cannot be told.
+        """Whether the arguments fit: True, False, or None if that is undecidable.
 
-        It cannot where the path leads nowhere, where the value is of another type than the test is for, and
-        where ``*`` meets an empty list or items of which some fit and some do not.
+        It is undecidable if the path leads nowhere, if the value has a type that the test is not for, and if ``*``
+        meets an empty list or a list of which only some items fit.
         """
         told: set[bool | None] = set()
         for found, value in _values(args, self._steps):
@@ -69,11 +70,11 @@ class ArgConstraint:
     @property
     def touches_files(self) -> bool:
         """Whether the test looks at the file system."""
-        return self.test == "within"
+        return self.test in ("within", "leads_to")
 
 
 def all_hold(constraints: Iterable[ArgConstraint], args: Mapping[str, Any]) -> bool | None:
-    """Whether all constraints hold: False if one does not, else None if one cannot be told."""
+    """Whether all constraints hold: False if one does not, else None if one is undecidable."""
     told: bool | None = True
     for constraint in constraints:
         holds = constraint.holds(args)

@@ -1,4 +1,4 @@
-"""What is decided about a call before it runs, and the protocol of whatever decides it."""
+"""The decision about a call before it runs, and the protocol of policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from askfirst.errors import InvalidPolicy
 from askfirst.requests import approval_seconds
 
 Verdict = Literal["allow", "ask", "deny"]
-"""The three things a decision can come to, from the loosest to the strictest."""
+"""The three verdicts, from the loosest to the strictest."""
 
 _FIELDS = ("allowed", "requires_approval", "matched_rule_id", "reason", "approval_timeout")
 
@@ -31,6 +31,8 @@ class Decision:
     reason: str | None = None
     approval_timeout: float | str | None = None
     grant: str | None = field(default=None, compare=False)
+    also: tuple[tuple[str | None, str | None], ...] = field(default=(), compare=False, repr=False)
+    """Reason and rule of every further rule or guardrail that asks a person, too."""
 
     def __post_init__(self) -> None:
         problems = [
@@ -86,7 +88,7 @@ class Decision:
 
     @property
     def verdict(self) -> Verdict:
-        """What it comes to: ``"allow"``, ``"ask"`` or ``"deny"``."""
+        """The verdict: ``"allow"``, ``"ask"`` or ``"deny"``."""
         if self.requires_approval:
             return "ask"
         return "allow" if self.allowed else "deny"

@@ -1,4 +1,4 @@
-"""Asking a policy or a guardrail about an action; whatever fails denies."""
+"""Asking a policy or a guardrail about an action; a failure denies (fail closed)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("askfirst.permissions")
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A call that gave no answer. ``reason`` says what happened, without any value of an argument."""
+    """A policy or guardrail gave no answer. ``reason`` says what happened, and quotes no argument."""
 
     reason: str
 
@@ -67,7 +67,7 @@ def _in_thread(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def failed(reason: str, error: BaseException | None = None) -> Failed:
-    """Log what went wrong, and where, but not the error's own text: it may quote an argument."""
+    """Log what failed and where, but not the error's text, which may quote an argument."""
     where = "".join(traceback.format_tb(error.__traceback__)) if error else ""
     logger.error("%s; this counts as a deny\n%s" if where else "%s; this counts as a deny%s", reason, where)
     return Failed(reason)

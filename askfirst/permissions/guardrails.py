@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from askfirst.messages import AssistantMessage
@@ -102,7 +102,9 @@ def _objection(what: str, answer: Any) -> Objection:
 
 
 def stricter(first: Decision, second: Objection) -> Decision:
-    """The stricter of two decisions; the first, if they are equally strict."""
+    """The stricter of two decisions; the first, if they are equally strict. All reasons to ask a person are kept."""
+    if second is not None and first.verdict == second.verdict == "ask":
+        return replace(first, also=(*first.also, (second.reason, second.matched_rule_id), *second.also))
     if second is None or _STRICTNESS[second.verdict] <= _STRICTNESS[first.verdict]:
         return first
     return second

@@ -19,7 +19,7 @@ from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_sc
 from askfirst.digests import canonical_json
 from askfirst.errors import InvalidMessage
 
-# Names match exactly, or by a glob that is plain to see.
+# Names match exactly, or as a glob.
 
 
 _WILD = re.compile(r"[*?\[]")
@@ -31,12 +31,12 @@ def is_glob(pattern: str) -> bool:
 
 
 def literal_prefix(pattern: str) -> str:
-    """What every name that a glob matches begins with."""
+    """The literal text before the first wildcard of a glob."""
     return _WILD.split(pattern, maxsplit=1)[0]
 
 
 def name_matcher(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether a whole name matches, upper and lower case apart."""
+    """A function that tells whether a whole name matches; case-sensitive."""
     if not is_glob(pattern):
         return lambda name: name == pattern
     matches = re.compile(fnmatch.translate(pattern)).match
@@ -45,12 +45,12 @@ def name_matcher(pattern: str) -> Callable[[str], bool]:
 
 # One text, several spellings: Unicode's normal forms, by which a rule must not be got around.
 #
-# ``é`` is one character or two, and programs disagree on whether these are the same. So where a text fits a rule in
-# another normal form than its own, a test cannot tell: what forbids or asks then counts, what allows does not.
+# ``é`` is one character or two, and programs disagree on whether these are the same. So if a text fits a rule only in
+# another normal form, the test is undecidable: a rule that denies or asks then matches, one that allows does not.
 
 
 LONGEST = 1_000_000
-"""How many characters a text may have, unless it is ASCII, for its spellings to be known."""
+"""The longest text, ASCII aside, whose normal forms are computed."""
 _MARKS = 30
 """How many marks may follow one another (as in Unicode's Stream-Safe Text Format): putting n of them in order
 takes n² steps."""
@@ -59,7 +59,7 @@ FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC"
 
 
 class Untellable(ValueError):
-    """A text whose spellings are not looked at, because that would take too long."""
+    """A text whose normal forms are not computed, because that would take too long."""
 
     def __init__(self) -> None:
         super().__init__("has a text that is too long, or has too many marks in a row, to be compared")
@@ -113,17 +113,17 @@ def spellings(text: str) -> list[str]:
 Test = Callable[[Any], bool | None]
 
 LONGEST_REGEX_VALUE = 100_000
-"""How many characters ``regex`` looks at; it cannot tell about a longer value."""
+"""The longest value that ``regex`` is matched with; a longer one is undecidable."""
 _DECOMPOSED = 24
-"""How many times longer than its composed form a text can be, in bytes."""
+"""How many times longer than its composed form a decomposed text can be, in bytes."""
 
 
 def equals(operand: Any) -> Test:
-    """The value is this, type and all: 1 is 1.0, but neither is True nor "1"."""
+    """The value equals the operand, with its JSON type: 1 equals 1.0, but neither True nor "1"."""
     expected, kind = _Expected(operand), _kind(operand)
 
     def test(value: Any) -> bool | None:
-        if kind not in (_kind(value), "null"):  # anything can be told from null
+        if kind not in (_kind(value), "null"):  # every value differs from null
             return None
         return expected.is_equal(value)
 
@@ -131,7 +131,7 @@ def equals(operand: Any) -> Test:
 
 
 def one_of(operand: Any) -> Test:
-    """The value is one of these; one whose type none of them has cannot be told."""
+    """The value is one of the operands; undecidable if none of them has the value's type."""
     choices = _items(operand)
     expected = [_Expected(choice) for choice in choices]
     kinds = {_kind(choice) for choice in choices}
@@ -146,7 +146,7 @@ def one_of(operand: Any) -> Test:
 
 
 def negated(make: Callable[[Any], Test]) -> Callable[[Any], Test]:
-    """The same test turned round. What it cannot tell stays so."""
+    """The negated test. What is undecidable stays so."""
 
     def make_negated(operand: Any) -> Test:
         test = make(operand)
@@ -194,10 +194,10 @@ def _searcher(pattern: str) -> Test:
 
 
 def _in_every_spelling(pattern: str, make: Callable[[str], Test]) -> Test:
-    """Whether a text matches a pattern, if its spelling makes no difference.
+    """Whether a text matches a pattern in every Unicode normal form.
 
-    It cannot be told for one that does not match but would in another normal form; nor for one that matches but
-    would not if it were composed, as text is usually written.
+    Undecidable if it does not match but would in another normal form, or if it matches but would not in its composed
+    form, which is the usual one.
     """
     matches = make(pattern)
     others = [matches, *_made(make, spellings(pattern))]
@@ -223,7 +223,7 @@ def _in_every_spelling(pattern: str, make: Callable[[str], Test]) -> Test:
 
 
 def _made(make: Callable[[str], Test], patterns: Sequence[str]) -> Iterator[Test]:
-    """Patterns in other normal forms, as tests; one that makes no sense in a form is left out."""
+    """The pattern in other normal forms, as tests; forms in which it is not a valid pattern are left out."""
     for pattern in patterns:
         with suppress(ValueError):
             yield make(pattern)
@@ -240,7 +240,7 @@ def _regex(pattern: str) -> SchemaValidator:
 
 
 def ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], Test]:
-    """Numbers in an order; True and False are no numbers."""
+    """A comparison of numbers; True and False are not numbers."""
 
     def make(operand: Any) -> Test:
         if not _is_number(operand):
@@ -261,7 +261,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """A value's JSON type, by which it can be compared with another."""
+    """A value's JSON type; only values of the same type are compared."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -274,7 +274,7 @@ def _kind(value: Any) -> str:
 
 
 class _Expected:
-    """What a rule says a value is, as it is written and in a normal form."""
+    """The operand of a rule, as written and in its normal form."""
 
     __slots__ = ("_longest", "_normal", "_written")
 
@@ -287,7 +287,8 @@ class _Expected:
         self._longest = _DECOMPOSED * len(self._normal)
 
     def is_equal(self, value: Any) -> bool | None:
-        """Whether a value is this; None where only a normal form of it is, or where it is no JSON."""
+        """Whether a value equals the operand; None (undecidable) if only its normal form does, or if it is not
+        JSON."""
         try:
             written = canonical_json(value)
             if written == self._written:
@@ -319,11 +320,13 @@ _KEYS = ("folder", "relative_to")
 # What a shell or a library turns into another path: variables, percent codes, globs, braces, commands, control
 # characters, a home directory at the start of a step, and what has a scheme.
 _EXPANDED = re.compile(r"[$%`*?\[{\x00-\x1f\x7f]|(?:^|/)~|://")
+_STRIPPED = " \t\"'\u00a0\u3000\ufeff"
+"""What some programs take off both ends of a path."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _ELSEWHERE = ("/proc", "/dev")
-"""Where a path means something else to each process that opens it."""
+"""Folders in which a path means something else to each process."""
 _LONGEST = 4096
-"""How many characters of a path are looked at; systems open no longer one."""
+"""The longest path that is checked; systems do not open longer ones."""
 
 
 def within(operand: Any) -> Callable[[Any], bool | None]:
@@ -355,6 +358,36 @@ def within(operand: Any) -> Callable[[Any], bool | None]:
     return test
 
 
+def leads_to(operand: Any) -> Callable[[Any], bool | None]:
+    """The path matches a regular expression as it is written, or as it resolves, ``..`` and symlinks followed.
+
+    So a rule about a file is not evaded by a link to it. ``{"regex": ..., "relative_to": "/srv/data"}`` says where
+    relative paths start; without it they are matched as written. A text that is no plain path is matched as written
+    too, for nobody can tell where it leads.
+    """
+    fields = cast("Mapping[Any, Any]", operand) if isinstance(operand, Mapping) else {"regex": operand}
+    for key in fields:
+        if key not in ("regex", "relative_to"):
+            raise ValueError(f"has no {key!r}; it has regex and relative_to")
+    given = fields.get("relative_to")
+    start = None if given is None else _absolute(given, " as relative_to")
+    matches = regex(fields.get("regex"))
+
+    def test(value: Any) -> bool | None:
+        told = matches(value)
+        path = None if told or told is None else _plain(value, start)
+        if path is None:
+            return told
+        try:
+            real = {_real(path), _real(os.path.normpath(path))}
+        except (OSError, ValueError):
+            return None
+        each = {matches(it) for it in real}
+        return True if True in each else None if None in each else False
+
+    return test
+
+
 def _read(operand: Any) -> tuple[str, str | None]:
     if not isinstance(operand, Mapping):
         return _absolute(operand, ""), None
@@ -374,10 +407,10 @@ def _absolute(path: Any, role: str) -> str:
 
 
 def _plain(value: Any, start: str | None) -> str | None:
-    """The path from the root, with nothing tidied up yet; None if the text may lead elsewhere when it is used."""
+    """The absolute path, not normalized; None if the text may lead elsewhere when it is used."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST or _EXPANDED.search(value):
         return None
-    if "\\" in value and os.sep != "\\":
+    if value != value.strip(_STRIPPED) or ("\\" in value and os.sep != "\\"):
         return None
     drive, _ = os.path.splitdrive(value)
     if not drive and _SCHEME.match(value):
@@ -409,7 +442,7 @@ def _composed(path: str) -> str:
     return path if path.isascii() else unicodedata.normalize("NFC", path)
 
 
-# What could be read in two ways is no URL here: user names, backslashes, spaces, percent signs in hosts,
+# A URL that programs may read differently is not accepted: user names, backslashes, spaces, percent signs in hosts,
 # letters beyond ASCII. Programs disagree on where such a URL leads. Without re.ASCII a long s would be an "s" here,
 # and the Kelvin sign a "k".
 _URL = re.compile(r"(?:https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
@@ -423,7 +456,7 @@ _PATTERN = re.compile(r"[a-z0-9_.*?\[\]!-]+")
 def host_in(operand: Any) -> Callable[[Any], bool | None]:
     """The URL's host is one of these, each a name, an address or a glob such as ``*.example.com``.
 
-    Ports are not looked at. It cannot tell for what is no plain http, https, ws or wss URL.
+    Ports are ignored. Undecidable for anything but a plain http, https, ws or wss URL.
     """
     given: Any = [operand] if isinstance(operand, str) else operand
     if not isinstance(given, list | tuple) or not given:

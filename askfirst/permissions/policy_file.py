@@ -23,11 +23,11 @@ MOST = 200
 
 
 class PolicyWarning(UserWarning):
-    """Something in a policy that is allowed, and surely not what was meant."""
+    """A policy has something that is allowed, but surely a mistake."""
 
 
 class FileRules(tuple[Rule, ...]):
-    """The rules of a file, and where each of them stands: ``"policy.toml:12"``."""
+    """The rules of a file, and the place of each: ``"policy.toml:12"``."""
 
     where: tuple[str, ...] = ()
 
@@ -86,7 +86,7 @@ def _covers_names(earlier: Rule, later: Rule) -> bool:
 
 
 def _covers(pattern: str, other: str) -> bool:
-    """Whether a pattern matches whatever the other does, as far as that is plain to see."""
+    """Whether a pattern surely matches everything that the other matches."""
     if pattern in ("*", other):
         return True
     if not is_glob(other):
@@ -138,14 +138,14 @@ def _none() -> list[Mistake]:
 
 @dataclass(slots=True)
 class RuleReader:
-    """Reads a list of rules, gathering ``mistakes`` as it goes."""
+    """Reads a list of rules, and collects the ``mistakes`` in it."""
 
     base: _Place = ()
     """The path of the list itself."""
     mistakes: list[Mistake] = field(default_factory=_none)
 
     def rules(self, raw: Any) -> tuple[Rule, ...]:
-        """The rules that are sound; with no mistakes, all of them."""
+        """The valid rules; all of them if there are no mistakes."""
         if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
             self.mistakes.append(Mistake(self.base, None, f"rules are a list, not {_kind(raw)}"))
             return ()

@@ -16,7 +16,7 @@ from askfirst.permissions.operators import is_glob, literal_prefix, name_matcher
 from askfirst.requests import approval_seconds
 
 Effect = Literal["allow", "deny", "require_approval", "allow_unless_matches", "deny_unless_matches"]
-"""What a rule does. The page on permissions has a table of what each makes of its constraints."""
+"""What a rule does. The guide on permissions has a table of effects and constraints."""
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 

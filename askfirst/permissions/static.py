@@ -142,7 +142,7 @@ _SAYS: dict[Verdict, str] = {"allow": "allows it", "ask": "requires approval", "
 
 
 def because(rule: Rule, verdict: Verdict, args: Mapping[str, Any], holds: bool | None) -> str:
-    """What a rule says, and why it says so where that is not plain."""
+    """What a rule decides, and why if its constraints are undecidable."""
     said = f"rule {rule.id!r} {_SAYS[verdict]}"
     if holds is None:
         return f"{said}: {_untold(rule, args)}"

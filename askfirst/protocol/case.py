@@ -24,7 +24,7 @@ EventName = Literal[
 ]
 
 FINAL_STATES: frozenset[State] = frozenset({"completed", "expired", "cancelled"})
-"""No event leads out of these."""
+"""The states that a case never leaves."""
 
 _ENDS: dict[EventName, State] = {
     "review.completed": "completed",
@@ -54,8 +54,8 @@ def is_final(state: State) -> bool:
 def next_state(state: State, event: EventName) -> State:
     """The state of a case after an event.
 
-    A case goes forward and may skip what lies between. Progress may be told again and again, and a reminder
-    changes nothing. Raises `InvalidTransition` for an event that cannot happen in this state.
+    A case moves forward, and may skip states. Progress may be reported repeatedly, and a reminder changes nothing.
+    Raises `InvalidTransition` for an event that cannot happen in this state.
     """
     following = _NEXT.get(state, {}).get(event)
     if following is None:
@@ -64,7 +64,7 @@ def next_state(state: State, event: EventName) -> State:
 
 
 def may_follow(earlier: State, later: State) -> bool:
-    """Whether someone who saw a case in one state may find it in another afterwards, or in the same."""
+    """Whether a case that was in one state may be in another one later, or in the same."""
     return earlier == later or later in _NEXT[earlier].values()
 
 
@@ -85,7 +85,7 @@ ReviewType = Annotated[Text, OneOfOrCustom(tuple(ACTIONS))]
 
 
 def actions_of(review_type: str) -> tuple[str, ...]:
-    """What a person may do in a review of this type. One of a service's own is treated as input."""
+    """The actions of a review type. A service's own type has those of ``input``."""
     return ACTIONS.get(review_type, ACTIONS["input"])
 
 
@@ -179,8 +179,8 @@ def hash_token(token: str) -> str:
 def token_matches(token: str, scope: TokenScope, stored_hash: str | None) -> bool:
     """Whether a token is the one of this scope whose hash is stored.
 
-    A token of the other scope never is, even with its own hash. Without a stored hash, as for an unknown
-    case, the answer is no and takes as long.
+    A token of the other scope never matches, even with its own hash. Without a stored hash, as for an unknown case,
+    the answer is False after the same time.
     """
     same = hmac.compare_digest(hash_token(token).encode(), (stored_hash or _NOBODY).encode())
     return same and stored_hash is not None and _has_scope(token, scope)

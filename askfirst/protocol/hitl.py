@@ -116,7 +116,7 @@ def read_discovery(data: bytes | str | Mapping[str, Any]) -> Discovery:
 
 
 def _raised(data: bytes | str | Mapping[str, Any], name: str) -> bytes | str | Mapping[str, Any]:
-    """The same with this version's number inside; what is not as expected is left for the reader to refuse."""
+    """The same object with this version's number; malformed values are left for the reader to refuse."""
     if isinstance(data, bytes | str):
         try:
             data = cast("Mapping[str, Any]", from_json(data, allow_inf_nan=False))

@@ -1,7 +1,7 @@
 """Patterns of form fields: what one costs to compile, and each compiled once.
 
 The engine never backtracks, so matching takes linear time. Compiling does not: ``\\w{1,4000}`` is four thousand
-copies of a class of a hundred thousand characters. So what a pattern comes to is counted before it is compiled.
+copies of a class of a hundred thousand characters. So the weight of a pattern is computed before it is compiled.
 """
 
 import re
@@ -80,7 +80,7 @@ def weight_of(pattern: str) -> int:
 
 
 def _escape(pattern: str, at: int) -> tuple[int, int]:
-    """What stands behind a backslash, and where it ends."""
+    """The weight of an escape, and where it ends."""
     name = pattern[at : at + 1]
     if name in ("p", "P", "x", "u", "U", "b") and pattern[at + 1 : at + 2] == "{":
         end = pattern.find("}", at)
@@ -89,7 +89,7 @@ def _escape(pattern: str, at: int) -> tuple[int, int]:
 
 
 def _class(pattern: str, at: int) -> tuple[int, int]:
-    """What a class in brackets weighs, and where it ends."""
+    """The weight of a class in brackets, and where it ends."""
     weight, depth, first = 1, 1, True
     while at < len(pattern) and depth:
         char, at = pattern[at], at + 1
@@ -107,7 +107,7 @@ def _class(pattern: str, at: int) -> tuple[int, int]:
 
 
 class _Compiled:
-    """The patterns that were compiled lately, as many as weigh no more than ``most`` together."""
+    """A cache of compiled patterns, whose weights are at most ``most`` together."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -132,7 +132,10 @@ class _Compiled:
 
 
 def _compile(pattern: str) -> SchemaValidator:
-    for each in (pattern, rf"\A(?:{pattern})\z"):  # by itself first, so that no bracket of it can close ours
+    for each in (
+        pattern,
+        rf"\A(?:{pattern})\z",
+    ):  # compiled alone first, so that no bracket in it can close ours
         validator = SchemaValidator(
             core_schema.str_schema(pattern=each, strict=True, regex_engine="rust-regex")
         )

@@ -42,8 +42,25 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
     if action not in case.actions:
         raise InvalidReview({"action": f"is one of {', '.join(case.actions)}"})
     given = dict(data or {})
+    if given.get("declined") is True and may_decline(case):
+        return _without_nones(_declined(given), _texts(given, ("note",)))
     clean = _CLEANERS.get(case.type, _input)
     return clean(case, action, given)
+
+
+def may_decline(case: Case) -> bool:
+    """Whether a caller who opened a case said that its person may answer "none of these" or "I cannot answer this".
+
+    Such an answer has the type's own action and ``{"declined": true}``: the protocol defines no action for it, and
+    lets an answer hold fields beyond its type.
+    """
+    if case.type not in ("selection", "input") or (case.shown or {}).get("decline") is not True:
+        return False
+    return case.form is None or all(field.key != "declined" for field in case.form.all_fields)
+
+
+def _declined(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"declined": True, "note": data.get("note")}
 
 
 def beyond(case: Case, data: Mapping[str, Any]) -> dict[str, Any]:

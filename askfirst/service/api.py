@@ -34,6 +34,8 @@ from askfirst.service.cases import Cases
 from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, service_of
 from askfirst.service.continuation import going_on
 from askfirst.service.egress import check_callback_url
+from askfirst.service.friction import check_inline
+from askfirst.service.gather import decision_for
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
 from askfirst.service.person import messenger_user
@@ -283,6 +285,7 @@ async def respond(case_id: CaseId, request: Request, service: The, token: Token)
     action, data = submission.action, submission.data
     try:
         await service.cases.check(case, action, data, inline=True)
+        check_inline(await decision_for(service, case), case, action)
         who = await messenger_user(case, request, service.identify, submission)
         proofs = submission.verification_evidence or []
         verified = await service.verifier.check(case, "inline_submit", action, proofs, address_of(request))

@@ -26,14 +26,21 @@ with needs_service():
     from starlette.exceptions import HTTPException
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from askfirst.service import api, review_routes, well_known
+    from askfirst.service import api, live, review_routes, well_known
     from askfirst.service.audit import HeadPusher, check_push_url
     from askfirst.service.background import Background, OnCase
     from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
-    from askfirst.service.context import Authenticate, Quotas, Service, Settings, Unauthorized
+    from askfirst.service.context import (
+        Authenticate,
+        Quotas,
+        Service,
+        Settings,
+        Unauthorized,
+        checked_hold,
+    )
     from askfirst.service.egress import Guard, Prefills, check_base_url
     from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
     from askfirst.service.keys import Keys
@@ -45,6 +52,7 @@ with needs_service():
     from askfirst.service.places import Place, Places, given_places
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
+    from askfirst.service.risk_patterns import RiskPatterns, patterns_from
     from askfirst.service.schedule import Schedule
     from askfirst.service.teller import Sender
     from askfirst.service.telling import Telling
@@ -97,6 +105,8 @@ def create_app(
     push_heads: str | None = None,
     development: bool = False,
     budgets: Budgets | None = None,
+    hold_seconds: float = 5.0,
+    risk_patterns: RiskPatterns | str | os.PathLike[str] | None = None,
     clock: Clock | None = None,
 ) -> FastAPI:
     """The service, to run alone or to mount in your own application (see `askfirst.service.embedding`).
@@ -127,18 +137,23 @@ def create_app(
     the ``"service"`` itself, in ``on_case``. A link is good for ``link_days``. ``least_timeout`` is how long a case
     is open at least, in seconds or as ``"5m"``; ``allow_default_approve`` lets a case count as approved when nobody
     has answered.
+
+    A decision made on the page's own form goes out after ``hold_seconds``, in which it can be undone; 0 switches that
+    off. ``risk_patterns`` are the lines to look at twice, or a file of them; by default those that Askfirst ships.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
-    _check(checkpointer_or_url, secret, base_url, push_heads)
+    if secret is not None:
+        callback_secret(secret, "")  # raises now if it is too short
+    _check_addresses(base_url, checkpointer_or_url, push_heads)
     places = Places([] if deliver is None else given_places(deliver))
-    terms = Terms(
-        inline, links, seconds_of(least_timeout), allow_default_approve, link_days, bool(places.names)
-    )
+    least = seconds_of(least_timeout)
+    terms = Terms(inline, links, least, allow_default_approve, link_days, bool(places.names))
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics, budgets = Metrics(), budgets or Budgets()
+    care = checked_hold(hold_seconds), patterns_from(risk_patterns)
     settings = Settings(
-        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development
+        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
     )
     telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
 
@@ -147,8 +162,8 @@ def create_app(
         async with AsyncExitStack() as stack:
             checkpointer = checkpointer_or_url
             if isinstance(checkpointer, str):
-                opened = checkpointer_from_url(checkpointer, clock=clock)
-                checkpointer = await stack.enter_async_context(opened)
+                closed = checkpointer_from_url(checkpointer, clock=clock)
+                checkpointer = await stack.enter_async_context(closed)
             cases = Cases(
                 checkpointer,
                 clock=clock,
@@ -165,8 +180,8 @@ def create_app(
             quotas = Quotas(CaseRate(cases.engine, clock), spending, streams)
             callbacks = None
             if secret is not None:
-                sender = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
-                callbacks = CallbackWorker(cases, sender, secret, on_outcome=metrics.called_back)
+                calls = await stack.enter_async_context(CallbackSender(development=development, clock=clock))
+                callbacks = CallbackWorker(cases, calls, secret, on_outcome=metrics.called_back)
             guard = await stack.enter_async_context(Guard(development=development))
             await asyncio.to_thread(_read_files)
             app.state.service = Service(
@@ -184,9 +199,8 @@ def create_app(
                 else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending),
             )
             stack.callback(delattr, app.state, "service")
-            heads = None
-            if push_heads is not None:
-                heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
+            engine = checkpointer.engine
+            heads = None if push_heads is None else HeadPusher(engine, push_heads, signing_key, clock)
             told = telling.on(cases, checkpointer, clock, metrics.told)
             background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
             background.start()
@@ -207,15 +221,11 @@ def create_app(
     return app
 
 
-def _check(
-    checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
-) -> None:
-    """Raise now, and not when the application starts, what is wrong with these."""
-    if secret is not None:
-        callback_secret(secret, "")  # raises if it is too short
+def _check_addresses(base_url: str, store: SqlCheckpointer | str, push_heads: str | None) -> None:
+    """Raise for an address that cannot be used, when the service is made and not at its first request."""
     check_base_url(base_url)
-    if isinstance(checkpointer_or_url, str):
-        checkpointer_from_url(checkpointer_or_url)  # raises if it is no database's
+    if isinstance(store, str):
+        checkpointer_from_url(store)
     if push_heads is not None:
         check_push_url(push_heads)
 
@@ -224,6 +234,7 @@ def _furnish(app: FastAPI, metrics: Metrics) -> None:
     """Add the routes, the error responses and the middleware."""
     app.include_router(api.router)
     app.include_router(review_routes.router)
+    app.include_router(live.router)
     app.include_router(well_known.router)
     app.mount("/static", review_routes.static_files(), "static")
     cast(Any, app).openapi = lambda: describe(app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -18,6 +18,44 @@ from askfirst.service.worker_threads import work_in
 from askfirst.store.budgets import size_of
 from askfirst.store.case_rows import CaseRow
 from askfirst.store.rows import RequestRow, decode_request
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A decision made on a page that has not gone out yet; times are seconds since 1970 (UTC)."""
+
+    action: str
+    at: float
+    until: float
+    nonce: str | None
+    """The digest of the nonce of the form that it came with."""
+    mark: str | None
+    """The mark of the browser that it came from: it may undo it."""
+    who: JsonObject
+    """The respondent, as `askfirst.service.person.Respondent` keeps itself."""
+    result: JsonObject = field(repr=False)
+    """The result as it will be, signed if the service signs."""
+
+    @property
+    def data(self) -> JsonObject:
+        """What the person filled in."""
+        return dict(cast("Mapping[str, Any]", self.result.get("data") or {}))
+
+    @property
+    def named(self) -> str | None:
+        """Who decided, as far as the service has verified that."""
+        known: Mapping[str, Any] = cast("Mapping[str, Any]", self.who.get("responded_by") or {})
+        name = known.get("name") or known.get("email")
+        return None if name is None else str(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A held decision that did not count, because an answer from elsewhere came first."""
+
+    action: str
+    at: float
+    mark: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +87,8 @@ class Case:
     verify_email: tuple[str, ...] | None = None
     """The e-mail addresses to which a code is sent; the person enters the code of one of them."""
     previous_case_id: str | None = None
+    shown: JsonObject | None = None
+    """How a service wants its case shown: labels, formats, risk and the like; see `new_review.ReviewRequest`."""
     reminder_at: tuple[float, ...] = ()
     opened_at: float | None = None
     ended_at: float | None = None
@@ -67,8 +107,19 @@ class Case:
     """What a person has filled in and not sent yet, by field key."""
     drafted_by: str | None = None
     """The mark of the browser that the draft came from; see `draft_owner`."""
+    held: Held | None = None
+    """A decision that was made on a page and goes out soon."""
+    lost: Lost | None = None
+    answered_with: str | None = None
+    """The digest of the nonce of the form that the answer came with."""
+    answered_in: str | None = None
+    """The mark of the browser that the answer came from."""
     viewer: str | None = field(default=None, compare=False, repr=False)
     """The mark of the browser that looks at it now; not stored."""
+    reader: JsonObject | None = field(default=None, compare=False, repr=False)
+    """The login of whoever looks at it now, as the host's `identify` gave it; not stored."""
+    is_stepped_up: bool = field(default=False, compare=False)
+    """Whether ``verify_email`` is there because of the case's risk, and no caller asked for it; not stored."""
     is_others_draft: bool = field(default=False, compare=False)
     """Whether the draft came from another browser than that; not stored."""
     size: int = field(default=0, compare=False, repr=False)
@@ -121,6 +172,7 @@ _BODY = (
     "verification_policy",
     "verify_email",
     "previous_case_id",
+    "shown",
     "reminder_at",
 )
 _FACTS = (
@@ -132,6 +184,10 @@ _FACTS = (
     "progress",
     "next_case_id",
     "drafted_by",
+    "held",
+    "lost",
+    "answered_with",
+    "answered_in",
 )
 _TUPLES = ("inline_actions", "verify_email")
 
@@ -142,6 +198,9 @@ def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
     for name in _TUPLES:
         if said.get(name) is not None:
             said[name] = tuple(said[name])
+    for name, kind in (("held", Held), ("lost", Lost)):
+        if said.get(name) is not None:
+            said[name] = kind(**said[name])
     said["reminder_at"] = tuple(seconds(at) for at in said.get("reminder_at", ()))
     return Case(
         case_id=row.case_id,
@@ -212,6 +271,7 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
         remind_at=to_milliseconds(next_reminder(case)),
         reminder_sent_at=to_milliseconds(case.reminder_sent_at),
         awaits_effect=int(lets_a_call_run(case)),
+        held_until=None if case.held is None else to_milliseconds(case.held.until),
     )
 
 
@@ -233,6 +293,9 @@ def next_reminder(case: Case) -> float | None:
 
 def _json(case: Case, names: tuple[str, ...]) -> str:
     values: dict[str, Any] = {name: getattr(case, name) for name in names}
+    for name in ("held", "lost"):
+        if values.get(name) is not None:
+            values[name] = asdict(values[name])
     if "reminder_at" in values:
         values["reminder_at"] = [to_milliseconds(at) for at in case.reminder_at]
     return to_json({name: value for name, value in values.items() if value is not None}).decode()

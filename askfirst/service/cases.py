@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from askfirst.clock import Clock, SystemClock, milliseconds, seconds
+from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -45,7 +45,7 @@ from askfirst.service.case import Case, case_of, row_of
 from askfirst.service.links import CaseLinks, Terms
 from askfirst.service.new_review import ReviewRequest
 from askfirst.service.person import Authorize, Respondent, check_authorized
-from askfirst.service.transitions import entry
+from askfirst.service.transitions import ELSEWHERE, Pressed, entry
 from askfirst.service.worker_threads import apart
 from askfirst.store import audit, case_access, case_queues
 from askfirst.store import cases as case_store
@@ -147,6 +147,8 @@ def _entry(row: CaseRow, effect: EndedEffect) -> Entry:
 
 
 logger = logging.getLogger("askfirst.service")
+HOLD_MARGIN = 1_000
+"""Milliseconds before the deadline at which a held decision goes out at the latest."""
 TELL_MILLISECONDS = 60_000
 """The lease on a notice: another process sends it after that if this one dies."""
 TELL_AGAIN = (5_000, 3_600_000)
@@ -229,6 +231,7 @@ class Cases:
             verification_policy=review.verification_policy,
             verify_email=review.addresses,
             previous_case_id=review.previous_case_id,
+            shown=review.shown,
             reminder_at=review.reminders,
         )
         tokens, terms = self.links.fresh(case), self.links.terms
@@ -388,10 +391,20 @@ class Cases:
         done = await self._change(case, transitions.drafted(self.now(), draft, progress, case.viewer))
         return replace(done, viewer=case.viewer)
 
-    async def answer(self, case: Case, action: str, data: Mapping[str, Any] | None, who: Respondent) -> Case:
+    async def answer(
+        self,
+        case: Case,
+        action: str,
+        data: Mapping[str, Any] | None,
+        who: Respondent,
+        pressed: Pressed = ELSEWHERE,
+        hold_seconds: float = 0.0,
+    ) -> Case:
         """Answer a case for a person. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts.
 
-        Whether the person may answer is checked here, for every surface. Raises `NotAuthorized`.
+        Whether the person may answer is checked here, for every surface. Raises `NotAuthorized`. With
+        ``hold_seconds`` the answer is held on the case, where it can be undone, and goes out after that; at the
+        latest a second before the deadline. Raises `CaseHeld` while another one is held.
         """
         clean = await apart(case.size, clean_answer, case, action, data)
         await self._check_authorized(case, action, who)
@@ -399,7 +412,14 @@ class Cases:
         result: JsonObject = {"action": action, "data": clean}
         if self._signing_key is not None:
             result = self._signed(result, case, who, self._signing_key, now)
-        return await self._change(case, transitions.answered(now, result, who, fresh_write_id()))
+        until = min(now + round(hold_seconds * 1000), to_milliseconds(case.expires_at) - HOLD_MARGIN)
+        if until > now:
+            return await self._change(case, transitions.held(now, until, result, who, pressed))
+        return await self._change(case, transitions.answered(now, result, who, fresh_write_id(), pressed))
+
+    async def undo(self, case: Case, mark: str) -> Case:
+        """Take back the decision that is held, for the browser with this mark. Raises `CaseHeld` for another's."""
+        return await self._change(case, transitions.undone(self.now(), mark))
 
     async def _check_authorized(self, case: Case, action: str, who: Respondent) -> None:
         """Raise `NotAuthorized` for a person who may not answer so, with a row in the audit trail."""
@@ -499,15 +519,17 @@ class Cases:
     # Sweeps.
 
     async def sweep(self) -> bool:
-        """Expire, remind, end cases whose requests were settled elsewhere, record calls that have run; True if there
-        may be more."""
+        """Release held decisions, expire, remind, end cases whose requests were settled elsewhere, record calls that
+        have run; True if there may be more."""
         now = self.now()
+        held = partial(case_store.held, now, _PAGE)
+        released = await self._each(held, transitions.released(now, fresh_write_id()))
         due = partial(case_store.due, now, _PAGE)
         expired = await self._each(due, transitions.expired(now, fresh_write_id()))
         reminded = await self._each(partial(case_store.to_remind, now, _PAGE), transitions.reminded(now))
         followed = await self._each(partial(case_store.settled_elsewhere, _PAGE), transitions.followed(now))
         executed = await self._executed.note(now)
-        return _PAGE in (expired, reminded, followed, executed)
+        return _PAGE in (released, expired, reminded, followed, executed)
 
     async def link(self) -> None:
         """Link new acts into the audit chain."""

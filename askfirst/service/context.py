@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.security.base import SecurityBase
 from starlette.requests import Request
 
-from askfirst.errors import CaseNotFound
+from askfirst.errors import CaseNotFound, ServiceError
 from askfirst.protocol import SigningKey
 from askfirst.service.budgets import OpenStreams, Spending
 from askfirst.service.case import Case, case_of
@@ -25,6 +25,7 @@ from askfirst.service.keys import Keys, hashed_key
 from askfirst.service.links import Terms
 from askfirst.service.person import Identify
 from askfirst.service.rate import CaseRate
+from askfirst.service.risk_patterns import RiskPatterns, shipped_patterns
 from askfirst.service.thread_events import MayFollow
 from askfirst.service.verification import Verifier
 from askfirst.store import case_access
@@ -89,6 +90,16 @@ async def _asked(service: Service, request: Request, case_id: str) -> Asked | No
     return await engine.read(partial(case_access.case_by_key, case_id, key_hash))
 
 
+LONGEST_HOLD = 60.0
+
+
+def checked_hold(hold_seconds: float) -> float:
+    """How long decisions are held; raises `ServiceError` for a length that makes no sense."""
+    if not 0 <= hold_seconds <= LONGEST_HOLD:
+        raise ServiceError(f"hold_seconds is 0 to {LONGEST_HOLD:g}, not {hold_seconds!r}")
+    return float(hold_seconds)
+
+
 Authenticate = Callable[[Request], Awaitable[str | None]]
 """From a request to its caller's id, of up to 255 characters; None to refuse the request."""
 
@@ -104,6 +115,9 @@ class Settings:
     retention_days: int = 30
     takes_callbacks: bool = False
     development: bool = False
+    hold_seconds: float = 5.0
+    """How long a decision made on a page can be undone before it goes out; 0 for not at all."""
+    risk_patterns: RiskPatterns = field(default_factory=shipped_patterns)
 
     @property
     def base_path(self) -> str:

@@ -79,6 +79,15 @@ def seconds_of(least_timeout: str | float | None) -> float:
         raise ServiceError(f"least_timeout: {error}") from None
 
 
+def page_pass(token: str) -> str:
+    """What a page follows its case with: made of its link's token, and no token itself."""
+    return _pass_of(hash_token(token))
+
+
+def _pass_of(token_hash: str) -> str:
+    return hashlib.sha256(f"askfirst page\0{token_hash}".encode()).hexdigest()
+
+
 class CaseLinks:
     """Issues tokens, finds cases by them, and revokes them. ``now`` gives milliseconds since 1970.
 
@@ -167,6 +176,16 @@ class CaseLinks:
         """
         stored = await self._engine.read(partial(case_store.token_of_scope, case_id, scope))
         matches = [token_matches(token, scope, each) for each in [row.token_hash for row in stored] or [None]]
+        return await self._opened(case_id, stored, matches)
+
+    async def case_of_pass(self, case_id: str, given: str) -> Case:
+        """The case that a page's pass (`page_pass`) lets it follow; raises as `case_of` does."""
+        stored = await self._engine.read(partial(case_store.token_of_scope, case_id, "review"))
+        hashes = [row.token_hash for row in stored] or [""]
+        matches = [hmac.compare_digest(_pass_of(each).encode(), given.encode()) for each in hashes]
+        return await self._opened(case_id, stored, matches if stored else [False])
+
+    async def _opened(self, case_id: str, stored: Sequence[TokenRow], matches: Sequence[bool]) -> Case:
         shown = await self._engine.read(partial(case_store.shown, case_id)) if any(matches) else None
         if shown is None:
             raise CaseNotFound(case_id)

@@ -22,7 +22,10 @@ from pydantic import (
 from pydantic_core import to_json
 
 from askfirst import limits
+from askfirst.display import CONSEQUENCES, LONGEST_BUTTON, Risk, is_consequence, is_link
 from askfirst.errors import InvalidDuration, InvalidProtocolObject, InvalidReview
+from askfirst.formats import is_known
+from askfirst.messages import JsonObject
 from askfirst.protocol import (
     ACTIONS,
     Context,
@@ -79,6 +82,37 @@ _Action = Annotated[str, StringConstraints(max_length=100)]
 _CaseId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 
 
+class ReviewLink(BaseModel):
+    """A link that the person may follow before they decide."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    title: Annotated[str, StringConstraints(min_length=1, max_length=100)]
+    url: Annotated[str, StringConstraints(max_length=2_000)]
+
+    @field_validator("url")
+    @classmethod
+    def _secure(cls, url: str) -> str:
+        if not is_link(url):
+            raise ValueError("is an https address")
+        return url
+
+
+_Label = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+_Button = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_BUTTON)]
+_SHOWN = (
+    "labels",
+    "formats",
+    "risk",
+    "consequences",
+    "approve_label",
+    "reject_label",
+    "links",
+    "decline",
+)
+_NAMES = {"approve_label": "approve", "reject_label": "reject"}
+
+
 class ReviewRequest(BaseModel):
     """A case to be opened: what a person is to decide, and by when."""
 
@@ -98,6 +132,14 @@ class ReviewRequest(BaseModel):
     verify_email: (
         _Address | Annotated[list[_Address], Field(min_length=1, max_length=limits.ADDRESSES)] | None
     ) = None
+    labels: Annotated[dict[str, _Label], Field(max_length=limits.CONTEXT_FACTS)] | None = None
+    formats: Annotated[dict[str, _Label], Field(max_length=limits.CONTEXT_FACTS)] | None = None
+    risk: Risk | None = None
+    consequences: Annotated[list[_Label], Field(max_length=8)] | None = None
+    approve_label: _Button | None = None
+    reject_label: _Button | None = None
+    links: Annotated[list[ReviewLink], Field(max_length=10)] | None = None
+    decline: bool | None = None
     notify: bool = False
     """Whether the service itself tells people."""
 
@@ -149,6 +191,27 @@ class ReviewRequest(BaseModel):
             raise ValueError(str(error)) from None
         return policy
 
+    @field_validator("formats")
+    @classmethod
+    def _known_formats(cls, formats: dict[str, str] | None) -> dict[str, str] | None:
+        strange = [form for form in (formats or {}).values() if not is_known(form)]
+        if strange:
+            raise ValueError(f"has the format {strange[0]!r}, which does not exist")
+        return formats
+
+    @field_validator("consequences")
+    @classmethod
+    def _known_consequences(cls, given: list[str] | None) -> list[str] | None:
+        if not all(is_consequence(each) for each in given or ()):
+            raise ValueError(f"are some of {', '.join(CONSEQUENCES)}, people:N and custom:text")
+        return given
+
+    @property
+    def shown(self) -> JsonObject | None:
+        """How the case is to be shown, as it is stored; None if nothing was said of that."""
+        said = self.model_dump(mode="json", include=set(_SHOWN), exclude_none=True)
+        return {_NAMES.get(name, name): value for name, value in said.items()} or None
+
     @property
     def seconds(self) -> int:
         """How long the case is open."""
@@ -170,7 +233,9 @@ class ReviewRequest(BaseModel):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the body, to compare requests with the same idempotency key."""
-        later = None if self.notify else {"notify"}  # as it was before there was such a field
+        later = {name for name in _SHOWN if getattr(self, name) is None}  # as before there were such fields
+        if not self.notify:
+            later.add("notify")
         return hashlib.sha256(to_json(self.model_dump(mode="json", exclude=later))).hexdigest()
 
     @property
@@ -181,13 +246,17 @@ class ReviewRequest(BaseModel):
 
 
 def check_terms(review: ReviewRequest, terms: Terms) -> None:
-    """Raise `InvalidReview` for a case that the operator does not allow."""
+    """Raise `InvalidReview` for a case that the operator does not allow, or whose words are about nothing."""
     faults: dict[str, str] = {}
     if review.default_action == "approve" and not terms.allow_default_approve:
         faults["default_action"] = (
             "is not approve here, for then silence would approve; whoever runs the service can allow it "
             "(allow_default_approve)"
         )
+    for name, named in (("labels", review.labels or {}), ("formats", review.formats or {})):
+        strange = [key for key in named if key not in review.context]
+        if strange:
+            faults[name] = f"names {strange[0]!r}, which is no fact of the context"
     if review.seconds < terms.least_timeout:
         least = iso_duration(math.ceil(terms.least_timeout))
         faults["timeout"] = f"is at least {least} here; whoever runs the service has set that (least_timeout)"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from askfirst.delivery.asked import Asked
 from askfirst.delivery.base import Button, Ended, Notice, NoticeKind, Sent
 from askfirst.display import RISKS, formatted
 from askfirst.protocol import shown_digest
+from askfirst.service.button_fields import answer_button, edit_button
 from askfirst.service.case import Case
 
 _LONGEST_VALUE = 4_000
@@ -46,6 +48,14 @@ _AGENT_SILENCE = {
     "approval": "If nobody decides by then, it is denied.",
     "confirmation": "If nobody decides by then, the agent is told that nobody did.",
 }
+_CONSEQUENCES = {
+    "money": "Money moves.",
+    "irreversible": "It cannot be undone.",
+    "production": "It changes what runs in production.",
+    "external": "People outside see it.",
+    "data": "It changes or gives away data.",
+    "access": "It changes who has access.",
+}
 _NO_ANSWER = "If nobody answers by then, the agent is told that nobody did."
 
 
@@ -61,7 +71,7 @@ def asked_of(case: Case, service: str) -> Asked:
     The one place that reads what a request says for display (`askfirst.display.Display.shown`).
     """
     payload = case.payload
-    display: Mapping[str, Any] = getattr(payload, "display", None) or {}
+    display = _words(case)
     details: Mapping[str, Any] = getattr(payload, "details", None) or {}
     facts, is_whole = _facts(case, display, details)
     sentence = _sentence(case, display)
@@ -73,7 +83,7 @@ def asked_of(case: Case, service: str) -> Asked:
         asker=_asker(case, details, service),
         on_behalf=_text(details.get("principal")),
         facts=facts,
-        consequences=tuple(_texts(display.get("consequences"))) + _undo(display),
+        consequences=tuple(map(_consequence, _texts(display.get("consequences")))) + _undo(display),
         reason=None if payload is None else payload.why.reason,
         risk=risk if risk in RISKS else "critical",
         expires_at=None if case.never_expires else case.expires_at,
@@ -85,18 +95,29 @@ def asked_of(case: Case, service: str) -> Asked:
 def buttons_of(case: Case, asked: Asked) -> tuple[Button, ...]:
     """The decisions that may be pressed in a message; one that approves is left out where the page is needed.
 
-    A delivery leaves those that approve out, too, if it had to cut something (`Notice.whole`).
+    A delivery leaves those that approve out, too, if it had to cut something (`Notice.whole`). Where the risk is
+    high, a person is asked once more (`Button.confirm`); where it is critical, only on the page.
     """
     if case.verify_email is not None or case.verification_policy is not None:
         return ()
     allowed = case.actions if case.inline_actions is None else case.inline_actions
+    again = None if asked.may_be_pressed else asked.sentence
     label = _label(case)
-    return tuple(
-        Button("approve", label) if label and each.action == "approve" else each
+    buttons = [
+        replace(
+            each,
+            label=label if label and each.action == "approve" else each.label,
+            confirm=again if each.approves else None,
+        )
         for each in _BUTTONS.get(case.type, ())
+    ]
+    buttons += [each for each in (edit_button(case, _labels(case)), answer_button(case)) if each is not None]
+    return tuple(
+        each
+        for each in buttons
         if each.action in case.actions
         and each.action in allowed
-        and (asked.may_be_pressed or not each.approves)
+        and (not each.approves or (asked.is_whole and asked.risk != "critical"))
     )
 
 
@@ -169,6 +190,19 @@ def _silence(case: Case) -> str:
     return _SILENCE.get(case.default_action, _NO_ANSWER)
 
 
+def _words(case: Case) -> Mapping[str, Any]:
+    """The trusted words of a case: its tool author's, or, where a service opened it, those that its key was given."""
+    return (case.shown or {}) if case.payload is None else case.payload.words
+
+
+def _consequence(name: str) -> str:
+    """A consequence in words; ``custom:`` brings its own."""
+    kind, _, more = name.partition(":")
+    if kind == "people" and more:
+        return f"It reaches {more} people."
+    return more if kind == "custom" and more else _CONSEQUENCES.get(name, name)
+
+
 def _sentence(case: Case, display: Mapping[str, Any]) -> str:
     asked = () if case.payload is None else case.payload.sentences
     return _text(display.get("sentence")) or next(iter(asked), case.prompt)
@@ -192,14 +226,16 @@ def _facts(
     else:
         said = {name: value for name, value in case.context.items() if name not in _NOT_FACTS}
         said |= {name: value for name, value in details.items() if name not in _OURS}
+        asked = [] if payload is not None or display.get("sentence") is None else [("Question", case.prompt)]
         message = [] if not case.message or case.message == case.prompt else [("Message", case.message)]
-        rows = message + [(name, _value(value, "")) for name, value in said.items()]
+        rows = asked + message + [(name, _value(value, "")) for name, value in said.items()]
     return _bounded(rows, case)
 
 
 def _bounded(rows: list[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, str], ...], bool]:
     kept: list[tuple[str, str]] = []
-    room, is_whole = _MOST_CHARACTERS, case.form is None and "items" not in case.context
+    room = _MOST_CHARACTERS
+    is_whole = answer_button(case) is not None or (case.form is None and "items" not in case.context)
     for label, value in rows:
         if len(value) > _LONGEST_VALUE:
             value, is_whole = f"{value[:_LONGEST_VALUE]}… {_ON_PAGE}", False
@@ -216,7 +252,7 @@ def _value(value: Any, form: str) -> str:
     if not form:
         return plain
     pretty = formatted(value, form)
-    return pretty if pretty == plain else f"{pretty} ({plain})"
+    return plain if pretty is None or pretty == plain else f"{pretty} ({plain})"
 
 
 def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
@@ -224,10 +260,15 @@ def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
     return () if undo is None else (f"To undo it: {undo}",)
 
 
+def _labels(case: Case) -> Mapping[str, str]:
+    """The tool author's words for the arguments."""
+    labels = cast("Mapping[str, Any]", _words(case).get("labels") or {})
+    return {name: label for name, label in labels.items() if isinstance(label, str)}
+
+
 def _label(case: Case) -> str | None:
     """The tool author's word for the button that approves."""
-    display: Mapping[str, Any] = getattr(case.payload, "display", None) or {}
-    return _text(display.get("approve"))
+    return _text(_words(case).get("approve"))
 
 
 def _text(value: Any) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.requests import Request
 
@@ -71,6 +71,11 @@ class Respondent:
     surface: Surface = "page"
     account: str | None = None
     """The account that a messenger vouches for."""
+
+    @classmethod
+    def kept(cls, said: Mapping[str, Any]) -> Respondent:
+        """The respondent of a held decision, as ``dataclasses.asdict`` wrote it down."""
+        return cls(**said)
 
     @property
     def person(self) -> Person:

@@ -44,7 +44,8 @@ class Place:
     """One delivery of a service. ``deciders`` are those who may press its buttons, by their account there.
 
     An account is ``telegram:1001`` or ``slack:T024BE7LD:U2147483697``: what the platform vouches for, never a
-    display name. Without deciders, messages have a link and no buttons.
+    display name. ``slack:ada@example.com`` is whoever has that address confirmed by the platform (`Press.email`).
+    Without deciders, messages have a link and no buttons.
     """
 
     name: str
@@ -75,6 +76,8 @@ class Place:
         Whether they may decide is not settled here, but where every answer is checked: see `check_authorized`.
         """
         known = self.deciders.get(press.account)
+        if known is None and press.email is not None:
+            known = self.deciders.get(f"{press.platform}:{press.email}")
         submitted: JsonObject = {"platform": press.platform, "platform_user_id": press.platform_user_id}
         if press.display_name:
             submitted["display_name"] = press.display_name[:MOST_CHARACTERS]

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from askfirst.errors import (
     CaseClosed,
     CaseExpired,
+    CaseHeld,
     CaseNotFound,
     EmailCodeRefused,
     IdempotencyConflict,
@@ -55,8 +56,9 @@ def of_error(error: ServiceError | StoreError) -> Response:
     match error:
         case CaseNotFound():
             return problem(404, "not_found", "There is no such case.")
-        case CaseClosed():
-            return problem(409, "duplicate_submission", said, case_id=error.case_id)
+        case CaseClosed() | CaseHeld():
+            code = "held" if isinstance(error, CaseHeld) else "duplicate_submission"
+            return problem(409, code, said, case_id=error.case_id)
         case CaseExpired():
             return problem(410, "case_expired", said, case_id=error.case_id)
         case IdempotencyConflict():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -19,6 +17,7 @@ from askfirst.clock import seconds
 from askfirst.errors import (
     CaseClosed,
     CaseExpired,
+    CaseHeld,
     CaseNotFound,
     EmailCodeRefused,
     InlineRefused,
@@ -30,13 +29,21 @@ from askfirst.errors import (
 )
 from askfirst.messages import JsonObject
 from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys, visible_fields
-from askfirst.service.answers import check_step
+from askfirst.service.answers import check_step, may_decline
 from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
 from askfirst.service.context import Service, The
-from askfirst.service.continuation import going_on
 from askfirst.service.email_codes import read_code
+from askfirst.service.friction import (
+    check_json,
+    confirm_value,
+    faults_of,
+    is_acting,
+    note_field,
+    without_step_up,
+)
+from askfirst.service.gather import decision_for, sight_of
 from askfirst.service.pages import (
     PAGE_HEADERS,
     STATIC,
@@ -49,33 +56,24 @@ from askfirst.service.pages import (
     render_unknown,
     render_withheld,
 )
+from askfirst.service.pages.decision import risk_of
+from askfirst.service.pages.rows import ALL, View
+from askfirst.service.pages.sight import Second
 from askfirst.service.person import respondent
 from askfirst.service.problems import of_error, problem
-from askfirst.service.worker_threads import apart
-
-# Link previews: telling a person who opens a link from a program that fetches it.
-
-
-_FETCHERS = re.compile(
-    r"bot\b|crawl|spider|preview|facebookexternalhit|whatsapp|telegram|slack|discord|twitter|skype|linkedin"
-    r"|embedly|pinterest|vkshare|google-read-aloud|headlesschrome-preview|curl|wget|python|okhttp|go-http",
-    re.IGNORECASE,
+from askfirst.service.standing import note_in
+from askfirst.service.transitions import Pressed
+from askfirst.service.visitor import (
+    browser_of,
+    is_foreign,
+    is_navigation,
+    keep,
+    keep_link,
+    seen,
+    seen_by,
+    view_of,
 )
-
-
-def is_navigation(headers: Mapping[str, str]) -> bool:
-    """Whether a person navigated to a page: by the fetch metadata of a browser, without previews and prefetches.
-
-    A browser too old for fetch metadata does not count: the page is shown all the same, and the case goes on when
-    the person answers.
-    """
-    if _FETCHERS.search(headers.get("user-agent", "")):
-        return False
-    if "prefetch" in headers.get("sec-purpose", headers.get("purpose", "")).lower():
-        return False
-    mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
-    return mode == "navigate" and target == "document"
-
+from askfirst.service.worker_threads import apart
 
 # Progress in a form.
 
@@ -93,63 +91,6 @@ def progress_of(case: Case, data: Mapping[str, Any], step: int) -> JsonObject | 
     return said
 
 
-# The browser of a draft: sensitive values are shown only in the browser in which they were typed.
-#
-# Everybody with the link may save a draft, the caller too. So another browser's page shows the draft, says that
-# somebody else filled it in, and takes over no value that it does not show.
-
-
-COOKIE = "askfirst_browser"
-_SECRET = re.compile(r"[A-Za-z0-9_-]{32}")
-
-
-@dataclass(frozen=True, slots=True)
-class Browser:
-    """A browser, by the secret in its cookie; a new one has none yet."""
-
-    secret: str = field(repr=False)
-    is_new: bool
-
-    @property
-    def mark(self) -> str:
-        """The hash that is stored with a draft."""
-        return hashlib.sha256(self.secret.encode()).hexdigest()
-
-
-def browser_of(request: Request) -> Browser:
-    """The browser that a request comes from."""
-    said = request.cookies.get(COOKIE, "")
-    if _SECRET.fullmatch(said):
-        return Browser(said, is_new=False)
-    return Browser(secrets.token_urlsafe(24), is_new=True)
-
-
-def seen_by(case: Case, browser: Browser) -> Case:
-    """The case for this browser: without the sensitive values of another browser's draft."""
-    mark = browser.mark
-    if case.draft is None or case.form is None or case.drafted_by == mark:
-        return replace(case, viewer=mark)
-    hidden = sensitive_keys(case.form)
-    draft = {key: value for key, value in case.draft.items() if key not in hidden}
-    return replace(case, viewer=mark, draft=draft, is_others_draft=True)
-
-
-def keep(
-    response: Response, browser: Browser, case: Case, *, base_url: str, base_path: str, now: float
-) -> None:
-    """Set the cookie of a new browser, for this case alone and as long as it is open; scripts cannot read it."""
-    if browser.is_new and case.form is not None:
-        response.set_cookie(
-            COOKIE,
-            browser.secret,
-            max_age=max(int(case.expires_at - now), 1),
-            path=f"{base_path}/review/{quote(case.case_id, safe='')}",
-            secure=base_url.startswith("https:"),
-            httponly=True,
-            samesite="lax",  # the link is opened from a mail or a messenger
-        )
-
-
 router = APIRouter()
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _FORMS = ("application/x-www-form-urlencoded", "")
@@ -162,8 +103,6 @@ _SENDING: dict[str, tuple[Notice, int]] = {
     "not_sent": ("code_not_sent", 503),
 }
 _NO_PROOF = "This proof was not accepted. Make a new one, for this decision."
-_OWN_SITES = ("same-origin", "none")
-"""``Sec-Fetch-Site`` of our own page's form, or of an address that a person typed."""
 _UNKNOWN = {"description": "No such case, or not with this token"}
 _OUTLIVED = {"description": "The time of this link is over"}
 _WITHHELD = {"description": "The service itself sends the link to the person"}
@@ -188,13 +127,18 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
     ):  # the same for every id, so that it does not tell which cases exist
         return _html(render_withheld(service.settings.base_path), 403)
     try:
-        case = await _with_token(service, case_id, token)
+        case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return _no_page(service, error)
+        return no_page(service, error)
     visited = request.method == "GET" and is_navigation(request.headers)
     if visited:
-        case = await service.cases.opened(case)
-    return await _page(service, seen_by(case, browser_of(request)), token, visited=visited)
+        case = await seen(service, await service.cases.opened(case), request)
+    else:
+        case = seen_by(case, browser_of(request))
+    response = await _page(service, case, token, view=view_of(request), visited=visited)
+    if visited:
+        keep_link(response, service, case, token)
+    return response
 
 
 @router.post(
@@ -231,12 +175,12 @@ async def decide(case_id: str, service: The, request: Request, token: str = "") 
     With ``email_code`` or ``verification_evidence``, if need be.
     """
     as_json = is_json(request)
-    if _is_foreign(service, request):
+    if is_foreign(service, request):
         return problem(403, "foreign_origin", "This was sent from another site.")
     try:
-        case = await _with_token(service, case_id, token)
+        case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return of_error(error) if as_json else _no_page(service, error)
+        return of_error(error) if as_json else no_page(service, error)
     if not as_json and media_type(request) not in _FORMS:
         said = "A decision is a form (application/x-www-form-urlencoded) or JSON (application/json)."
         return problem(415, "unsupported_media_type", said)
@@ -254,6 +198,9 @@ async def _decide_json(service: Service, case: Case, request: Request, raw: byte
     if not isinstance(code, str) or len(code) > limits.CODE_CHARACTERS:
         raise InvalidReview({"email_code": f"is text of at most {limits.CODE_CHARACTERS} characters"})
     proofs = _evidence(more.get("verification_evidence") or [])
+    case = await seen(service, case, request)
+    if risk_of(case) == "critical":
+        check_json(await decision_for(service, case), case, said.action, said.data)
     done = await _answer(service, case, request, said.action, said.data, code, proofs)
     body = {"status": "completed", "case_id": case.case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
@@ -272,26 +219,26 @@ def _evidence(given: Any) -> list[VerificationEvidence]:
 async def _decide_form(service: Service, case: Case, token: str, request: Request, raw: bytes) -> Response:
     """Handle a posted form: a step, a draft, a preview of edits, a request for a code, or the decision."""
     browser = browser_of(request)
-    case = seen_by(case, browser)
+    case = await seen(service, case, request, browser)
     try:
         submission = await apart(case.size + len(raw), _read_form, case, raw)
     except ValueError:
         return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
+    if is_repeated(case, submission.nonce):
+        return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
     try:
         response = await _heard(service, case, token, request, submission)
-        if submission.intent != "answer" or response.status_code != 303:
-            keep(
-                response,
-                browser,
-                case,
-                base_url=service.settings.base_url,
-                base_path=service.settings.base_path,
-                now=seconds(service.cases.now()),
-            )
+        keep(
+            response,
+            browser,
+            case,
+            base_url=service.settings.base_url,
+            base_path=service.settings.base_path,
+            now=seconds(service.cases.now()),
+        )
         return response
-    except (CaseClosed, CaseExpired) as error:
-        now = await service.cases.with_token(case.case_id, token, "review")
-        return await _page(service, now, token, notice="late", status=of_error(error).status_code)
+    except (CaseClosed, CaseExpired, CaseHeld) as error:
+        return await late_page(service, case, token, request, error, submission.nonce)
     except ServiceError as error:
         refused = of_error(error)
         faults = {"": str(error)}
@@ -306,6 +253,34 @@ def _read_form(case: Case, raw: bytes) -> Submission:
     return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS))
 
 
+async def late_page(
+    service: Service,
+    case: Case,
+    token: str,
+    request: Request,
+    error: CaseClosed | CaseExpired | CaseHeld,
+    nonce: str = "",
+) -> Response:
+    """The page of a case that was decided before; the same form posted twice is no second decision."""
+    now = await seen(service, await service.cases.with_token(case.case_id, token, "review"), request)
+    if is_repeated(now, nonce):
+        return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+    notice: Notice = "held" if isinstance(error, CaseHeld) else "late"
+    return await _page(service, now, token, notice=notice, status=of_error(error).status_code)
+
+
+def is_repeated(case: Case, nonce: str) -> bool:
+    """Whether the decision that is held, or that counts, came with this very form."""
+    digest = nonce_digest(nonce)
+    held = None if case.held is None else case.held.nonce
+    return digest is not None and digest in (held, case.answered_with)
+
+
+def nonce_digest(nonce: str) -> str | None:
+    """What is kept of a form's nonce."""
+    return hashlib.sha256(nonce.encode()).hexdigest() if nonce else None
+
+
 async def _heard(
     service: Service, case: Case, token: str, request: Request, submission: Submission
 ) -> Response:
@@ -316,8 +291,10 @@ async def _heard(
             return await _send_code(service, case, token, request, submission)
         return await _take(service, case, token, request, submission)
     except EmailCodeRefused as error:
-        submission = replace(submission, email_code="")
-        return await _refused(service, case, token, submission, {"email_code": str(error)}, 403)
+        submission, faults = replace(submission, email_code=""), {"email_code": str(error)}
+        return await _refused(
+            service, case, token, submission, faults, 403, await _second(service, case, submission)
+        )
     except InlineRefused as error:
         faults = {"proof": _NO_PROOF if submission.proofs else str(error)}
         return await _refused(service, case, token, replace(submission, proofs={}), faults, 403)
@@ -348,7 +325,10 @@ async def _send_code(
         except OverBudget as error:
             sending, wait = "too_many", {"Retry-After": str(error.retry_after)}
         notice, status = _SENDING[sending]
-    page = await _page(service, case, token, submission, step=submission.step, notice=notice, status=status)
+    second = await _second(service, case, submission) if submission.confirmed else None
+    page = await _page(
+        service, case, token, submission, step=submission.step, notice=notice, status=status, second=second
+    )
     page.headers.update(wait)
     return page
 
@@ -359,12 +339,12 @@ async def _take(
     if submission.faults:
         return await _refused(service, case, token, submission, submission.faults)
     match submission.intent:
-        case "answer":
-            action, data = submission.action, submission.data
-            proofs = service.verifier.evidence(case, action, submission.proofs)
-            await _answer(service, case, request, action, data, submission.email_code, proofs)
-            # A reload shows the outcome; it does not send the answer again.
-            return RedirectResponse(_path(service, case, token), 303, PAGE_HEADERS)
+        case "decline" if case.request is not None:
+            return await _decline(service, case, token, request, submission)
+        case "decline" if not may_decline(case):
+            raise InvalidReview({"": "Whoever asks needs an answer: this cannot be declined."})
+        case "answer" | "decline":
+            return await _decided(service, case, token, request, submission)
         case "next" | "back" | "draft":
             if submission.intent == "next":
                 await apart(case.size, check_step, case, submission.data, submission.step)
@@ -379,6 +359,36 @@ async def _take(
             return await _page(service, case, token, submission, step=submission.goto)
 
 
+async def _decided(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """Take a decision, once the second step is done where its risk asks for one."""
+    second = await _second(service, case, submission)
+    if second is not None:
+        if submission.confirmed != second.value:
+            return await _page(service, case, token, submission, second=second)
+        faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
+        if faults:
+            return await _refused(service, case, token, submission, faults, second=second)
+    action, data, code = submission.action, submission.data, submission.email_code
+    proofs = service.verifier.evidence(case, action, submission.proofs)
+    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
+    await _answer(service, case, request, action, data, code, proofs, pressed)
+    # A reload shows the outcome; it does not send the answer again.
+    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+
+
+async def _decline(
+    service: Service, case: Case, token: str, request: Request, submission: Submission
+) -> Response:
+    """A person cannot answer an agent's question: it is cancelled, with what they say."""
+    who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
+    said = note_in(submission.data)
+    reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
+    await service.cases.cancel(case, reason[: limits.REASON_CHARACTERS], who.actor, claims=who.by)
+    return RedirectResponse(page_path(service, case, token), 303, PAGE_HEADERS)
+
+
 async def _refused(
     service: Service,
     case: Case,
@@ -386,10 +396,35 @@ async def _refused(
     submission: Submission,
     faults: Mapping[str, str],
     status: int = 422,
+    second: Second | None = None,
 ) -> Response:
     """The same step again, with its faults."""
     case = await _keep_secrets(service, case, submission)
-    return await _page(service, case, token, submission, faults, status=status)
+    return await _page(service, case, token, submission, faults, status=status, second=second)
+
+
+async def _second(service: Service, case: Case, submission: Submission) -> Second | None:
+    """The second step of a decision; None if its risk asks for none, or nothing happens after it."""
+    action, data = submission.action, submission.data
+    if case.is_final or not is_acting(case, action, data):
+        return None
+    edited = data.get("edits", data.get("modified_params"))
+    args = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
+    decision = await decision_for(service, case, args=args)
+    friction = decision.friction
+    if not friction.second_step:
+        return None
+    return Second(
+        action=action,
+        value=confirm_value(case, action, data),
+        decision=decision,
+        note_field=note_field(case),
+        note=note_in(data) or "",
+        needs_reason=friction.reason,
+        needs_tick=friction.tick,
+        needs_code=case.verify_email is not None,
+        fields=submission.carried,
+    )
 
 
 async def _keep_secrets(service: Service, case: Case, submission: Submission) -> Case:
@@ -408,8 +443,13 @@ async def _answer(
     data: Mapping[str, Any] | None,
     code: str,
     proofs: Sequence[VerificationEvidence],
+    pressed: Pressed | None = None,
 ) -> Case:
-    """Answer a case for a holder of its link. The token proves possession of the link, not who they are."""
+    """Answer a case for a holder of its link. The token proves possession of the link, not who they are.
+
+    With ``pressed`` it comes from the page's own form, and is held before it goes out.
+    """
+    case = without_step_up(case, action, data)
     await service.cases.check(case, action, data)
     if case.verify_email is not None:
         read_code(case, code)  # before a proof is used up
@@ -417,23 +457,26 @@ async def _answer(
     who = await respondent(case, request, service.identify, service.email_codes, code)
     if verified is not None:
         who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
-    return await service.cases.answer(case, action, data, who)
+    if pressed is None:
+        return await service.cases.answer(case, action, data, who)
+    hold = service.settings.hold_seconds
+    return await service.cases.answer(case, action, data, who, pressed, hold)
 
 
-async def _with_token(service: Service, case_id: str, token: str) -> Case:
+async def case_with_token(service: Service, case_id: str, token: str) -> Case:
     """The case of a link; raises `CaseNotFound` for an impossible id too."""
     if not _CASE_ID.fullmatch(case_id):
         raise CaseNotFound(case_id)
     return await service.cases.with_token(case_id, token, "review")
 
 
-def _no_page(service: Service, error: CaseNotFound | LinkExpired) -> HTMLResponse:
+def no_page(service: Service, error: CaseNotFound | LinkExpired) -> HTMLResponse:
     """The page for an unknown or expired link."""
     render = render_outlived if isinstance(error, LinkExpired) else render_unknown
     return _html(render(service.settings.base_path), of_error(error).status_code)
 
 
-def _path(service: Service, case: Case, token: str) -> str:
+def page_path(service: Service, case: Case, token: str) -> str:
     return f"{service.settings.base_path}/review/{case.case_id}?token={token}"
 
 
@@ -448,6 +491,8 @@ async def _page(
     notice: Notice | None = None,
     status: int = 200,
     visited: bool = True,
+    view: View = ALL,
+    second: Second | None = None,
 ) -> HTMLResponse:
     """The page of a case, filled with the posted values, else with the draft.
 
@@ -477,7 +522,7 @@ async def _page(
         prefills=prefills,
         asked=await service.verifier.asked(case) if visited and is_open else None,
         proofs=None if submission is None else submission.proofs,
-        goes_on=await going_on(service.cases.engine, case) if visited else None,
+        sight=await sight_of(service, case, view=view, second=second),
         now=now,
     )
     return _html(html, status)
@@ -490,23 +535,3 @@ def _weight(case: Case, values: Mapping[str, Any] | None) -> int:
 
 def _html(html: str, status: int) -> HTMLResponse:
     return HTMLResponse(html, status, PAGE_HEADERS)
-
-
-def _is_foreign(service: Service, request: Request) -> bool:
-    """Whether a form was posted by another site's page (CSRF)."""
-    site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    if site is not None and site not in _OWN_SITES:
-        return True
-    if origin is None or origin.lower() == _origin(service.settings.base_url):
-        return False
-    # With no-referrer browsers send Origin: null, as our own pages do; so does a sandboxed frame.
-    return origin != "null" or site is None
-
-
-def _origin(base_url: str) -> str:
-    """The origin of our own pages, as browsers write it."""
-    at = urlsplit(base_url.lower())
-    usual = {"http": 80, "https": 443}.get(at.scheme)
-    host = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname
-    return f"{at.scheme}://{host}" if at.port in (None, usual) else f"{at.scheme}://{host}:{at.port}"

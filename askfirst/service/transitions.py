@@ -6,18 +6,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, cast
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, cast
 
 from pydantic_core import from_json
 
-from askfirst.clock import seconds
-from askfirst.errors import CaseClosed, CaseExpired, HitlStaleAnswer
+from askfirst.clock import seconds, to_milliseconds
+from askfirst.errors import CaseClosed, CaseExpired, CaseHeld, HitlStaleAnswer
 from askfirst.ids import new_id
 from askfirst.messages import JsonObject
 from askfirst.protocol import EVENT_OF, EventName, State, next_state
 from askfirst.service.adoption import answer_of, result_of
-from askfirst.service.case import Case, callback_body, case_of, changed_row, event_data, reminder_facts
+from askfirst.service.case import (
+    Case,
+    Held,
+    Lost,
+    callback_body,
+    case_of,
+    changed_row,
+    event_data,
+    reminder_facts,
+)
 from askfirst.service.person import REVIEWER, Respondent
 from askfirst.store.audit import CLOCK, Entry, case_content_sha256, case_result_sha256, claimed, salted
 from askfirst.store.case_rows import CallbackRow, CaseRow, Change, Event
@@ -61,34 +70,156 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: s
     return decide
 
 
-def answered(now: int, result: JsonObject, who: Respondent, write_id: int) -> Decide:
-    """A person has decided; with an agent's request, the request is settled in the same transaction."""
-    action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
+class Pressed(NamedTuple):
+    """Where on the page an answer came from: the digest of its form's nonce, and the mark of its browser."""
+
+    nonce: str | None = None
+    mark: str | None = None
+
+
+ELSEWHERE = Pressed()
+"""An answer that came from no page's form."""
+
+
+def answered(
+    now: int, result: JsonObject, who: Respondent, write_id: int, pressed: Pressed = ELSEWHERE
+) -> Decide:
+    """A person has decided; with an agent's request, the request is settled in the same transaction.
+
+    A decision of somebody else's that is held on a page is lost with that: the first answer to go out counts.
+    """
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
-        done = replace(
-            case,
-            status="completed",
-            ended_at=seconds(now),
-            result=result,
-            responded_by=who.responded_by,
-            claimed_by=who.claimed_by,
-            submission_context=who.context,
-            draft=None,
-        )
-        change = _ended(row, done, now, "answered", who.actor, {"action": action, **who.told})
-        settles = _settled(row, request, "answered", now, write_id)
-        if case.request is None or settles is None:
-            return change
-        answer = answer_of(case.request, action, data)
-        return change._replace(
-            settles=settles._replace(
-                answer=answer, by=who.by or who.claimed, via=who.via, digest=case.digest, actor=who.actor
-            ),
-        )
+        return _answered(row, request, case, _Answer(now, result, who, write_id, pressed))
 
     return decide
+
+
+class _Answer(NamedTuple):
+    now: int
+    result: JsonObject
+    who: Respondent
+    write_id: int
+    pressed: Pressed
+
+
+def _answered(
+    row: CaseRow, request: RequestRow | None, case: Case, given: _Answer, settled_at: int | None = None
+) -> Change:
+    now, result, who, write_id, pressed = given
+    action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
+    done = replace(
+        _without_hold(case),
+        status="completed",
+        ended_at=seconds(now),
+        result=result,
+        responded_by=who.responded_by,
+        claimed_by=who.claimed_by,
+        submission_context=who.context,
+        draft=None,
+        answered_with=pressed.nonce,
+        answered_in=pressed.mark,
+    )
+    change = _ended(row, done, now, "answered", who.actor, {"action": action, **who.told})
+    change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
+    settles = _settled(row, request, "answered", settled_at or now, write_id)
+    if case.request is None or settles is None:
+        return change
+    answer = answer_of(case.request, action, data)
+    return change._replace(
+        settles=settles._replace(
+            answer=answer, by=who.by or who.claimed, via=who.via, digest=case.digest, actor=who.actor
+        ),
+    )
+
+
+# A decision that is held for a few seconds, in which it can be undone.
+
+
+def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pressed) -> Decide:
+    """A person has decided on a page. The request stays pending, so that the agent's side knows nothing of it.
+
+    The same form posted again changes nothing. Raises `CaseHeld` while another decision is held.
+    """
+    action, data = cast(str, result["action"]), cast("JsonObject", result["data"])
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = _open(row, request, now)
+        if request is not None and request.status != "pending":
+            raise HitlStaleAnswer(row.question_id or "", request.status)
+        if case.held is not None:
+            if pressed.nonce is not None and case.held.nonce == pressed.nonce:
+                return None
+            raise CaseHeld(row.case_id)
+        if case.request is not None:
+            answer_of(case.request, action, data)  # raises now what would be raised when it goes out
+        kept = Held(
+            action=action,
+            at=seconds(now),
+            until=seconds(until),
+            nonce=pressed.nonce,
+            mark=pressed.mark,
+            who=cast("JsonObject", asdict(who)),
+            result=result,
+        )
+        waits = replace(case, held=kept, lost=None)
+        said = {"action": action, "until": until, **who.told}
+        return Change(changed_row(row, waits), audit=(entry(now, who.actor, "held", case, said),))
+
+    return decide
+
+
+def undone(now: int, mark: str) -> Decide:
+    """The person takes back what is held; no change if nothing is. Raises `CaseHeld` for another browser's."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        case = case_of(row, request)
+        if case.held is None or case.is_final:
+            return None
+        if case.held.mark is None or case.held.mark != mark:
+            raise CaseHeld(row.case_id)
+        who = Respondent.kept(case.held.who)
+        free = replace(case, held=None)
+        act = entry(now, who.actor, "undone", case, {"action": case.held.action, **who.told})
+        return Change(changed_row(row, free), audit=(act,))
+
+    return decide
+
+
+def released(now: int, write_id: int) -> Decide:
+    """A held decision goes out. It was made before the deadline, so it counts even if that has passed since."""
+
+    def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
+        if not row.is_open or row.held_until is None or row.held_until > now:
+            return None
+        case = case_of(row, request)
+        kept = case.held
+        if kept is None:
+            return None
+        who = Respondent.kept(kept.who)
+        given = _Answer(now, kept.result, who, write_id, Pressed(kept.nonce, kept.mark))
+        made = to_milliseconds(kept.at)
+        overdue = request is not None and request.expires_at is not None and request.expires_at <= now
+        change = _answered(row, request, replace(case, held=None), given, made if overdue else None)
+        said = {"action": kept.action, "held_at": made}
+        return change._replace(audit=(entry(now, CLOCK, "released", case, said), *change.audit))
+
+    return decide
+
+
+def _without_hold(case: Case) -> Case:
+    """The case without what is held on it, which did not count."""
+    if case.held is None:
+        return case
+    return replace(case, held=None, lost=Lost(case.held.action, case.held.at, case.held.mark))
+
+
+def _overtaken(case: Case, now: int) -> tuple[Entry, ...]:
+    if case.held is None:
+        return ()
+    who = Respondent.kept(case.held.who)
+    return (entry(now, who.actor, "overtaken", case, {"action": case.held.action, **who.told}),)
 
 
 def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None = None) -> Decide:
@@ -96,8 +227,10 @@ def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None 
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
-        done = replace(case, status="cancelled", ended_at=seconds(now), reason=reason, draft=None)
+        free = _without_hold(case)
+        done = replace(free, status="cancelled", ended_at=seconds(now), reason=reason, draft=None)
         change = _ended(row, done, now, "cancelled", by, {"reason": reason, **claimed(claims, by)})
+        change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
         settles = _settled(row, request, "cancelled", now, write_id)
         if settles is None:
             return change
@@ -110,8 +243,8 @@ def expired(now: int, write_id: int) -> Decide:
     """The case expires, and its request times out; raises if the request was settled before: see `followed`."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
-        if not row.is_open or row.expires_at > now:
-            return None
+        if not row.is_open or row.expires_at > now or row.held_until is not None:
+            return None  # what is held was decided in time, and goes out
         case = replace(case_of(row, request), status="expired", ended_at=seconds(now), draft=None)
         change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
         if request is None:
@@ -140,10 +273,12 @@ def followed(now: int, actor: str = AGENT) -> Decide:
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
             return None
-        ended = _outcome(case_of(row, request), request, now)
+        case = case_of(row, request)
+        ended = _outcome(_without_hold(case), request, now)
         by, via = (None, None) if request is None else (request.answered_by, request.via)
         said = {**claimed(by, actor), **({"via": via} if via else {})}
-        return _ended(row, ended, now, ended.status, actor, said)
+        change = _ended(row, ended, now, ended.status, actor, said)
+        return change._replace(audit=(*change.audit, *_overtaken(case, now)))
 
     return decide
 

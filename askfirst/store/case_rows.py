@@ -45,6 +45,8 @@ class CaseRow(NamedTuple):
     """The bytes that count against its key's budget."""
     planned: int = 0
     """1 while it is to be planned whom the service tells of it, 2 once that is planned; 0 if it tells nobody."""
+    held_until: int | None = None
+    """When the decision that was made on its page goes out; None if none is held."""
 
 
 class Round(NamedTuple):

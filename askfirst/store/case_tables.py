@@ -45,8 +45,11 @@ cases = Table(
     Column(
         "planned", Integer, nullable=False, server_default=text("0")
     ),  # 1: to be told, 2: see `deliveries`
+    Column("held_until", BigInteger),
     **MYSQL,
 )
+_HELD = text("held_until IS NOT NULL")
+Index("askfirst_cases_held", cases.c.held_until, sqlite_where=_HELD, postgresql_where=_HELD)
 _OPEN = text("is_open = 1")
 Index(
     "askfirst_cases_due",

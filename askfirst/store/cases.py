@@ -162,6 +162,7 @@ _CHANGED = (
     "awaits_effect",
     "write_id",
     "size",
+    "held_until",
 )
 UPDATE = Statement(
     update(cases).where(_THIS, _C.version == param("seen")).values({name: param(name) for name in _CHANGED})
@@ -187,6 +188,12 @@ DUE = Statement(
     select(_C.case_id)
     .where(_C.is_open == _ONE, _C.expires_at <= param("now"))
     .order_by(_C.is_open, _C.expires_at)
+    .limit(param("limit", _BIG))
+)
+HELD = Statement(
+    select(_C.case_id)
+    .where(_C.held_until <= param("now"))
+    .order_by(_C.held_until)
     .limit(param("limit", _BIG))
 )
 TO_REMIND = Statement(
@@ -419,6 +426,11 @@ def open_count() -> Transaction[int]:
 def due(now: int, limit: int) -> Transaction[list[str]]:
     """Open cases past their deadline."""
     return [case_id for (case_id,) in (yield DUE, {"now": now, "limit": limit})]
+
+
+def held(now: int, limit: int) -> Transaction[list[str]]:
+    """Cases whose held decision is due to go out."""
+    return [case_id for (case_id,) in (yield HELD, {"now": now, "limit": limit})]
 
 
 def to_remind(now: int, limit: int) -> Transaction[list[str]]:

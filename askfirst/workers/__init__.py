@@ -1,4 +1,4 @@
-"""Workers: what was answered goes on by itself."""
+"""Workers: they continue threads whose requests were settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Continuations: what has to go on because a request was settled, as workers and operators see it."""
+"""Continuations: threads that have to be continued because a request was settled, for workers and operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ ContinuationState = Literal["due", "running", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """A thread that has to go on, and the resumer that knows how. Times are seconds since 1970 (UTC)."""
+    """A thread that has to be continued, and the name of the resumer that does it. Times are seconds since 1970
+    (UTC)."""
 
     thread_id: str
     resumer: str
@@ -31,14 +32,14 @@ class Continuation:
     error: str | None
     """Why the last attempt failed."""
     due_at: float | None
-    """When it is tried next, or when the lease of the worker that runs it lapses; None if neither."""
+    """When the next attempt is due, or when the lease of the worker that runs it lapses; None if neither applies."""
     settled_at: float
-    """When the request was settled because of which it has to go on."""
+    """When the request was settled that made the continuation due."""
     updated_at: float
     owner: str | None = None
-    """The worker that runs it, or ran it last; the task queue that it was handed over to."""
+    """The worker that runs the continuation or ran it last, or the task queue that it was handed over to."""
     checkpointer: SqlCheckpointer | None = field(default=None, repr=False, compare=False)
-    """The store that its thread is in, for resumers."""
+    """The store of the thread, for resumers."""
     row: ContinuationRow | None = field(default=None, repr=False, compare=False)
 
 
@@ -49,7 +50,7 @@ class Continuations:
         self._checkpointer = checkpointer
 
     async def list(self, limit: int = 100, *, with_done: bool = False) -> list[Continuation]:
-        """Those that are not done, or all; what changed last comes first."""
+        """The continuations that are not done, or all; the last changed comes first."""
         rows = await self._checkpointer.engine.read(partial(transactions.page, limit, with_done=with_done))
         return [self._read(row) for row in rows]
 
@@ -61,7 +62,8 @@ class Continuations:
     async def take(
         self, owner: str, limit: int, lease_seconds: float, resumers: Sequence[str]
     ) -> list[Continuation]:
-        """Take what is due for these resumers, for so many seconds; no other worker has it meanwhile."""
+        """Take due continuations of these resumers under a lease of so many seconds; no other worker has them
+        meanwhile."""
         now = _now()
         until = now + round(lease_seconds * 1000)
         job = self._checkpointer.engine.write(
@@ -72,7 +74,7 @@ class Continuations:
     async def take_one(
         self, thread_id: str, owner: str, lease_seconds: float, resumers: Sequence[str]
     ) -> Continuation | None:
-        """Take one thread's continuation; None if nothing is left to do there, or another worker has it."""
+        """Take one thread's continuation under a lease; None if it is done, or another worker has it."""
         now = _now()
         until = now + round(lease_seconds * 1000)
         job = self._checkpointer.engine.write(
@@ -84,10 +86,10 @@ class Continuations:
     async def hand_over(
         self, to: str, limit: int, again_in: float, resumers: Sequence[str] | None = None
     ) -> Sequence[Continuation]:
-        """Mark what is due as handed over to a task queue of this name, for these resumers or for all.
+        """Mark due continuations, of these resumers or of all, as handed over to a task queue of this name.
 
-        What nobody takes with `take_one` in so many seconds is due again. The ``owner`` of what is given is the
-        queue's name and a number, which stays the same for as long as `not_handed_over` says that it failed.
+        A continuation that nobody takes with `take_one` within so many seconds is due again. The ``owner`` of each is
+        the queue's name and a number, which stays the same while `not_handed_over` reports failures.
         """
         now = _now()
         until, known = now + round(again_in * 1000), None if resumers is None else list(resumers)
@@ -97,32 +99,34 @@ class Continuations:
         return [self._read(row) for row in await finish(job)]
 
     async def not_handed_over(self, handed: Continuation, error: str, retry_in: float) -> bool:
-        """Handing it over failed, and is tried again in so many seconds; False if somebody has taken it since."""
+        """Record that a hand-over failed, and is tried again in so many seconds; False if a worker has taken the
+        continuation since."""
         due_at = _now() + round(retry_in * 1000)
         changed = await self._change(handed, "failed", due_at=due_at, error=error, owner=handed.owner)
         return changed is not None
 
     async def renew(self, taken: Continuation, lease_seconds: float) -> Continuation | None:
-        """Hold a continuation for longer; None if it was made due again, or taken over."""
+        """Renew the lease on a continuation; None if it was made due again, or taken over."""
         return await self._change(taken, "running", due_at=_now() + round(lease_seconds * 1000))
 
     async def done(self, taken: Continuation) -> bool:
-        """It has gone on; False if it was made due again meanwhile, so that it is taken once more."""
+        """Record that a thread was continued; False if it was made due again meanwhile, so that a worker takes it
+        once more."""
         return await self._change(taken, "done", due_at=None, owner=taken.owner) is not None
 
     async def failed(self, taken: Continuation, error: str, retry_in: float | None) -> bool:
-        """It could not go on: try again in so many seconds, or only when somebody says so (None)."""
+        """Record a failure: try again in so many seconds, or only after `retry` (None)."""
         due_at = None if retry_in is None else _now() + round(retry_in * 1000)
         return await self._change(taken, "failed", due_at=due_at, error=error) is not None
 
     async def later(self, taken: Continuation, retry_in: float) -> bool:
-        """It cannot go on just now, which is no failure: another worker has the thread."""
+        """Postpone a continuation: another worker has the thread, which is no failure."""
         attempts = max(0, taken.attempts - 1)
         due_at = _now() + round(retry_in * 1000)
         return await self._change(taken, "due", due_at=due_at, attempts=attempts) is not None
 
     async def retry(self, thread_id: str) -> Continuation:
-        """Make a continuation due now, whatever became of it. Raises `StoreError` if there is none."""
+        """Make a continuation due now, whatever its state. Raises `StoreError` if there is none."""
         known = await self.of(thread_id)
         while known is not None:
             changed = await self._change(known, "due", due_at=_now(), attempts=0)
@@ -132,12 +136,12 @@ class Continuations:
         raise StoreError(f"there is no continuation of thread {thread_id!r}")
 
     async def next_due(self) -> float | None:
-        """When the next one is due, or its worker's lease lapses."""
+        """When the next continuation is due, or its worker's lease lapses."""
         return seconds(await self._checkpointer.engine.read(transactions.next_due))
 
     @contextmanager
     def waking(self) -> Generator[asyncio.Event]:
-        """An event that is set when something may have become due."""
+        """An event that is set when a continuation may have become due."""
         with self._checkpointer.engine.hub.waiting(transactions.KEY) as woken:
             yield woken
 

@@ -1,4 +1,4 @@
-"""Going on with a continuation that was taken: the lease is renewed meanwhile, and how it ended is recorded."""
+"""Running a taken continuation: its lease is renewed meanwhile, and its end is recorded."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ MOST_ATTEMPTS = 10
 _SLOWEST = 300.0
 
 Retry = Callable[[Continuation, Exception], float | None]
-"""In how many seconds a continuation that has failed is tried again; None if only a person may say so."""
+"""In how many seconds a failed continuation is tried again; None if only an operator may retry it."""
 
 
 def worker_name() -> str:
-    """A name that no other worker has: host, process and chance."""
+    """A unique name for a worker: host, process id and random digits."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def back_off(attempts: int) -> float:
-    """Seconds until the next try after so many failures: twice as long each time, and never the same for two."""
+    """Seconds until the next attempt after so many failures: exponential back-off with jitter."""
     return random.uniform(0.5, 1.0) * min(2.0**attempts, _SLOWEST)  # noqa: S311
 
 
@@ -50,9 +50,10 @@ async def go_on(
     lease_seconds: float,
     retry: Retry = retry_by_attempts,
 ) -> Exception | None:
-    """Have a continuation that was taken go on, and record how that ended; gives what the resumer raised.
+    """Run the resumer of a taken continuation, and record how it ended; returns the exception of the resumer, if any.
 
-    Raises nothing but a cancellation: what cannot be recorded is taken again when the lease has lapsed.
+    Raises nothing but a cancellation. If the end cannot be recorded, the continuation is taken again when its lease
+    has lapsed.
     """
     held = [taken]
     beating = asyncio.create_task(_hold(continuations, held, lease_seconds))
@@ -60,7 +61,7 @@ async def go_on(
     try:
         await resumer(taken)
     except (Denied, Pending):
-        pass  # a person said no, or is asked again, and the answer makes it due once more: it has gone on
+        pass  # a person denied, or is asked again and the answer makes it due once more: this continuation is done
     except Exception as raised:
         error = raised
     finally:
@@ -97,7 +98,7 @@ async def _hold(continuations: Continuations, held: list[Continuation], lease_se
             logger.warning("the lease on thread %s could not be renewed: %s", held[0].thread_id, error)
             continue
         if renewed is None:
-            return  # it was made due again, and whoever takes it looks what is left
+            return  # it was made due again: the worker that takes it finds out what is left to do
         held[0] = renewed
 
 

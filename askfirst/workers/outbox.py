@@ -1,4 +1,4 @@
-"""Outbox: what is due, as signed webhooks in CloudEvents form, for any task queue or workflow engine."""
+"""Outbox: due continuations as signed webhooks (CloudEvents), for any task queue or workflow engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EVENT_TYPE = "org.askfirst.continuation.due"
 SECRET_VARIABLE = "ASKFIRST_OUTBOX_SECRET"  # noqa: S105  (its name)
 TAKE_SECONDS = 60.0
-"""How long a receiver has to take up what it has accepted, until it is handed over again."""
+"""How long a receiver has to begin what it has accepted, before the continuation is posted again."""
 TOLERANCE_SECONDS = 300.0
 _NAME = "outbox"
 _SEND_SECONDS = 15.0
@@ -32,16 +32,17 @@ _SOURCE = "urn:askfirst"
 
 @dataclass(frozen=True, slots=True)
 class DueEvent:
-    """A thread that has to go on, as a receiver of the outbox's webhooks reads it."""
+    """A due continuation as a receiver of the outbox's webhooks reads it."""
 
     id: str
-    """The same for every delivery of one hand-over; a later hand-over of the same thread has another one."""
+    """The event's id: the same for every delivery of one hand-over, another one for a later hand-over of the
+    thread."""
     thread_id: str
     resumer: str
     attempts: int
-    """How often it was tried to go on, before this."""
+    """How many attempts were made before."""
     settled_at: float
-    """When the request was settled because of which it has to go on, in seconds since 1970 (UTC)."""
+    """When the request was settled that made the continuation due, in seconds since 1970 (UTC)."""
 
 
 def due_event(handed: Continuation, source: str = _SOURCE) -> tuple[str, bytes]:
@@ -92,7 +93,7 @@ def read_due_event(
 
 
 class Outbox:
-    """Posts what becomes due to one address, at least once each, until it is answered with 2xx.
+    """Posts each due continuation to one URL, at least once, until a 2xx response.
 
     Whoever receives it has the thread go on with `run_continuation`; if nobody has begun after ``take_seconds``, it
     is posted again, as a new event. ``resumers`` are those whose continuations are posted, all if None. ``secret``
@@ -119,16 +120,16 @@ class Outbox:
         self._http: httpx2.AsyncClient | None = None
 
     def stop(self) -> None:
-        """Post nothing more; `run` returns when what is under way has ended."""
+        """Post nothing more; `run` returns when the posts under way have ended."""
         self._relay.stop()
 
     async def run(self) -> None:
-        """Post what becomes due, until `stop`."""
+        """Post continuations as they become due, until `stop`."""
         async with await asyncio.to_thread(_client) as self._http:
             await self._relay.run()
 
     async def run_due(self) -> int:
-        """Post what is due now; returns how many were posted, or tried to be."""
+        """Post what is due now; returns how many posts were attempted."""
         count = 0
         async with await asyncio.to_thread(_client) as self._http:
             while handed := await self._relay.hand_due():

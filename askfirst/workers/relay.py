@@ -1,4 +1,4 @@
-"""Relay: hands continuations that are due over to a task queue, as soon as the store tells of them (outbox)."""
+"""Relay: hands due continuations over to a task queue as soon as the store reports them (outbox pattern)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Relay:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Hand nothing more over; `run` returns when what is under way has ended."""
+        """Hand nothing more over; `run` returns when the hand-overs under way have ended."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -87,7 +87,9 @@ class Relay:
         if due_at is None:
             return _LONGEST_SLEEP
         wait = due_at - time.time()
-        return min(wait, _LONGEST_SLEEP) if wait > 0 else _PAUSE  # what is due now is others'
+        return (
+            min(wait, _LONGEST_SLEEP) if wait > 0 else _PAUSE
+        )  # only continuations of other resumers are due
 
     async def _idle(self, woken: asyncio.Event, seconds: float) -> None:
         waits = [asyncio.create_task(event.wait()) for event in (woken, self._stopping)]

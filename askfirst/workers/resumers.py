@@ -1,4 +1,4 @@
-"""Resumers: how a thread goes on when a person has answered."""
+"""Resumers: functions that continue a thread when a person has answered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from askfirst.errors import ResumeFailed, ResumeLater
 from askfirst.workers.continuations import Continuation
 
 Resumer = Callable[[Continuation], Awaitable[object]]
-"""An async function that goes on with a continuation's thread. It may be called again, so it looks what is left."""
+"""An async function that continues a continuation's thread. It may be called again, so it has to find out what is
+left to do."""
 
 
 def agent_resumer(

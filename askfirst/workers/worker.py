@@ -1,4 +1,4 @@
-"""Worker: takes what is due and has it go on, several threads at once, each by one worker at a time."""
+"""Worker: takes due continuations and runs them, several threads at once, each thread by one worker at a time."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Worker:
         return len(taken)
 
     async def _go_on(self, taken: Continuation) -> None:
-        """Have one continuation go on, and record how that ended; nothing that is raised ends the worker."""
+        """Run one continuation and record how it ended; no exception of a resumer ends the worker."""
         await go_on(
             self.continuations, taken, self._resumers[taken.resumer], lease_seconds=self._lease_seconds
         )

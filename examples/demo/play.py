@@ -58,7 +58,9 @@ class Play:
         """Play; returns the exit code."""
         with tempfile.TemporaryDirectory(prefix="askfirst-demo-") as folder, listener(port) as socket:
             async with SQLiteCheckpointer(Path(folder) / "demo.db") as store:
-                app = create_app(store, base_url=base_url or address_of(socket), on_case=self._cases.put)
+                app = create_app(
+                    store, base_url=base_url or address_of(socket), on_case=self._cases.put, hold_seconds=0
+                )
                 async with serving(app, socket):
                     result = await self._perform(app, store, prompt)
                     if self._on_page and not self._auto:

@@ -61,7 +61,7 @@ class Processes:
 
 @pytest.fixture
 def claude(tmp_path: Path) -> Processes:
-    return Processes(tmp_path)
+    return Processes(tmp_path, while_pending="defer")
 
 
 async def test_a_call_is_deferred_approved_run_once_and_never_again(claude: Processes) -> None:
@@ -174,7 +174,7 @@ async def test_a_policy_allows_denies_and_asks(tmp_path: Path) -> None:
         Rule(id="shell", scope=Scope(tool="Bash"), effect="require_approval"),
     ]
     claude = Processes(tmp_path, policy=StaticPermissionPolicy(rules))
-    for tool, expected in (("Read", "allow"), ("WebFetch", "deny"), ("Bash", "defer")):
+    for tool, expected in (("Read", "allow"), ("WebFetch", "deny"), ("Bash", "deny")):
         given = event("PreToolUse", call_id=f"toolu_{tool}", tool_name=tool)
         assert (await claude.decision(given))["permissionDecision"] == expected
 

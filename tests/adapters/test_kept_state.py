@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from askfirst import SQLiteCheckpointer
 from askfirst.adapters import kept_state
-from askfirst.errors import HitlInvalidRequest
+from askfirst.adapters.kept_state import KeptRun, kept_resumer
+from askfirst.errors import HitlInvalidRequest, ResumeFailed
+from askfirst.workers.continuations import Continuation
 
 pytestmark = pytest.mark.anyio
 
@@ -72,3 +75,34 @@ def test_every_run_has_a_thread() -> None:
     threads = {kept_state.kept_thread("test", name) for name in names}
     assert len(threads) == len(names)
     assert all(len(it) <= 210 and it.isascii() for it in threads)
+
+
+async def test_a_run_that_another_process_went_on_with_keeps_nothing_more(tmp_path: Path) -> None:
+    async with SQLiteCheckpointer(tmp_path / "a.db") as store:
+        mine, theirs = (KeptRun(store, "framework", "r1") for _ in range(2))
+        assert await mine.load() is None
+        assert await theirs.load() is None
+        assert await mine.keep({"turns": [1]})
+        assert not await theirs.keep({"turns": [9]})
+        assert not await theirs.keep({"turns": [1, 9]})
+        assert await theirs.load() == {"turns": [1]}
+        assert await theirs.keep({"turns": [1, 2]})
+        assert await KeptRun(store, "framework", "r1").state() == {"turns": [1, 2]}
+
+
+async def test_a_resumer_says_so_where_nothing_is_kept(tmp_path: Path) -> None:
+    async with SQLiteCheckpointer(tmp_path / "a.db") as store:
+        gone: list[str] = []
+
+        async def go_on(run: KeptRun) -> None:
+            gone.append(run.run)
+
+        resume = kept_resumer("framework", go_on)
+        due = Continuation("r1", "framework", "running", 1, None, None, 0.0, 0.0)
+        with pytest.raises(ResumeFailed, match="is of no store"):
+            await resume(due)
+        with pytest.raises(ResumeFailed, match="nothing is kept of the run 'r1'"):
+            await resume(replace(due, checkpointer=store))
+        await KeptRun(store, "framework", "r1").keep({"turns": []})
+        await resume(replace(due, checkpointer=store))
+        assert gone == ["r1"]

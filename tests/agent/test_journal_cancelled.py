@@ -31,7 +31,7 @@ async def test_what_was_not_sent_is_written_with_the_next_step(checkpointer: Sql
     second.cancel()
     await asyncio.wait([first, second])
     assert second.cancelled()
-    assert [message.text for message in run.unwritten] == ["Hello to you."]
+    assert [message.text for message in run.unwritten.messages] == ["Hello to you."]
 
     await run.commit(release=True)
     stored = await checkpointer.load("t")

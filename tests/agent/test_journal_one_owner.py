@@ -86,7 +86,7 @@ async def test_whoever_is_cancelled_before_it_has_the_thread_gives_nobody_elses_
     taking.cancel()
     await asyncio.wait([taking])
     assert taking.cancelled()
-    assert not one.holds
+    assert not one.lease.holds
     with pytest.raises(LeaseHeld):
         await one.write(said(release=True))
     await other.write(said(ToolResultMessage("call-1", "send", "sent"), ended=["call-1"]))
@@ -101,7 +101,7 @@ async def test_whoever_is_cancelled_with_the_thread_in_hand_can_give_it_back(
     await asyncio.sleep(0)
     taking.cancel()
     await asyncio.wait([taking])
-    assert one.holds
+    assert one.lease.holds
     await one.write(said(release=True))
     stored = await checkpointer.load("t")
     assert stored is not None

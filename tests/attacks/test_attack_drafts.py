@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from kit.running_service import BROWSER, Opened, Served, serving
 
-from askfirst.service.review_routes import COOKIE
+from askfirst.service.visitor import COOKIE
 
 pytestmark = pytest.mark.anyio
 KIND = "planted drafts"

@@ -357,6 +357,8 @@ def test_the_page_has_every_command() -> None:
         "askfirst keys list",
         "askfirst keys revoke",
         "askfirst link",
+        "askfirst mcp",
+        "askfirst mcp serve",
         "askfirst notify",
         "askfirst notify test",
         "askfirst outbox",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kit.paths import ROOT
+from kit.patience import PATIENCE
 from kit.warm_python import warm_python
 
 from askfirst.errors import ServiceError, StoreError
@@ -36,7 +37,7 @@ def run(
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done

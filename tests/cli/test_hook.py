@@ -96,3 +96,23 @@ def test_a_call_that_ran_unasked_is_reported_to_claude(shell: Shell) -> None:
     done = shell.run(*DEFER, stdin=json.dumps(AFTER))
     assert done.returncode == 2
     assert "although nobody had approved it" in done.stderr
+
+
+def test_the_shipped_policy_is_about_the_project_wherever_the_agent_went(
+    shell: Shell, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    shell.environment["CLAUDE_PROJECT_DIR"] = str(project)
+    for number, (path, cwd, expected) in enumerate(
+        [
+            (f"{project}/main.py", "/", "allow"),
+            ("main.py", str(project), "allow"),
+            ("main.py", "/", "deny"),  # asked, and nobody decides
+            (f"{tmp_path}/main.py", str(tmp_path), "deny"),
+            (f"{project}/.env", str(project), "deny"),
+        ]
+    ):
+        event = {**BEFORE, "tool_name": "Read", "tool_input": {"file_path": path}, "cwd": cwd}
+        given = {**event, "tool_use_id": f"toolu_{number}"}
+        assert decision(shell, "hook", "--policy", "coding-agent", "--wait", "0", given=given) == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from kit.cli_rig import CLEAN, Shell
+from kit.patience import PATIENCE
 
 from askfirst.requests import ConfirmRequest
 
@@ -36,7 +37,7 @@ def test_a_command_runs_cold(tmp_path: Path, arguments: list[str], said: str) ->
         cwd=tmp_path,
         env={**CLEAN, "ASKFIRST_DATABASE_URL": shell.url},
         stdin=subprocess.DEVNULL,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == (1 if arguments[0] == "wait" else 0), (done.stdout, done.stderr)

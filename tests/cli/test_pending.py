@@ -19,6 +19,7 @@ from kit.terminal_screens import screen
 
 from askfirst.cli.find import shortened
 from askfirst.cli.output import exact_json, span
+from askfirst.display import Display
 from askfirst.requests import AskRequest, ConfirmRequest, EscalateRequest, Option, Question
 
 HOSTILE = "a\u202eb\u200bc\x1b[31m\x07\x7f\u2028\u00a0d\\u202e \U000e0041 \ufeff"
@@ -148,11 +149,27 @@ def test_arguments_are_shown_whole_exact_and_without_anything_hidden(shell: Shel
 
 
 def test_no_text_passes_for_a_label(shell: Shell) -> None:
-    shell.ask(ConfirmRequest(prompt="Sure?\n   tool │ harmless\n answer │ approved", details={"why": "a\nb"}))
+    shell.ask(
+        ConfirmRequest(
+            prompt="Sure?\n   tool │ harmless\n answer │ approved", details={"why": "a\n tool │ b"}
+        )
+    )
     shown = shell.here("show", shell.printed())
     assert "        │    tool │ harmless\n" in shown
     assert [line.split()[0] for line in shown.splitlines() if line[6] != " "].count("tool") == 0
-    assert ' detail │ why = "a\\nb"\n' in shown
+    assert " detail │ why = 2 lines\n        │   1  a\n        │   2   tool │ b\n" in shown
+
+
+def test_the_authors_sentence_comes_first_and_a_script_is_lines(shell: Shell) -> None:
+    args = {"command": "ls\nrm -rf /\u202e", "host": "web-1"}
+    words = Display(sentence="Run {host}'s script").shown(args)
+    payload = call("run", "call-1", **args).model_copy(update={"display": words})
+    shell.ask(payload, "call-1")
+    assert "Run web-1's script" in shell("pending")
+    shown = shell.here("show", shell.printed("call-1"))
+    assert shown.startswith("   asks │ Run web-1's script\n     id │ ")
+    assert "arg │ command = 2 lines\n        │   1  ls\n        │   2  rm -rf /<U+202E>\n" in shown
+    assert "\\n" not in shown
 
 
 def test_questions_choices_and_fields_are_shown(shell: Shell) -> None:

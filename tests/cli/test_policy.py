@@ -97,7 +97,7 @@ def test_a_file_that_is_not_there(shell: Shell) -> None:
 
 def test_the_policy_to_start_from(shell: Shell, tmp_path: Path) -> None:
     assert shell("policy", "show", "coding-agent") == shipped_text("coding-agent", tmp_path)
-    assert shell("policy", "check", "coding-agent").startswith("coding-agent: 35 rules;")
+    assert shell("policy", "check", "coding-agent").startswith("coding-agent: 43 rules;")
     action = '{"tool": "Read", "args": {"file_path": "main.py"}}'
     said = shell("policy", "explain", "coding-agent", "-", stdin=action)
     assert said.endswith("rule 'inside-read' allows it\nSo the verdict is: allow.\n")

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 from kit.cli_rig import Shell
+from kit.patience import PATIENCE
 from kit.terminal_screens import screen
 
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/review/(review_\w+)\?token=([\w-]{43})")
@@ -81,7 +82,7 @@ def link_of(process: subprocess.Popen[str]) -> tuple[re.Match[str], str]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
     """Its exit code, its result, and what else it said."""
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE)
     assert "Traceback" not in err
     assert out.count("\n") == 1, (out, err)
     return process.returncode, json.loads(out), err

@@ -14,13 +14,15 @@ from kit.other_service_network import URL, Network
 from kit.patience import PATIENCE
 
 from askfirst.client import HitlClient
+from askfirst.client.connections import MOST_POLLS
+from askfirst.client.polling import STUCK, USUAL
 from askfirst.delivery.base import Notice
 from askfirst.hitl.testing import FakeClock
 
 pytestmark = pytest.mark.anyio
 
 WAITS = 200
-SHARED = 20
+SHARED = MOST_POLLS
 """How many connections the polls of one service may take."""
 HOUR = 3600.0
 
@@ -67,6 +69,44 @@ async def test_two_hundred_waits_share_their_connections(kind: type[OtherService
         for case in polled:
             outcome = by_case[case.case_id]
             assert {"action": outcome.action, "data": outcome.data} == case.facts["result"]
+
+
+class Counting(Network):
+    """A network that notes which cases are polled, and never answers a poll."""
+
+    def __init__(self, service: OtherService, clock: FakeClock) -> None:
+        super().__init__(service, clock)
+        self.polls = "silent"
+        self.polled: list[str] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET":
+            self.polled.append(request.url.path)
+        return await super().handle_async_request(request)
+
+
+async def test_waiting_for_ones_turn_is_no_failed_poll() -> None:
+    """Polls that hang take all connections. The time-out of those behind them begins with their own turn."""
+    clock = FakeClock()
+    service = Quiet(clock.now)
+    network = Counting(service, clock)
+    http = httpx2.AsyncClient(transport=network, headers={"Authorization": f"Bearer {KEY}"})
+    async with http, HitlClient(http, deliver=unheard, clock=clock) as client:
+        asking = [
+            asyncio.create_task(client.request("POST", f"{URL}/orders", json={"order": number}))
+            for number in range(3 * SHARED)
+        ]
+        while len(service.cases) < len(asking):
+            await clock.advance(0)
+        await clock.advance(USUAL)
+        assert len(network.polled) == SHARED
+        await clock.advance(STUCK)
+        assert len(network.polled) == 2 * SHARED
+        await clock.advance(STUCK - 1)
+        assert len(network.polled) == len(set(network.polled)) == 2 * SHARED
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
 
 
 def _bearer(request: httpx2.Request) -> httpx2.Request:

@@ -11,6 +11,7 @@ import zxingcpp
 from rich.console import Console
 
 from askfirst.delivery import Ended, Notice, QRDelivery
+from askfirst.delivery.qr import print_qr
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +41,7 @@ def decoded(text: str) -> list[str]:
     return [found.text for found in zxingcpp.read_barcodes(around)]
 
 
-@pytest.mark.parametrize("link", [LINK, "http://127.0.0.1:8000/review/r?token=" + "-_" * 21 + "A"])
+@pytest.mark.parametrize("link", [LINK, "http://192.168.1.7:8000/review/r?token=" + "-_" * 21 + "A"])
 async def test_the_code_is_the_link(link: str) -> None:
     console = terminal()
     await QRDelivery(console).send(Notice("review", "r1", "Please decide.", link))
@@ -55,6 +56,17 @@ async def test_where_it_could_not_be_read_the_link_alone_is_there(options: dict[
     await QRDelivery(console).send(Notice("review", "r1", "Please decide.", LINK))
     assert LINK in output(console)
     assert "▀" not in output(console)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:8000"])
+async def test_an_address_that_no_phone_can_reach_has_no_code(host: str) -> None:
+    console = terminal()
+    link = f"http://{host}/review/r?token=t"
+    await QRDelivery(console).send(Notice("review", "r1", "Please decide.", link))
+    assert link in output(console)
+    assert "▀" not in output(console)
+    assert "A phone cannot reach" in output(console)
+    assert not print_qr(console, link)
 
 
 async def test_what_has_no_link_has_no_code() -> None:

@@ -28,7 +28,8 @@ from askfirst.errors import (
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Ran
 from askfirst.permissions.decision import Decision, PendingAction
-from askfirst.requests import StoredRequest
+from askfirst.requests import ConfirmRequest, StoredRequest
+from askfirst.workers.continuations import Continuations
 
 pytestmark = pytest.mark.anyio
 
@@ -349,6 +350,11 @@ async def test_a_guarded_function_keeps_what_it_is(gate: Gate) -> None:
     assert payload.display == {
         "sentence": "Pay back 49.00 EUR for A-1",
         "approve": "Pay 49.00 EUR",
+        "templates": {
+            "sentence": "Pay back {cents:money:EUR} for {order}",
+            "approve": "Pay {cents:money:EUR}",
+        },
+        "description": "Pay money back.",
         "risk": "high",
     }
 
@@ -461,3 +467,20 @@ async def test_a_gate_opens_its_store_at_first_use(tmp_path: Any, bank: Bank) ->
 async def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(Exception, match="a gate needs a store"):
         Gate(object())  # type: ignore[arg-type]
+
+
+async def test_an_answer_to_a_question_makes_its_thread_go_on(
+    gate: Gate, checkpointer: SqlCheckpointer
+) -> None:
+    payload = ConfirmRequest(prompt="Go on?")
+    for _ in range(2):  # who asks again gets the same question
+        asked = await gate.question("k", "ask", payload, {}, resumer="mine", resumes="thread-7")
+        assert asked.status == "pending"
+    continuations = Continuations(checkpointer)
+    assert await continuations.list() == []
+    await gate.answer("k", True, by="ada")
+    [due] = await continuations.list()
+    assert (due.thread_id, due.resumer, due.state) == ("thread-7", "mine", "due")
+    assert (await gate.question("k", "ask", payload, {})).answer is True
+    with pytest.raises(KeyConflict):
+        await gate.question("k", "ask", ConfirmRequest(prompt="Stop?"), {}, resumer="mine")

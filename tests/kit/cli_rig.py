@@ -27,6 +27,7 @@ from askfirst.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRe
 from askfirst.service.cases import Cases
 from askfirst.service.keys import Keys
 from askfirst.service.new_review import ReviewRequest
+from kit.patience import PATIENCE
 from kit.stores import Database
 from kit.throwaway_servers import run_coroutine
 from kit.warm_python import warm_python
@@ -75,7 +76,7 @@ class Shell:
             check=False,
             cwd=self.folder,
             env=self.environment,
-            timeout=100,
+            timeout=PATIENCE,
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done

@@ -1,33 +1,60 @@
-"""Races of one framework's paused run: its own human-in-the-loop beside the gate, each in processes of its own.
+"""Races of a framework's paused run: its own human-in-the-loop beside the gate, each step in a process of its own.
 
-A life is a script ``lives_<framework>.py`` that takes one verb (``ask``, ``press``, ``go_on``, ``early``, ``alter``)
-and writes a line into ``effects.txt`` for each effect of its tool. It may name rows that its framework has no way to
-show in ``UNSUPPORTED``.
+`race_table` plays every row of `ROWS` natively, and with the gate on SQLite and on PostgreSQL, and asserts that with
+the gate there was one effect. Tests print what was found; ``scripts/bench races NAME`` also writes it into
+``docs/project/framework-races.md``, with the versions and the date.
+
+To add a framework, write ``tests/adapters/frameworks/lives_<name>.py`` (with ``_`` for ``-``), a script that takes
+one verb as its argument, and call ``race_table("The framework", LIFE, tmp_path)`` in a test, and
+`in_three_processes` in another. The verbs:
+
+- ``ask``: start a run whose model makes ``LIFE_CALLS`` calls of one tool, with ``cents`` of 5, 6, …; it pauses.
+- ``press``: read what the run waits for, call `at_the_line`, then approve it as the framework's documentation has it
+  (the first call alone if ``LIFE_ONLY`` is set) and go on. On our side that is ``await answer(gate)`` and
+  ``await go_on(store, resumers)``. With ``LIFE_AGAIN`` it is the same answer once more: where a pause is a value that
+  the application keeps, with that same value.
+- ``go_on``: go on with a run that another process has answered, and in which it died.
+- ``early``: resume with the framework's own approval, which on our side nobody has given.
+- ``alter``: change the cents to 9999 wherever the framework has stored them.
+
+The tool calls `write_effect`. ``LIFE_SIDE`` is ``native`` or ``ours``, ``LIFE_STORE`` the URL of our store,
+``LIFE_FOLDER`` where the framework's own storage belongs. ``NAME = "The framework"`` in the script names it in the
+table; ``UNSUPPORTED = {"the row": "why"}`` names rows that its seam has no way to show. Every process is forked from
+one that has loaded what the script imports, so that a row takes a second and not a minute: read the environment when
+the script runs, as all of them do.
 """
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
+from askfirst import Gate
 from askfirst.errors import HitlNoPendingRequest, HitlStaleAnswer
 from askfirst.workers import Worker
-from kit.paths import with_kit
+from kit.framework_stores import KINDS, new_store
+from kit.paths import ROOT, TESTS, with_kit
 from kit.patience import PATIENCE
+from kit.warm_python import warm_python
 
 TABLE: list[str] = []
 """Lines that are printed at the end of the run."""
 AT_ONCE = 5
+PAGE = ROOT / "docs" / "project" / "framework-races.md"
+_BEGIN, _END = "<!-- races -->\n", "<!-- /races -->\n"
 
 
 @dataclass(frozen=True)
@@ -39,6 +66,8 @@ class Stage:
     store: str
     folder: Path
     calls: int = 1
+    failures: list[str] = field(default_factory=list[str])
+    """The kinds of errors with which processes ended that were allowed to."""
 
     def start(self, verb: str, **options: str) -> subprocess.Popen[str]:
         """Start a process that does one thing."""
@@ -51,7 +80,7 @@ class Stage:
             **options,
         }
         return subprocess.Popen(  # noqa: S603
-            [sys.executable, str(self.life), verb],
+            [*warm_python(like=self.life), str(self.life), verb],
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -62,10 +91,13 @@ class Stage:
         """Do one thing in a process of its own; returns what it printed."""
         process = self.start(verb, **options)
         out, err = process.communicate(timeout=PATIENCE * 4)
-        if process.returncode != 0 and not may_die:
-            raise AssertionError(
-                f"{verb} of {self.life.name} ended with {process.returncode}:\n{err[-3000:]}"
-            )
+        if process.returncode != 0:
+            if not may_die:
+                raise AssertionError(
+                    f"{verb} of {self.life.name} ended with {process.returncode}:\n{err[-3000:]}"
+                )
+            if process.returncode > 0:
+                self.failures.append(_kind_of_error(err))
         return out
 
     @property
@@ -76,17 +108,18 @@ class Stage:
 
 
 def at_once(stage: Stage) -> None:
-    """Five processes answer and go on at the same time."""
+    """Five processes answer and go on at the same time: each waits until all have seen what the run waits for."""
     stage.run("ask")
-    for process in [stage.start("press") for _ in range(AT_ONCE)]:
+    (stage.folder / "line").mkdir()
+    for process in [stage.start("press", LIFE_LINE=str(stage.folder / "line")) for _ in range(AT_ONCE)]:
         process.communicate(timeout=PATIENCE * 4)
 
 
 def again(stage: Stage) -> None:
-    """The same answer comes again."""
+    """The same answer comes again, with what it came with at first."""
     stage.run("ask")
     stage.run("press")
-    stage.run("press", may_die=stage.side == "native")
+    stage.run("press", may_die=stage.side == "native", LIFE_AGAIN="1")
 
 
 def one_of_two(stage: Stage) -> None:
@@ -115,57 +148,98 @@ def altered(stage: Stage) -> None:
     stage.run("press", may_die=True)
 
 
-ROWS: dict[str, tuple[Callable[[Stage], None], int, list[int]]] = {
-    "5 processes answer at once": (at_once, 1, [1]),
-    "the same answer again": (again, 1, [1]),
-    "one of two answered": (one_of_two, 2, [1]),
-    "kill -9 after the effect": (killed, 1, [1]),
-    "resumed without an answer": (early, 1, [0]),
-    "arguments altered in storage": (altered, 1, [0]),
+ROWS: dict[str, tuple[Callable[[Stage], None], int, int]] = {
+    f"{AT_ONCE} processes answer at once": (at_once, 1, 1),
+    "the same answer again": (again, 1, 1),
+    "one of two answered": (one_of_two, 2, 1),
+    "kill -9 after the effect": (killed, 1, 1),
+    "resumed without an answer": (early, 1, 0),
+    "arguments altered in storage": (altered, 1, 0),
 }
-"""For each row: what is done, how many calls the model makes, and how many effects ours may have."""
+"""For each row: what is done, how many calls the model makes, and how many effects there are with the gate."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of one row: the effects of the framework alone, and with the gate."""
+
+    native: str
+    ours: str
 
 
 def race_table(
-    name: str, life: Path, tmp_path: Path, stores: list[str], native: bool = True
-) -> dict[str, tuple[str, str]]:
-    """Play every row, native beside ours; asserts ours. ``stores`` are databases, one is made anew for each row."""
-    unsupported = dict(re.findall(r'^\s*"([^"]+)": "([^"]+)",', _table_of(life), re.MULTILINE))
-    found: dict[str, tuple[str, str]] = {}
+    name: str, life: Path, tmp_path: Path, stores: Sequence[str] = KINDS, native: bool = True
+) -> dict[str, Found]:
+    """Play every row, native beside ours on each kind of store; asserts ours."""
+    unsupported: dict[str, str] = _constant(life, "UNSUPPORTED") or {}
+    found: dict[str, Found] = {}
     for number, (row, (play, calls, allowed)) in enumerate(ROWS.items()):
-        said = {}
-        for side in ("native", "ours"):
-            if row in unsupported or (side == "native" and not native):
-                said[side] = unsupported.get(row, "–")
-                continue
-            folder = tmp_path / f"{name}-{number}-{side}"
-            folder.mkdir()
-            store = stores[number % len(stores)] or f"sqlite:///{folder}/askfirst.db"
-            stage = Stage(life, side, store, folder, calls)
-            play(stage)
-            said[side] = _told(stage.effects)
-            if side == "ours":
-                assert len(stage.effects) in allowed, f"{name}, {row}: {stage.effects}"
-                assert not any(line.endswith(" 9999") for line in stage.effects), (name, row)
-        found[row] = said["native"], said["ours"]
-        TABLE.append(f"{name:<16} {row:<30} native {said['native']:<24} ours {said['ours']}")
+        if row in unsupported:
+            found[row] = Found("–", unsupported[row])
+        else:
+            theirs = "–"
+            if native:
+                folder = _folder(tmp_path, name, number, "native")
+                theirs = _played(Stage(life, "native", f"sqlite:///{folder}/unused.db", folder, calls), play)
+            for kind in stores:
+                folder = _folder(tmp_path, name, number, kind)
+                with new_store(kind or "sqlite", folder) as store:
+                    stage = Stage(life, "ours", store, folder, calls)
+                    play(stage)
+                assert len(stage.effects) == allowed, f"{name} on {kind}, {row}: {stage.effects}"
+                assert not any(line.endswith(" 9999") for line in stage.effects), (name, kind, row)
+            found[row] = Found(theirs, str(allowed))
+        TABLE.append(f"{name:<18} {row:<30} native {found[row].native:<24} ours {found[row].ours}")
     return found
 
 
-def _table_of(life: Path) -> str:
-    text = life.read_text("utf-8")
-    start = text.find("UNSUPPORTED")
-    return "" if start < 0 else text[start : text.find("}", start)]
+def _played(stage: Stage, play: Callable[[Stage], None]) -> str:
+    """What came of a row natively: how many effects, and whether a process failed."""
+    play(stage)
+    said = str(len(stage.effects))
+    if any(line.endswith(" 9999") for line in stage.effects):
+        said += " of 9999"
+    return ", ".join([said, *dict.fromkeys(stage.failures)])
 
 
-def _told(effects: list[str]) -> str:
-    times = Counter(effects)
-    most = max(times.values(), default=0)
-    cents = " of 9999" if any(line.endswith(" 9999") for line in effects) else ""
-    ids = len(times)
-    return f"{len(effects)} effect{'s' if len(effects) != 1 else ''}{cents}" + (
-        f" ({most} times one call)" if most > 1 and ids > 1 else ""
-    )
+def _folder(tmp_path: Path, name: str, number: int, side: str) -> Path:
+    folder = tmp_path / f"{name}-{number}-{side or 'sqlite'}"
+    folder.mkdir()
+    return folder
+
+
+def _kind_of_error(said: str) -> str:
+    last = said.strip().rpartition("\n")[2]
+    return last.partition(":")[0].rpartition(".")[2] or "error"
+
+
+def _constant(life: Path, name: str) -> Any:
+    """The value of a name at the top of a script, which is not run."""
+    for statement in ast.parse(life.read_text("utf-8")).body:
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        )
+        if any(isinstance(it, ast.Name) and it.id == name for it in targets):
+            return ast.literal_eval(statement.value)  # type: ignore[union-attr]
+    return None
+
+
+async def in_three_processes(life: Path, store: str, folder: Path, text: str | None = None) -> None:
+    """One process asks, this one answers, another goes on; whoever goes on once more, or early, runs nothing.
+
+    ``text`` is what the run says at its end, in the process that ended it and in every other.
+    """
+    stage = Stage(life, "ours", store, folder)
+    assert json.loads(stage.run("ask"))["paused"]
+    assert json.loads(stage.run("go_on"))["paused"] or text is None
+    assert stage.effects == []
+    async with Gate(store) as gate:
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+    for _ in range(2):
+        said = json.loads(stage.run("go_on"))
+        assert text is None or said == {"paused": False, "text": text}
+    assert [it.partition(" ")[2] for it in stage.effects] == ["5"]
 
 
 def write_effect(call: str, cents: int) -> None:
@@ -181,9 +255,23 @@ def write_effect(call: str, cents: int) -> None:
 # What the scripts of all lives share.
 
 
+def at_the_line() -> None:
+    """Wait until all that answer at once have come so far, if any do."""
+    line = os.environ.get("LIFE_LINE")
+    if line is None:
+        return
+    (Path(line) / str(os.getpid())).touch()
+    until = time.monotonic() + PATIENCE
+    while len(list(Path(line).iterdir())) < AT_ONCE:
+        if time.monotonic() > until:
+            raise AssertionError("not all who answer at once have come to the line")
+        time.sleep(0.005)
+
+
 async def answer(gate: Any) -> None:
     """Approve what is open, or only the first of it."""
     waiting = await gate.pending()
+    at_the_line()
     for request in waiting[:1] if os.environ.get("LIFE_ONLY") else waiting:
         with suppress(HitlStaleAnswer, HitlNoPendingRequest):
             await gate.answer(request, {"decision": "approve"}, by="ada")
@@ -203,3 +291,51 @@ async def go_on(store: Any, resumers: Mapping[str, Any]) -> None:
 def say(*, paused: bool, text: str) -> None:
     """How the run stands, for whoever reads the output of a life."""
     sys.stdout.write(json.dumps({"paused": paused, "text": text}) + "\n")
+
+
+# The page.
+
+
+def packages(life: Path) -> list[str]:
+    """The packages that a life imports, with their versions: the framework's."""
+    known = packages_distributions()
+    names = dict.fromkeys(
+        name.partition(".")[0]
+        for statement in ast.parse(life.read_text("utf-8")).body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for name in (
+            [statement.module or ""]
+            if isinstance(statement, ast.ImportFrom)
+            else [it.name for it in statement.names]
+        )
+    )
+    found = dict.fromkeys(min(known[name], key=len) for name in names if name in known and name != "askfirst")
+    return [f"{it} {version(it)}" for it in found]
+
+
+def write_page(name: str, life: Path, found: Mapping[str, Found], page: Path = PAGE) -> None:
+    """Put what was found into the page, in the place of what was found before."""
+    cells = [it.ours if it.native == "–" else f"{it.native} → {it.ours}" for it in found.values()]
+    line = (
+        f"| **{name}** ({', '.join(packages(life))}) | {' | '.join(cells)} | {datetime.now(UTC):%Y-%m-%d} |\n"
+    )
+    text = page.read_text("utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    table, _, after = rest.partition(_END)
+    heading = f"| framework | {' | '.join(ROWS)} | run on |\n|{'---|' * (len(ROWS) + 2)}\n"
+    lines = [it for it in table.splitlines(keepends=True)[2:] if not it.startswith(f"| **{name}**")]
+    page.write_text(f"{before}{_BEGIN}{heading}{''.join(sorted([*lines, line]))}{_END}{after}", "utf-8")
+
+
+def main(framework: str) -> None:
+    """Play the table of a framework whose packages are installed here, print it, and write it into the page."""
+    life = TESTS / "adapters" / "frameworks" / f"lives_{framework.replace('-', '_')}.py"
+    name: str = _constant(life, "NAME") or framework
+    with tempfile.TemporaryDirectory() as folder:
+        found = race_table(name, life, Path(folder))
+    sys.stdout.write("\n".join(TABLE) + "\n")
+    write_page(name, life, found)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

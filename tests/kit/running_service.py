@@ -130,7 +130,7 @@ async def serving(
     store: SqlCheckpointer | str, *, quick: bool = True, **options: Any
 ) -> AsyncGenerator[Served]:
     """The service over a store; ``quick`` makes what it does by itself come at once."""
-    options = {"secret": SECRET, "development": True, **options}
+    options = {"secret": SECRET, "development": True, "hold_seconds": 0, **options}
     with _quick() if quick else nullcontext():
         async with (
             listening(lambda url: create_app(store, base_url=url, **options)) as (url, app),

@@ -59,15 +59,25 @@ class Nursery:
         crash: str | None = None,
         log: str | None = None,
         told: str | None = None,
+        hold: float = 0,
         board: str | None = None,
     ) -> int:
         """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes.
 
-        ``told`` gets the ids of the cases that `on_case` hears of, ``board`` the messages of a delivery.
+        ``told`` gets the ids of the cases that `on_case` hears of, ``hold`` is for how long decisions are held,
+        ``board`` gets the messages of a delivery.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        job = {"url": url, "port": port, "crash": crash, "log": log, "told": told, "board": board}
+        job = {
+            "url": url,
+            "port": port,
+            "crash": crash,
+            "log": log,
+            "told": told,
+            "hold": hold,
+            "board": board,
+        }
         print(json.dumps(job), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 
@@ -161,9 +171,14 @@ def serve(job: dict[str, Any]) -> None:
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
     on_case = None if job["told"] is None else _noting(job["told"])
-    deliver = [] if job["board"] is None else [Board(job["board"])]
     app = create_app(
-        job["url"], base_url=base_url, secret=SECRET, development=True, on_case=on_case, deliver=deliver
+        job["url"],
+        base_url=base_url,
+        secret=SECRET,
+        development=True,
+        on_case=on_case,
+        hold_seconds=job["hold"],
+        deliver=[] if job["board"] is None else [Board(job["board"])],
     )
     uvicorn.run(app, host="127.0.0.1", port=job["port"], log_level="critical", access_log=False)
 

@@ -27,10 +27,11 @@ from urllib.parse import unquote, urlsplit
 import asyncmy
 import asyncpg
 
+from kit.patience import PATIENCE
+
 T = TypeVar("T")
 
-PATIENCE = 60.0  # seconds for a server to start or stop; a loaded machine needs some
-QUICK = 3.0  # seconds for a server that runs already to let us in
+QUICK = 20.0  # seconds for a server that runs already to let us in; one that is not there refuses at once
 
 # Told each process id of the server in turn; cleans up on "done", or when the test run dies in whatever way.
 GUARD = """

@@ -33,16 +33,19 @@ TAKE_TERMINAL = (
 )
 
 
-def warm_python(*, terminal: bool = False) -> list[str]:
-    """What to put in the place of `sys.executable`; ``terminal``: the program's input is where Ctrl-C comes from."""
+def warm_python(*, terminal: bool = False, like: Path | None = None) -> list[str]:
+    """What to put in the place of `sys.executable`; ``terminal``: the program's input is where Ctrl-C comes from.
+
+    ``like`` is a script: then what it imports is loaded, in place of the whole project.
+    """
     if not hasattr(os, "pidfd_open"):  # it is how the zygote learns of an end; only Linux has it
         return [sys.executable, *(("-c", TAKE_TERMINAL) if terminal else ())]
     options = ["--terminal"] if terminal else []
-    return [sys.executable, "-IS", str(HERE / "warm_stand_in.py"), _zygote(), *options]
+    return [sys.executable, "-IS", str(HERE / "warm_stand_in.py"), _zygote(like), *options]
 
 
 @cache
-def _zygote() -> str:
+def _zygote(like: Path | None) -> str:
     """Where the zygote listens; it need not have loaded yet."""
     folder = tempfile.TemporaryDirectory(prefix="askfirst-warm-")
     address = f"{folder.name}/zygote"
@@ -50,7 +53,12 @@ def _zygote() -> str:
         listener.bind(address)
         listener.listen(100)
         process = subprocess.Popen(  # noqa: S603
-            [sys.executable, str(HERE / "warm_zygote.py"), str(listener.fileno())],
+            [
+                sys.executable,
+                str(HERE / "warm_zygote.py"),
+                str(listener.fileno()),
+                *([] if like is None else [str(like)]),
+            ],
             stdin=subprocess.PIPE,
             env=with_kit(),
             pass_fds=[listener.fileno()],

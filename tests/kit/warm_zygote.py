@@ -1,7 +1,11 @@
-"""The process from which `warm_python` has programs forked. Ends, with all of them, when its input does."""
+"""The process from which `warm_python` has programs forked. Ends, with all of them, when its input does.
+
+With a script as its second argument it has loaded what that script imports, in place of the whole project.
+"""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import fcntl
 import gc
@@ -25,7 +29,6 @@ from typing import Any
 
 import askfirst
 from askfirst.errors import MissingExtra
-from kit import shared_tls
 
 LIBRARIES = (
     "alembic.command",
@@ -71,9 +74,32 @@ def load() -> None:
         if not name.endswith((".__main__", ".env")):  # these do something
             with suppress(ImportError, MissingExtra):  # of what is not installed here
                 import_module(name)
-    from askfirst.checkpointer.sqlite import SQLiteCheckpointer
     from askfirst.service.app import create_app
     from askfirst.service.pages import load_pages
+    from kit import shared_tls
+
+    open_database()
+    create_app("sqlite://", base_url="https://a.example").openapi()
+    load_pages()
+    shared_tls.begin()
+
+
+def load_for(script: Path) -> None:
+    """Import what a script imports, and no more: it may run where the rest of the project cannot be loaded."""
+    for statement in ast.parse(script.read_text("utf-8")).body:
+        if (
+            isinstance(statement, ast.Import | ast.ImportFrom)
+            and getattr(statement, "module", "") != "__future__"
+        ):
+            exec(compile(ast.Module([statement], []), str(script), "exec"), {})  # noqa: S102
+    for name in ("alembic.command", "asyncpg"):
+        import_module(name)
+    open_database()
+
+
+def open_database() -> None:
+    """Make a database, which is slow when it is done first."""
+    from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 
     async def open_new(path: str) -> None:
         async with SQLiteCheckpointer(path):
@@ -81,9 +107,6 @@ def load() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(open_new(f"{folder}/new.db"))
-    create_app("sqlite://", base_url="https://a.example").openapi()
-    load_pages()
-    shared_tls.begin()
 
 
 def serve(listener: socket.socket) -> Order:
@@ -194,7 +217,10 @@ def run(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    load()
+    if len(sys.argv) > 2:
+        load_for(Path(sys.argv[2]))
+    else:
+        load()
     gc.collect()
     gc.freeze()
     order = serve(socket.socket(fileno=int(sys.argv[1])))

@@ -185,6 +185,7 @@ OPERANDS: dict[str, Any] = {
     "gt": 5,
     "gte": 5,
     "within": "/srv/data",
+    "leads_to": {"regex": ".*/secret", "relative_to": "/srv/data"},
     "host_in": ["example.com"],
 }
 
@@ -402,3 +403,30 @@ def test_the_host_of_a_url_is_what_follows_the_slashes(before: str, after: str) 
     if host == "example.com":
         assert before == ""
         assert after[:1] in ("", "/", "?", "#", ":", ".")
+
+
+# leads_to
+
+
+def test_a_path_leads_to_a_file_by_its_name_or_through_links(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch()
+    (tmp_path / "plain").symlink_to("secret")
+    (tmp_path / "again").symlink_to("plain")
+    (tmp_path / "loop").symlink_to("loop")
+    operand = {"regex": "(.*/)?secret", "relative_to": str(tmp_path)}
+    for path in ("secret", "plain", "again", "a/../again", str(tmp_path / "plain"), "~/secret", "$X/secret"):
+        assert holds("leads_to", operand, path) is True
+    for path in ("other", "secret/other", str(tmp_path), "~/plain", "pl?in", ""):
+        assert holds("leads_to", operand, path) is False
+    assert holds("leads_to", "(.*/)?secret", "plain") is False  # nobody knows where relative paths start
+    assert holds("leads_to", "(.*/)?secret", str(tmp_path / "plain")) is True
+    assert holds("leads_to", operand, 7) is None
+
+
+@pytest.mark.parametrize(
+    "operand",
+    [7, None, "(", {}, {"regex": "("}, {"regex": "x", "relative_to": "a"}, {"regex": "x", "like": 1}],
+)
+def test_what_no_path_can_lead_to(operand: Any) -> None:
+    with pytest.raises(InvalidPolicy):
+        ArgConstraint("x", "leads_to", operand)

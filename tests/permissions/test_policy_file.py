@@ -300,7 +300,7 @@ scope.arg_constraints = [
 """,
 }
 EFFECTS = "allow, deny, require_approval, allow_unless_matches, deny_unless_matches"
-TESTS = "equals, not_equals, in, not_in, glob, regex, lt, lte, gt, gte, within, host_in"
+TESTS = "equals, not_equals, in, not_in, glob, regex, lt, lte, gt, gte, within, leads_to, host_in"
 DEFAULT = "default is one of allow, ask, deny, or an object with allowed and requires_approval"
 NO_EFFECT = f"rule 'one': it needs an effect: one of {EFFECTS}"
 NO_EFECT = "rule 'one': a rule has no 'efect'; it has id, principal, scope, effect, approval_timeout"

@@ -79,3 +79,13 @@ def test_contributing_names_what_is_there() -> None:
     assert [name for name in dotted if not exists(name)] == []
     assert [path for path in paths if not (ROOT / path).exists()] == []
     assert "docs/project/architecture.md" in paths
+
+
+def test_the_tests_mirror_the_package_and_their_page_says_so() -> None:
+    page = (ROOT / "tests" / "README.md").read_text()
+    rows = re.findall(r"^\| (`\S+/`(?:, `\S+/`)*) \|", page, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w/]+)/`", row)}
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    others = {"proofs", "attacks", "project", "kit", "data", "service/pages", "adapters/frameworks"}
+    assert named == folders | others
+    assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_dir()] == []

@@ -186,7 +186,7 @@ def run_without_postgres(tmp_path: Path) -> Callable[..., subprocess.CompletedPr
         plugins = ("-p", "no_postgres", "-p", "no:langsmith_plugin", "-p", "no:schemathesis")
         command = (sys.executable, "-m", "pytest", "-q", *plugins, "-c", os.devnull, "test_it.py")
         return subprocess.run(  # noqa: S603
-            command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=60
+            command, cwd=tmp_path, env=kept, capture_output=True, text=True, timeout=PATIENCE
         )
 
     return run

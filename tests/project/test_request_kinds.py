@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from askfirst.adapters import response_schemas
 from askfirst.cli import answer_options
 from askfirst.delivery import terminal_dialogue
 from askfirst.requests import KINDS
@@ -16,6 +17,7 @@ PACKAGE = Path(adoption.__file__).parents[1]
 CLASSES = {"ConfirmRequest", "ApproveRequest", "AskRequest", "EscalateRequest"}
 NAME_THEM = {
     "requests.py": "defines them",
+    "adapters/response_schemas.py": "has a table by kind",
     "hitl/types.py": "exports them",
     "hitl/__init__.py": "exports them",
     "hitl/channel.py": "has a verb for each",
@@ -51,8 +53,13 @@ def test_few_modules_name_a_kind() -> None:
 
 @pytest.mark.parametrize(
     "table",
-    [adoption._KINDS, terminal_dialogue._DIALOGUES, answer_options._REQUESTS],  # pyright: ignore[reportPrivateUsage]
-    ids=["cases", "terminal", "command line"],
+    [
+        adoption._KINDS,  # pyright: ignore[reportPrivateUsage]
+        terminal_dialogue._DIALOGUES,  # pyright: ignore[reportPrivateUsage]
+        answer_options._REQUESTS,  # pyright: ignore[reportPrivateUsage]
+        response_schemas._RESPONSES,  # pyright: ignore[reportPrivateUsage]
+    ],
+    ids=["cases", "terminal", "command line", "front ends"],
 )
 def test_a_table_has_every_kind(table: dict[str, object]) -> None:
     assert set(table) == set(KINDS)

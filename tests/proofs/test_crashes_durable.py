@@ -84,7 +84,7 @@ class Site:
         """Let lives run, with people who answer some of them."""
         await track.race(WARM_UP, [], warm_up=self.job("warm-up", None))
         people = asyncio.create_task(self.answer_all(people_for))
-        racing = asyncio.create_task(track.race(target, jobs, timeout=100))
+        racing = asyncio.create_task(track.race(target, jobs, timeout=PATIENCE))
         await asyncio.wait({people, racing}, return_when=asyncio.FIRST_COMPLETED)
         people.cancel()
         await asyncio.wait({people})

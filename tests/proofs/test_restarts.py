@@ -13,6 +13,7 @@ import anyio.to_thread
 import pytest
 from kit.database_servers import ThrowawayMySQL, ThrowawayPostgres, start_own
 from kit.lives_agents import faults
+from kit.patience import PATIENCE
 
 from askfirst import Agent, ToolContext, tool
 from askfirst.checkpointer.base import Checkpointer
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.anyio
 
 CYCLES = 200
 AT_ONCE = 10
-PATIENCE = 100.0
 
 
 @dataclass
@@ -47,8 +47,7 @@ async def test_nothing_is_lost_or_doubled_while_the_server_restarts(
     kind: type[ThrowawayPostgres | ThrowawayMySQL], patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A restart is over before the store's patience ends, and no client hears of it; or it is not, and all do."""
-    if not patient:
-        monkeypatch.setattr(server_engine, "RECONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(server_engine, "RECONNECT_SECONDS", PATIENCE if patient else 0.05)
     server = await anyio.to_thread.run_sync(start_own, kind)
     ledger = Ledger()
     try:

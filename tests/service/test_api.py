@@ -17,7 +17,7 @@ from askfirst.errors import ServiceError
 from askfirst.limits import BODY_BYTES as MOST_BYTES
 from askfirst.protocol import Discovery, ErrorBody, PollResponse, Result, SigningKey, verify_result
 from askfirst.service.app import create_app
-from askfirst.service.review_routes import _origin
+from askfirst.service.visitor import _origin
 from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio

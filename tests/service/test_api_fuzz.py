@@ -120,6 +120,7 @@ def test_the_whole_of_the_api_is_described() -> None:
         "/v1/reviews/{case_id}/events",
         "/v1/reviews/{case_id}/respond",
         "/v1/reviews/{case_id}/cancel",
+        "/v1/reviews/{case_id}/continuation",
         "/v1/threads/{thread_id}/events",
         "/review/{case_id}",
         "/review/{case_id}/respond",
@@ -168,7 +169,7 @@ def test_no_request_is_answered_with_what_is_not_described(
 def test_no_hostile_request_is_over_its_budget(target: Target, attacks_tried: Callable[[int], None]) -> None:
     links: dict[str, str] = {}
     count = 0
-    with httpx2.Client(base_url=target.url, timeout=100) as http:
+    with httpx2.Client(base_url=target.url, timeout=PATIENCE) as http:
 
         def sent(name: str, url: str, kind: str, body: bytes, **headers: str) -> httpx2.Response:
             nonlocal count

@@ -93,7 +93,8 @@ def before(tmp_path: Path) -> tuple[Path, list[Case]]:
     with closing(sqlite3.connect(path)) as connection, connection:
         for case in cases:
             values = row_of(case, fresh_write_id())._asdict()
-            del values["size"], values["planned"]
+            for name in ("size", "planned", "held_until"):
+                del values[name]
             names, marks = ", ".join(values), ", ".join("?" * len(values))
             connection.execute(f"INSERT INTO askfirst_cases ({names}) VALUES ({marks})", [*values.values()])  # noqa: S608
         connection.execute(

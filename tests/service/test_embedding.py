@@ -30,7 +30,9 @@ async def authenticate(request: Request) -> str | None:
 
 def host(url: str, folder: Path, *, own_lifespan: bool = False, **options: Any) -> FastAPI:
     """An application with the service in it."""
-    hitl = create_app(f"sqlite:///{folder}/cases.db", base_url=f"{url}/hitl", secret=SECRET, **options)
+    hitl = create_app(
+        f"sqlite:///{folder}/cases.db", base_url=f"{url}/hitl", secret=SECRET, hold_seconds=0, **options
+    )
     if own_lifespan:
 
         @asynccontextmanager

@@ -31,6 +31,7 @@ from askfirst.service.pages.fields import (
     takes_one,
 )
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.sight import Sight
 from askfirst.service.pages.subject import (
     Change,
     Editable,
@@ -192,7 +193,9 @@ With ``no-referrer`` a browser sends ``Origin: null`` with a form, so look at ``
 """
 
 
-Notice = Literal["saved", "more", "late", "code_sent", "code_entered", "too_many_codes", "code_not_sent"]
+Notice = Literal[
+    "saved", "more", "late", "held", "code_sent", "code_entered", "too_many_codes", "code_not_sent"
+]
 
 
 def render_case(
@@ -208,7 +211,7 @@ def render_case(
     prefills: Mapping[str, Any] | None = None,
     asked: Asked | None = None,
     proofs: Mapping[int, str] | None = None,
-    goes_on: GoingOn | None = None,
+    sight: Sight | None = None,
     now: float,
 ) -> str:
     """The page of a case: a form while it can be answered, else how it ended.
@@ -219,12 +222,14 @@ def render_case(
     last click: the draft was ``saved``, ``more`` fields came up, the answer came too ``late``, or what became of
     a code that was to be sent by e-mail. ``email_code`` is one that was entered and not looked at yet.
     ``prefills`` are the values of `fields_to_fill`, None for those that could not be had. ``asked`` are the
-    proofs that an answer needs, and ``proofs`` those that were entered, by place. ``goes_on`` is how the thread of an
-    ended case goes on, where that is known.
+    proofs that an answer needs, and ``proofs`` those that were entered, by place. ``sight`` is what the
+    reader sees of the case: see `askfirst.service.pages.sight`.
     """
-    facts = _facts(case, base_path, now) | {"notice": notice}
+    facts = _facts(case, base_path, now) | {"notice": notice, "sight": sight}
+    if sight is not None and sight.standing.state == "held":
+        return fill("held.html", **facts, undo_url=f"{sight.path}/undo?token={quote(token, safe='')}")
     if case.is_final or now >= case.expires_at:
-        return _closed(case, facts, goes_on)
+        return _closed(case, facts, None if sight is None else sight.standing.goes_on)
     keyed = without_prefix(dict(islice((faults or {}).items(), FAULTS)))
     facts |= {
         "action_url": f"{base_path}/review/{quote(case.case_id, safe='')}/respond?token={quote(token, safe='')}",
@@ -235,6 +240,8 @@ def render_case(
         "prefills": prefills or {},
         "proofs": None if asked is None else proof_fields(asked, proofs or {}),
     }
+    if sight is not None and sight.second is not None:
+        return fill("second.html", **facts, second=sight.second, problems=listed(keyed, {}))
     page = {"approval": _decision, "escalation": _decision, "selection": _choice, "confirmation": _choice}
     return page.get(case.type, _input)(case, facts, step)
 

@@ -16,10 +16,12 @@ from askfirst.service.pages.fields import choices_of, fields_of_step, read_field
 from askfirst.service.pages.subject import Editable, differ, editable_of, read_edits
 from askfirst.service.verification import MOST_PROOFS
 
-Intent = Literal["answer", "preview", "revise", "next", "back", "draft", "more"]
+Intent = Literal["answer", "decline", "preview", "revise", "next", "back", "draft", "more"]
 Posted = Mapping[str, list[str]]
 _UNCHANGED = "Nothing is changed yet."
 _IN_BETWEEN = "You have begun to change something, so nothing is decided yet."
+_LONGEST_NONCE = 100
+_NOTES = ("feedback", "reason", "note")
 _WITHOUT_EDITS = ("reject", "skip", "abort")
 """Decisions after which the call does not run, so that edits of it do not matter."""
 
@@ -31,6 +33,7 @@ class Submission:
     - ``answer``: settle the case with ``action`` and ``data``, which has the shape of the protocol's result.
     - ``preview``: show what the edits change; ``revise``: go on editing. ``pressed`` in the data is the decision
       for the unchanged call that was pressed although fields were changed.
+    - ``decline``: the person chooses none, or cannot answer.
     - ``next``, ``back``: go to another step; ``draft``: come back later. All three keep ``data`` as the draft.
     - ``more``: the answers brought up fields that the page did not have; show the step again.
 
@@ -48,12 +51,38 @@ class Submission:
     """The number of the address to send a code to; the form asks for nothing else then."""
     proofs: dict[int, str] = field(default_factory=dict[int, str], repr=False)
     """What was entered as proofs, by place."""
+    nonce: str = field(default="", repr=False)
+    """The nonce of the form: the same form posted twice is one decision."""
+    confirmed: str = ""
+    """What the second step sent: see `askfirst.service.friction`."""
+    unread: bool = False
+    """Whether the person says that they decide without having read all of it."""
+    carried: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The form's fields that the second step has to send again."""
 
 
 def read_submission(case: Case, form_data: Posted) -> Submission:
     """Read the fields that the page of a case posted. What they say is checked when the case is answered."""
     submission = _with_code(case, form_data)
-    return replace(submission, proofs=_proofs(form_data)) if case.verification_policy else submission
+    return replace(
+        submission,
+        proofs=_proofs(form_data) if case.verification_policy else {},
+        nonce=_first(form_data, "nonce")[:_LONGEST_NONCE],
+        confirmed=_first(form_data, "confirmed")[:_LONGEST_NONCE],
+        unread=_first(form_data, "unread") == "accepted",
+        carried=_carried(form_data),
+    )
+
+
+def _carried(posted: Posted) -> tuple[tuple[str, str], ...]:
+    """What the second step sends again: the decision and its data, without what that step asks for itself."""
+    own = ("nonce", "confirmed", "unread", "email_code", "send_code", *_NOTES)
+    return tuple(
+        (name, text)
+        for name, texts in posted.items()
+        if name not in own and not name.startswith("arg.")
+        for text in texts
+    )
 
 
 def _with_code(case: Case, form_data: Posted) -> Submission:
@@ -79,6 +108,9 @@ def _proofs(posted: Posted) -> dict[int, str]:
 
 
 def _read(case: Case, form_data: Posted) -> Submission:
+    if case.type in ("selection", "input") and _first(form_data, "decline"):
+        action = "select" if case.type == "selection" else "submit"
+        return Submission("decline", action, {"declined": True, **_texts(form_data, "note")})
     if case.type == "approval":
         return _approval(case, form_data)
     if case.type == "selection":

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.language_models import BaseChatModel
@@ -22,6 +22,7 @@ from askfirst import Gate
 from askfirst.adapters.langgraph import AskfirstMiddleware, langgraph_resumer
 from askfirst.checkpointer.connect import checkpointer_from_url
 
+NAME = "LangGraph"
 CONFIG: dict[str, Any] = {"configurable": {"thread_id": "t1"}}
 FOLDER = Path(os.environ["LIFE_FOLDER"])
 IS_OURS = os.environ["LIFE_SIDE"] == "ours"
@@ -56,42 +57,35 @@ def charge(cents: int) -> str:
 
 async def alter(saver: AsyncSqliteSaver) -> None:
     """Change the arguments in the graph's own storage, as somebody with access to its database could."""
-    agent = create_agent(Model(), [charge], checkpointer=saver)
-    state = await agent.aget_state(CONFIG)
-    for message in state.values["messages"]:
-        for call in getattr(message, "tool_calls", None) or []:
-            call["args"]["cents"] = 9999
-    saved = await saver.aget_tuple(CONFIG)
-    assert saved is not None
-    saved.checkpoint["channel_values"]["messages"] = state.values["messages"]
-    kind, blob = saver.serde.dumps_typed(saved.checkpoint)
-    await saver.conn.execute("UPDATE checkpoints SET type = ?, checkpoint = ?", (kind, blob))
-    rows = await (await saver.conn.execute("SELECT rowid, type, value FROM writes")).fetchall()
-    for rowid, kind, value in rows:  # what waits to be run carries the calls as well
-        loaded = saver.serde.loads_typed((kind, value))
-        if _altered(loaded):
-            kind, blob = saver.serde.dumps_typed(loaded)
-            await saver.conn.execute(
-                "UPDATE writes SET type = ?, value = ? WHERE rowid = ?", (kind, blob, rowid)
-            )
+    await saver.setup()
+    changed = 0
+    for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
+        rows = await (await saver.conn.execute(f"SELECT rowid, type, {column} FROM {table}")).fetchall()  # noqa: S608
+        for rowid, kind, blob in rows:
+            loaded = saver.serde.loads_typed((kind, blob))
+            if _altered(loaded):
+                changed += 1
+                statement = f"UPDATE {table} SET type = ?, {column} = ? WHERE rowid = ?"  # noqa: S608
+                await saver.conn.execute(statement, (*saver.serde.dumps_typed(loaded), rowid))
     await saver.conn.commit()
+    assert changed
 
 
 def _altered(value: Any) -> bool:
-    found = False
+    """Change the cents wherever they are: in messages, and in what waits to be run."""
+    parts: list[Any] = []
     if isinstance(value, dict):
+        parts = list(value.values())
         if "cents" in value:
-            value["cents"], found = 9999, True
-        for part in value.values():
-            found = _altered(part) or found
+            value["cents"] = 9999
+            return True
     elif isinstance(value, list | tuple):
-        for part in value:
-            found = _altered(part) or found
+        parts = list(value)
     elif hasattr(value, "arg"):
-        found = _altered(value.arg)
+        parts = [value.arg]
     elif hasattr(value, "tool_calls"):
-        found = _altered(value.tool_calls)
-    return found
+        parts = [value.tool_calls]
+    return sum(_altered(it) for it in parts) > 0  # all of them, not only the first
 
 
 async def main(verb: str) -> None:
@@ -124,6 +118,7 @@ async def resume(agent: Any) -> None:
     state = await agent.aget_state(CONFIG)
     waiting = [it.id for it in state.interrupts]
     waiting = waiting[:1] if os.environ.get("LIFE_ONLY") else waiting
+    at_the_line()
     approval = {it: {"type": "approve"} for it in waiting}
     await agent.ainvoke(Command(resume=approval) if waiting else None, CONFIG)
 

@@ -12,7 +12,7 @@ from typing import Any
 from adapters.frameworks.openai_script import ScriptedModel
 from agents import Agent, Runner, RunState, function_tool
 from agents.tool_context import ToolContext
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 
 from askfirst import Gate
 from askfirst.adapters import kept_state
@@ -21,8 +21,11 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 
 FOLDER = Path(os.environ["LIFE_FOLDER"])
 IS_OURS = os.environ["LIFE_SIDE"] == "ours"
+NAME = "OpenAI Agents"
 OWN = FOLDER / "state.json"
 """Where the framework's side keeps its state; ours keeps it in the gate's store."""
+ASKED = FOLDER / "asked.json"
+"""The state as it was when the run paused."""
 CALLS = [("charge", {"cents": 5 + it}, f"call_{it}") for it in range(int(os.environ["LIFE_CALLS"]))]
 
 
@@ -51,7 +54,7 @@ async def main(verb: str) -> None:
                 await answer(gate)
             await go_on(store, {"openai-agents": openai_agents_resumer(agent)})
         else:
-            await approve(agent, await _kept(store) if IS_OURS else json.loads(OWN.read_text()))
+            await approve(agent, await _kept(store) if IS_OURS else json.loads(_paused().read_text()))
         if IS_OURS:
             ended = await kept_run(gate, "r1")
             say(paused=ended is None, text="" if ended is None else str(ended.final_output))
@@ -63,6 +66,7 @@ async def approve(agent: Agent[Any], kept: dict[str, Any]) -> None:
     """Resume with an approval, as the framework has it."""
     state = await RunState.from_json(agent, kept)
     waiting = state.get_interruptions()
+    at_the_line()
     for item in waiting[:1] if os.environ.get("LIFE_ONLY") else waiting:
         state.approve(item)
     _save(await Runner.run(agent, state))
@@ -87,13 +91,20 @@ def _altered(text: str) -> str:
 
 
 async def _kept(store: Any) -> dict[str, Any]:
-    kept = await kept_state.load(store, "openai-agents", "r1")
-    return {name: it for name, it in (kept.state or {}).items() if name != "askfirst"}
+    return (await kept_state.load(store, "openai-agents", "r1")).state or {}
+
+
+def _paused() -> Path:
+    return ASKED if os.environ.get("LIFE_AGAIN") else OWN
 
 
 def _save(result: Any) -> None:
-    if not IS_OURS:
-        OWN.write_text(json.dumps(result.to_state().to_json()))
+    if IS_OURS:
+        return
+    text = json.dumps(result.to_state().to_json())
+    OWN.write_text(text)
+    if not ASKED.exists():
+        ASKED.write_text(text)
 
 
 asyncio.run(main(sys.argv[1]))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, RunContext, Tool
 from pydantic_ai.conversation import Conversation, ConversationTypeAdapter
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
@@ -21,8 +21,11 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 
 FOLDER = Path(os.environ["LIFE_FOLDER"])
 IS_OURS = os.environ["LIFE_SIDE"] == "ours"
+NAME = "Pydantic AI"
 OWN = FOLDER / "conversation.json"
 """Where the framework's side keeps its conversation; ours keeps it in the gate's store."""
+ASKED = FOLDER / "asked.json"
+"""The conversation as it was when the run paused."""
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -59,7 +62,7 @@ async def main(verb: str) -> None:
                 await answer(gate)
             await go_on(store, {"pydantic-ai": pydantic_ai_resumer(agent)})
         else:
-            await approve(agent, await kept_conversation(gate, "c1") if IS_OURS else _load())
+            await approve(agent, await kept_conversation(gate, "c1") if IS_OURS else _paused())
         stands = await kept_conversation(gate, "c1") if IS_OURS else _load()
         assert stands is not None
         last = stands.messages[-1]
@@ -73,6 +76,7 @@ async def approve(agent: Agent[None, Any], conversation: Conversation | None) ->
     """Resume with an approval, as the framework has it."""
     assert conversation is not None
     waiting = conversation.deferred_tool_requests
+    at_the_line()
     results = None
     if waiting is not None:
         calls = waiting.approvals[:1] if os.environ.get("LIFE_ONLY") else waiting.approvals
@@ -95,12 +99,23 @@ async def alter(store: Any) -> None:
 
 
 def _save(conversation: Conversation) -> None:
-    if not IS_OURS:
-        OWN.write_bytes(ConversationTypeAdapter.dump_json(conversation))
+    if IS_OURS:
+        return
+    data = ConversationTypeAdapter.dump_json(conversation)
+    OWN.write_bytes(data)
+    if not ASKED.exists():
+        ASKED.write_bytes(data)
 
 
 def _load() -> Conversation:
     return ConversationTypeAdapter.validate_json(OWN.read_bytes())
+
+
+def _paused() -> Conversation:
+    """What an answer goes on with: the conversation as it stands, or the same as before if it comes again."""
+    return (
+        ConversationTypeAdapter.validate_json(ASKED.read_bytes()) if os.environ.get("LIFE_AGAIN") else _load()
+    )
 
 
 asyncio.run(main(sys.argv[1]))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from kit.framework_races import answer, go_on, say, write_effect
+from kit.framework_races import answer, at_the_line, go_on, say, write_effect
 from strands import Agent, tool
 from strands.models.model import Model
 from strands.session import FileSessionManager
@@ -21,6 +21,7 @@ from askfirst import Gate
 from askfirst.adapters.strands import AskfirstPlugin, strands_resumer
 from askfirst.checkpointer.connect import checkpointer_from_url
 
+NAME = "Strands"
 UNSUPPORTED: dict[str, str] = {}
 THREAD = "shop"
 OURS = os.environ.get("LIFE_SIDE", "ours") == "ours"
@@ -98,6 +99,7 @@ async def respond(agent: Agent) -> Any:
     waiting = list(agent._interrupt_state.interrupts.values())
     if os.environ.get("LIFE_ONLY"):
         waiting = waiting[:1]
+    at_the_line()
     yes = [{"interruptResponse": {"interruptId": it.id, "response": "y"}} for it in waiting]
     return await agent.invoke_async(yes)
 

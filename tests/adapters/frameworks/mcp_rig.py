@@ -18,12 +18,13 @@ from fastmcp import Client as FastClient
 from fastmcp.client.transports import StdioTransport
 from kit.paths import ROOT
 from kit.patience import PATIENCE
-from mcp.client import Client
+from mcp.client import Client, session
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from askfirst.gate.gate import Gate
 
+session.DISCOVER_TIMEOUT_SECONDS = PATIENCE  # two programs start meanwhile, on a machine that may be busy
 SERVER = Path(__file__).parent / "mcp_upstream.py"
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -39,6 +40,7 @@ class Rig:
         self.folder = folder
         self.store = store
         self.server = [sys.executable, str(SERVER)]
+        self.ports = _free_port(), _free_port()
         self.environment = {
             **os.environ,
             "UPSTREAM_FOLDER": str(folder),
@@ -93,7 +95,7 @@ class Rig:
     @contextmanager
     def over_http(self, *options: str) -> Generator[tuple[str, str]]:
         """The URLs of a server, and of a gate before it."""
-        up, down = _free_port(), _free_port()
+        up, down = self.ports  # the same again: the server's URL is a part of who asks
         server = subprocess.Popen(  # noqa: S603
             [*self.server, str(up)], env=self.environment, stderr=subprocess.DEVNULL
         )
@@ -101,6 +103,7 @@ class Rig:
         listen = ["--listen", f"127.0.0.1:{down}", "--upstream", upstream]
         command = [sys.executable, "-m", "askfirst.cli", "gate", "--hold", "0", *options, *listen]
         gate = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)  # noqa: S603
+        (self.folder / "gate.pid").write_text(str(gate.pid))
         try:
             for url in (upstream, gate_url):
                 _until_it_answers(url)
@@ -111,10 +114,16 @@ class Rig:
                 process.wait(PATIENCE)
 
 
-def http_client(url: str, headers: dict[str, str] | None = None, **settings: Any) -> Client:
+@asynccontextmanager
+async def http_client(
+    url: str, headers: dict[str, str] | None = None, **settings: Any
+) -> AsyncGenerator[Client]:
     """The reference SDK's client over HTTP."""
-    http = httpx2.AsyncClient(headers=headers or {}, timeout=PATIENCE)
-    return Client(streamable_http_client(url, http_client=http), **settings)
+    async with (
+        httpx2.AsyncClient(headers=headers or {}, timeout=PATIENCE) as http,
+        Client(streamable_http_client(url, http_client=http), **settings) as client,
+    ):
+        yield client
 
 
 def _free_port() -> int:

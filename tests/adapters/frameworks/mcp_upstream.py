@@ -1,8 +1,8 @@
 """An MCP server for the tests of the gate: output schemas, progress, large results, and an effect that is counted.
 
-Its environment says what it does: UPSTREAM_FOLDER has ``effects.txt``; UPSTREAM_KILLS=1 kills the gate, the server's
-parent, right after an effect; a file ``altered`` in the folder changes the definition of ``charge``. ``python
-mcp_upstream.py 8123`` serves HTTP on that port.
+Its environment says what it does: UPSTREAM_FOLDER has ``effects.txt``; UPSTREAM_KILLS=before or after kills the gate
+right before or after an effect: the process in ``gate.pid``, else the server's parent. A file ``altered`` in the
+folder changes the definition of ``charge``. ``python mcp_upstream.py 8123`` serves HTTP on that port.
 """
 
 from __future__ import annotations
@@ -47,12 +47,18 @@ def large(characters: int) -> str:
     return "ä" * characters
 
 
+def _kill_gate(moment: str) -> None:
+    if os.environ.get("UPSTREAM_KILLS") != moment:
+        return
+    named = FOLDER / "gate.pid"
+    os.kill(int(named.read_text()) if named.exists() else os.getppid(), signal.SIGKILL)
+
+
 def _charge(cents: int) -> Sum:
+    _kill_gate("before")
     with (FOLDER / "effects.txt").open("a") as file:
         file.write(f"{cents}\n")
-    if os.environ.get("UPSTREAM_KILLS"):
-        os.kill(os.getppid(), signal.SIGKILL)
-        os._exit(1)
+    _kill_gate("after")
     return Sum(total=cents, parts=[cents])
 
 

@@ -148,7 +148,10 @@ async def test_ask_answer_and_go_on_by_a_worker_each_with_a_gate_of_its_own(stor
     effects: list[Any] = []
     async with Gate(store_url) as gate:
         for _ in range(2):  # the second comes before anybody has answered
-            paused = await run(Program(effects), ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*")))
+            paused = await run(
+                Program(effects),
+                ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*", wait=0, while_pending="defer")),
+            )
             assert paused.deferred_tool_use is not None
             assert paused.deferred_tool_use.id == "toolu_01"
     async with Gate(store_url) as gate:
@@ -156,7 +159,7 @@ async def test_ask_answer_and_go_on_by_a_worker_each_with_a_gate_of_its_own(stor
     assert effects == []
     results: list[Any] = []
     async with Gate(store_url) as gate:
-        options = ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*"))
+        options = ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*", wait=0, while_pending="defer"))
         resume = claude_resumer(options, transport=lambda: Program(effects))
 
         async def resumer(continuation: Any) -> None:
@@ -175,7 +178,7 @@ async def test_ask_answer_and_go_on_by_a_worker_each_with_a_gate_of_its_own(stor
 async def test_edited_arguments_run_and_the_model_is_told(store_url: str) -> None:
     effects: list[Any] = []
     async with Gate(store_url) as gate:
-        options = ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*"))
+        options = ClaudeAgentOptions(hooks=hooks(gate, "mcp__.*", wait=0, while_pending="defer"))
         await run(Program(effects), options)
         await gate.answer(
             f"claude:{SESSION}:toolu_01", {"decision": "edit", "edited_args": {"cents": 3}}, by="ada"
@@ -184,6 +187,17 @@ async def test_edited_arguments_run_and_the_model_is_told(store_url: str) -> Non
         await run(program, options)
     assert effects == [3]
     assert "a person changed the arguments" in program.said[0]["hookSpecificOutput"]["additionalContext"]
+
+
+async def test_if_nobody_decides_the_call_is_denied_unless_deferring_is_asked_for(store_url: str) -> None:
+    effects: list[Any] = []
+    async with Gate(store_url) as gate:
+        program = Program(effects)
+        ended = await run(program, ClaudeAgentOptions(hooks=hooks(gate, wait=0.01)))
+        assert await gate.pending() == []
+    assert ended.deferred_tool_use is None
+    assert "nobody decided in time" in (ended.result or "")
+    assert effects == []
 
 
 def test_a_hook_that_fails_blocks_and_has_time_to_wait() -> None:
@@ -226,7 +240,7 @@ async def test_can_use_tool_waits_in_place_and_gives_the_arguments_that_run(stor
 
 async def test_a_session_that_fails_fails_its_continuation(store_url: str) -> None:
     async with Gate(store_url) as gate:
-        options = ClaudeAgentOptions(hooks=hooks(gate))
+        options = ClaudeAgentOptions(hooks=hooks(gate, wait=0))
         resume = claude_resumer(lambda _: options, transport=lambda: Program([], is_error=True))
         continuation: Any = type("Continuation", (), {"thread_id": SESSION})()
         with pytest.raises(ResumeFailed, match="failed"):

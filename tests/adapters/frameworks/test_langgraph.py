@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from kit.framework_races import race_table
+from adapters.frameworks.langgraph_script import Desk, Model, calls, results
+from adapters.frameworks.pages import run_page, run_readme
+from kit.framework_races import in_three_processes, race_table
 from langchain.agents import create_agent
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
@@ -24,58 +24,14 @@ from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import HitlError, ResumeFailed
 from askfirst.workers import Worker
 
-HERE = Path(__file__).parent
+LIFE = Path(__file__).parent / "lives_langgraph.py"
 NOTE = (
     'Note: a person changed the arguments before this ran. It ran with {"cents": 3, "currency": "USD"}. '
     "Its result:\n"
 )
 CONFIG: Any = {"configurable": {"thread_id": "t1"}}
+CONFIG_OF_PAGE: Any = {"configurable": {"thread_id": "chat-7"}}
 pytestmark = pytest.mark.anyio
-
-
-class Model(BaseChatModel):
-    """Says one message after another; which comes next is told by the results so far."""
-
-    turns: list[Any]
-
-    def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> ChatResult:
-        place = len([it for it in messages if isinstance(it, AIMessage)])
-        return ChatResult(generations=[ChatGeneration(message=self.turns[place])])
-
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self
-
-
-def calls(*given: tuple[str, dict[str, Any]], name: str = "charge") -> AIMessage:
-    return AIMessage(
-        "",
-        tool_calls=[
-            {"name": name, "args": args, "id": call_id, "type": "tool_call"} for call_id, args in given
-        ],
-    )
-
-
-class Desk:
-    """A tool that counts its effects."""
-
-    def __init__(self) -> None:
-        self.charged: list[int] = []
-
-        @tool
-        def charge(cents: int, currency: str = "EUR") -> str:
-            """Charge the customer."""
-            self.charged.append(cents)
-            return f"charged {cents} {currency}"
-
-        self.tool = charge
-
-
-def results(state: Any) -> list[tuple[str, str]]:
-    return [(it.status, it.content) for it in state["messages"] if isinstance(it, ToolMessage)]
 
 
 async def test_asked_answered_in_part_edited_and_gone_on_by_a_worker(store_url: str) -> None:
@@ -255,5 +211,36 @@ async def test_a_thread_that_the_graph_does_not_know_is_said(tmp_path: Path) -> 
             await resume(known)
 
 
+async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
+    await in_three_processes(LIFE, store_url, tmp_path, "done")
+
+
+async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asks = calls(("c1", {"order": "A-1042", "cents": 4900}), name="refund")
+    page = await run_page("langgraph", model=Model(turns=[asks, AIMessage("I paid it back.")]))
+    assert page["result"] == page["relayed"] == "I paid it back."
+    assert results(page["state"].values) == [("success", "paid 4900 cents for A-1042")]
+    told = results((await page["yours"].aget_state(CONFIG_OF_PAGE)).values)
+    assert told[0][1].endswith("paid 1 cents for A-1042")
+
+
+async def test_the_readme(tmp_path: Path) -> None:
+    @tool
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    model = Model(turns=[calls(("c1", {"order": "A-1"}), name="refund"), AIMessage("done")])
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        have: Any = {"create_agent": create_agent, "model": model, "refund": refund, "saver": InMemorySaver()}
+        agent = (await run_readme("langgraph", gate=gate, **have))["agent"]
+        await agent.ainvoke({"messages": [("user", "refund")]}, CONFIG)
+        [request] = await gate.pending()
+        await gate.answer(request, {"decision": "approve"}, by="ada")
+        await gate.worker({"langgraph": langgraph_resumer(agent)}).run_due()
+        assert results((await agent.aget_state(CONFIG)).values) == [("success", "paid A-1")]
+
+
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("LangGraph", HERE / "lives_langgraph.py", tmp_path, [""])
+    race_table("LangGraph", LIFE, tmp_path)

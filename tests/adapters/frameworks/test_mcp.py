@@ -12,6 +12,16 @@ import mcp_types
 import pytest
 from adapters.frameworks.mcp_rig import META, Lines, Rig, http_client
 from fastmcp_tasks.client import TasksClientExtension
+from kit.patience import PATIENCE
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from askfirst.adapters.mcp_gate import McpGate
+from askfirst.adapters.mcp_http import HttpGate
+from askfirst.gate.gate import Gate
+from askfirst.permissions import Rule, Scope, StaticPermissionPolicy
 
 pytestmark = pytest.mark.anyio
 CHARGE = ("charge", {"cents": 5})
@@ -246,28 +256,50 @@ async def test_of_equal_calls_at_once_one_spends_the_approval(rig: Rig) -> None:
     assert (rig.effects, len(await rig.waiting())) == (["5"], 1)
 
 
-async def test_a_gate_killed_after_the_effect_leaves_it_in_doubt(rig: Rig) -> None:
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_gate_killed_while_a_call_runs_leaves_it_in_doubt(rig: Rig, moment: str) -> None:
     client = Lines(rig.gate_command(), rig.environment)
     client.call(1, "tools/call", name="charge", arguments={"cents": 5})
     client.kill()
     await rig.answer()
-    killing = Lines(rig.gate_command(), {**rig.environment, "UPSTREAM_KILLS": "1"})
+    killing = Lines(rig.gate_command(), {**rig.environment, "UPSTREAM_KILLS": moment})
     with pytest.raises(AssertionError, match="the other side ended"):
         killing.call(1, "tools/call", name="charge", arguments={"cents": 5})
     killing.kill()
-    assert rig.effects == ["5"]
     after = Lines(rig.gate_command(), rig.environment)
     for number in (1, 2):
         told = after.call(number, "tools/call", name="charge", arguments={"cents": 5})["result"]
         assert told["isError"]
     [question] = await rig.waiting()
     assert question.request.payload.kind == "escalate"
-    assert rig.effects == ["5"]
     await rig.answer({"action": "skip"})
     told = after.call(3, "tools/call", name="charge", arguments={"cents": 5})["result"]
     assert "chose not to run it again" in told["content"][0]["text"]
     assert after.end() == 0
-    assert rig.effects == ["5"]
+    assert rig.effects == ["5"]  # by the server, which outlived the gate
+
+
+async def test_a_gate_over_http_killed_after_the_effect_leaves_it_in_doubt(rig: Rig) -> None:
+    params = {"name": "charge", "arguments": {"cents": 5}, "_meta": META}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/call",
+        "mcp-name": "charge",
+        "accept": "application/json, text/event-stream",
+    }
+    rig.environment["UPSTREAM_KILLS"] = "after"
+    with rig.over_http() as (_, url):
+        assert httpx2.post(url, json=body, headers=headers, timeout=PATIENCE).json()["result"]["isError"]
+        await rig.answer()
+        with pytest.raises(httpx2.TransportError):
+            httpx2.post(url, json=body, headers=headers, timeout=PATIENCE)
+    del rig.environment["UPSTREAM_KILLS"]
+    with rig.over_http() as (_, url):
+        for _ in range(2):
+            assert httpx2.post(url, json=body, headers=headers, timeout=PATIENCE).json()["result"]["isError"]
+    [question] = await rig.waiting()
+    assert (question.request.payload.kind, rig.effects) == ("escalate", ["5"])
 
 
 async def test_a_tool_whose_definition_changed_is_asked_about_again(rig: Rig) -> None:
@@ -314,20 +346,58 @@ async def test_what_the_policy_denies_reaches_nobody(rig: Rig) -> None:
 # What two programs might read differently.
 
 
+TWO_WAYS = [
+    b'{"jsonrpc":"2.0","id":9,"method":"ping","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"ping","Method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","Name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","arguments":{"parts":[1],"Parts":[2]}}}',
+    b'[{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}]',
+    b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":[5]}}',
+    b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+    b'{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
+]
+
+
+def test_a_message_that_can_be_read_in_two_ways_goes_nowhere(rig: Rig) -> None:
+    client = Lines(rig.gate_command("--policy", allowing(rig.folder, "add")), rig.environment)
+    for line in TWO_WAYS:
+        has_one_id = b'"id":9' in line and not line.startswith(b"[") and b'"ping","method"' not in line
+        assert client.ask(9 if has_one_id else None, line)["error"]["code"] < 0
+    assert client.end() == 0
+    assert rig.effects == []
+
+
 @pytest.mark.parametrize(
-    "line",
+    "headers",
     [
-        b'{"jsonrpc":"2.0","id":9,"method":"ping","method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"ping","Method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","Name":"charge","arguments":{"cents":5}}}',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"add","arguments":{"parts":[1],"Parts":[2]}}}',
-        b'[{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":{"cents":5}}}]',
-        b'{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"charge","arguments":[5]}}',
+        {"mcp-method": "ping"},
+        {"mcp-name": "charge"},
+        {"mcp-name": "=?base64?Y2hhcmdl?="},
+        {"content-type": "application/json; charset=utf-7"},
+        {"content-type": "text/plain"},
+        {"content-type": ""},
     ],
 )
-def test_a_message_that_can_be_read_in_two_ways_goes_nowhere(rig: Rig, line: bytes) -> None:
-    client = Lines(rig.gate_command("--policy", allowing(rig.folder, "add")), rig.environment)
-    answers = None if line.startswith(b"[") or b'"method":"ping","method"' in line else 9
-    assert client.ask(answers, line)["error"]["code"] < 0
-    client.end()
-    assert rig.effects == []
+async def test_headers_that_say_something_else_than_the_message_go_nowhere(
+    rig: Rig, headers: dict[str, str]
+) -> None:
+    reached: list[Any] = []
+
+    async def endpoint(request: Request) -> Response:
+        reached.append(await request.json())
+        return JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    server = httpx2.ASGITransport(Starlette(routes=[Route("/mcp", endpoint, methods=["POST"])]))
+    policy = StaticPermissionPolicy([Rule(id="add", scope=Scope(tool="add"), effect="allow")])
+    async with Gate(rig.store, policy=policy) as gate:
+        made = HttpGate(McpGate(gate, "shop"), "http://up/mcp", "ada", httpx2.AsyncClient(transport=server))
+        sound = {"mcp-method": "tools/call", "mcp-name": "add", "content-type": "application/json"}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add"}})
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(made.app), base_url="http://127.0.0.1"
+        ) as client:
+            assert (await client.post("/mcp", content=body, headers=sound)).status_code == 200
+            assert len(reached) == 1
+            assert (await client.post("/mcp", content=body, headers=sound | headers)).status_code == 400
+            assert len(reached) == 1
+        await made.aclose()

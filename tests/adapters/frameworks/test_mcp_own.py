@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types
 import pytest
@@ -12,6 +13,7 @@ from adapters.frameworks.pages import run_page
 from fastmcp import Client as FastClient
 from fastmcp import Context as FastContext
 from fastmcp import FastMCP
+from kit.framework_races import race_table
 from mcp.client import Client
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -130,6 +132,40 @@ async def test_a_form_becomes_questions(gate: Gate) -> None:
         assert (await asked(gate, lambda it: gate.cancel(it))).action == "cancel"
 
 
+@dataclass
+class Table:
+    """What a server asks for."""
+
+    guests: int
+    size: Literal["small", "large"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_it_is_the_person_behind_both_clients(gate: Gate, mode: Any) -> None:
+    server = FastMCP("inn")
+
+    @server.tool
+    async def book(ctx: FastContext) -> str:
+        said = await ctx.elicit("A table?", Table)
+        return f"{said.action}: {getattr(said, 'data', None)}"
+
+    async def fill(request: Any) -> None:
+        await gate.answer(request, dict(zip(["field_0", "field_1"], ["4", "large"], strict=True)))
+
+    stop = gate.on_opened(fill)
+    async with gate:
+        async with FastClient(server, mode=mode, elicitation_handler=elicitation(gate)) as fast:
+            said = (await fast.call_tool("book")).content[0].text
+            assert said == "accept: Table(guests=4, size='large')"
+        async with Client(server, mode=mode, elicitation_callback=elicitation(gate)) as client:
+            said = (await client.call_tool("book", {})).content[0].text
+            assert said == "accept: Table(guests=4, size='large')"
+        stop()
+        gate.on_opened(lambda request: gate.cancel(request))
+        async with FastClient(server, mode=mode, elicitation_handler=elicitation(gate)) as fast:
+            assert "cancel" in (await fast.call_tool("book")).content[0].text
+
+
 async def test_a_url_is_shown_to_a_person(gate: Gate) -> None:
     params = mcp_types.ElicitRequestURLParams(message="Log in", url="https://example.com/login")
     async with gate:
@@ -144,6 +180,10 @@ async def test_a_url_is_shown_to_a_person(gate: Gate) -> None:
             assert (await elicitation(gate)(None, params)).action == action
             stop()
             assert ["https://example.com/login" in it for it in shown] == [True]
+
+
+def test_the_race_table(tmp_path: Path) -> None:
+    race_table("MCP", Path(__file__).parent / "lives_mcp.py", tmp_path)
 
 
 async def test_the_page(tmp_path: Path) -> None:

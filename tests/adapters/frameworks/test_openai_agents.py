@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from adapters.frameworks.openai_script import ScriptedModel
-from adapters.frameworks.pages import run_page
-from agents import Agent, Runner, RunState, function_tool
+from adapters.frameworks.pages import run_page, run_readme
+from agents import Agent, Runner, function_tool
 from agents.exceptions import UserError
 from agents.tool import FunctionTool
-from kit.framework_races import race_table
-from kit.paths import with_kit
-from kit.patience import PATIENCE
+from kit.framework_races import in_three_processes, race_table
 
 from askfirst import Gate, Pending
 from askfirst.adapters import kept_state
@@ -149,11 +145,11 @@ async def test_an_approval_that_nobody_gave_runs_nothing(store_url: str) -> None
         paused = await run(agent, "charge", gate=gate, key="r1")
         state = paused.to_state()
         state.approve(paused.interruptions[0])
+        forged = copy.deepcopy(state.to_json())
         with pytest.raises(UserError, match="the run has no key"):
             await Runner.run(agent, state)
-        forged = await RunState.from_json(agent, state.to_json())
         known = await kept_state.load(store, "openai-agents", "r1")
-        assert await kept_state.keep(store, known, {**forged.to_json(), "askfirst": None})
+        assert await kept_state.keep(store, known, forged)
         with pytest.raises(Pending):
             await run(agent, "charge", gate=gate, key="r1")
         assert payments.made == []
@@ -196,24 +192,7 @@ async def test_a_tool_that_cannot_be_gated_is_refused(store_url: str) -> None:
 
 
 async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    env = {**with_kit(), "LIFE_SIDE": "ours", "LIFE_STORE": store_url, "LIFE_FOLDER": str(tmp_path)}
-
-    def live(verb: str) -> dict[str, Any]:
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, str(LIFE), verb],
-            env={**os.environ, **env, "LIFE_CALLS": "1"},
-            capture_output=True,
-            timeout=PATIENCE * 4,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
-
-    assert live("ask")["paused"]
-    async with Gate(store_url) as gate:
-        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
-    assert live("go_on") == {"paused": False, "text": "charged 5"}
-    assert live("go_on") == {"paused": False, "text": "charged 5"}
-    assert (tmp_path / "effects.txt").read_text() == "call_0 5\n"
+    await in_three_processes(LIFE, store_url, tmp_path, "charged 5")
 
 
 async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,5 +202,20 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert page["ended"].final_output == "paid 4900 cents for A-1042"
 
 
+async def test_the_readme(tmp_path: Path) -> None:
+    @function_tool
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        model = ScriptedModel([("refund", {"order": "A-1"}, "call_1")])
+        page = await run_readme("openai_agents", gate=gate, Agent=Agent, model=model, refund=refund)
+        assert page["result"].interruptions
+        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
+        await gate.worker({"openai-agents": openai_agents_resumer(page["agent"])}).run_due()
+        assert await kept_run(gate, "chat-7:turn-1") == Ended("paid A-1")
+
+
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("OpenAI Agents", LIFE, tmp_path, [""])
+    race_table("OpenAI Agents", LIFE, tmp_path)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.frameworks.pages import run_page
-from kit.framework_races import race_table
-from kit.paths import with_kit
-from kit.patience import PATIENCE
+from adapters.frameworks.pages import run_page, run_readme
+from kit.framework_races import in_three_processes, race_table
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -213,24 +207,7 @@ async def test_the_conversation_is_kept_before_anybody_is_asked(store_url: str) 
 
 
 async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    env = {**with_kit(), "LIFE_SIDE": "ours", "LIFE_STORE": store_url, "LIFE_FOLDER": str(tmp_path)}
-
-    def live(verb: str) -> dict[str, Any]:
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, str(LIFE), verb],
-            env={**os.environ, **env, "LIFE_CALLS": "1"},
-            capture_output=True,
-            timeout=PATIENCE * 4,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
-
-    assert live("ask")["paused"]
-    async with Gate(store_url) as gate:
-        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
-    assert live("go_on") == {"paused": False, "text": "charged 5"}
-    assert live("go_on") == {"paused": False, "text": "charged 5"}
-    assert (tmp_path / "effects.txt").read_text() == "call_0 5\n"
+    await in_three_processes(LIFE, store_url, tmp_path, "charged 5")
 
 
 async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,5 +216,22 @@ async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert page["result"] == "I paid back: paid 4900 cents for A-1042"
 
 
+async def test_the_readme(tmp_path: Path) -> None:
+    def refund(order: str) -> str:
+        """Pay money back."""
+        return f"paid {order}"
+
+    async with Gate(f"sqlite:///{tmp_path}/a.db") as gate:
+        desk = Desk(gate, [ToolCallPart("refund", {"order": "A-1"}, "call_1")])
+        have: Any = {"Agent": Agent, "DeferredToolRequests": DeferredToolRequests, "tools": [refund]}
+        page = await run_readme("pydantic_ai", gate=gate, model=FunctionModel(desk._say), **have)
+        await page["agent"].run("refund", conversation_id="c1")
+        await gate.answer((await gate.pending())[0], {"decision": "approve"}, by="ada")
+        await gate.worker({"pydantic-ai": pydantic_ai_resumer(page["agent"])}).run_due()
+        kept = await kept_conversation(gate, "c1")
+        assert kept is not None
+        assert told(kept.messages) == ["paid A-1"]
+
+
 def test_one_effect_always(tmp_path: Path) -> None:
-    race_table("Pydantic AI", LIFE, tmp_path, [""])
+    race_table("Pydantic AI", LIFE, tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from adapters.frameworks.lives_strands import ScriptedModel
 from adapters.frameworks.pages import run_page
-from kit.framework_races import Stage, race_table
+from kit.framework_races import in_three_processes, race_table
 from strands import Agent, tool
 from strands.session import FileSessionManager
 from strands.types.tools import ToolContext
@@ -149,18 +149,12 @@ async def test_a_body_that_interrupts_by_itself_runs_again_when_it_is_resumed(
         assert started == [5, 5]
 
 
-@pytest.mark.timeout(600)
-def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    stage = Stage(LIFE, "ours", store_url, tmp_path)
-    assert '"paused": true' in stage.run("ask")
-    assert '"paused": true' in stage.run("early")
-    assert "charged 5" in stage.run("press")
-    assert stage.effects == ["call_1 5"]
+async def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
+    await in_three_processes(LIFE, store_url, tmp_path)
 
 
-@pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework
 def test_the_race_table(tmp_path: Path) -> None:
-    race_table("strands", LIFE, tmp_path, [""])
+    race_table("Strands", LIFE, tmp_path)
 
 
 async def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

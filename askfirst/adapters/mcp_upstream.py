@@ -1,14 +1,37 @@
-"""The definition of an MCP server's tool, as the server gives it at this moment."""
+"""The MCP server behind the gate: how a call reaches it, and what it says of its tools at this moment."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from askfirst.adapters.mcp_messages import Message, result_of
 from askfirst.errors import HitlError
 
 _PAGES = 100
+
+
+class UpstreamLost(Exception):
+    """The server went away before it answered: nobody knows whether the call took effect."""
+
+
+class UpstreamRefused(Exception):
+    """The server refused a request before it looked at it, such as one without a login: nothing took effect."""
+
+
+class Upstream(Protocol):
+    """The server behind the gate, as one call of a client reaches it."""
+
+    async def request(self, message: Message, raw: bytes | None = None) -> tuple[bytes, Message]:
+        """Send a request, ``raw`` if it is as it came; returns the response as it came, and read.
+
+        Raises `UpstreamLost` and `UpstreamRefused`.
+        """
+        ...
+
+    async def tool(self, name: str, meta: Message) -> Message | None:
+        """The definition of a tool as the server gives it now; None if it lists none of this name."""
+        ...
 
 
 async def find_tool(ask: Callable[[Message], Awaitable[Message]], name: str, meta: Message) -> Message | None:

@@ -1,0 +1,199 @@
+"""Google ADK: the gate before an app's tools as a plugin, and going on by a worker.
+
+The plugin asks ADK for a confirmation while a person decides. Whatever the confirmation is answered with, the gate
+asks its store again: an early, repeated or forged answer is left out of the run, and the call still waits.
+"""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false
+# (ADK is installed in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, unquote
+
+from pydantic_core import to_jsonable_python
+
+from askfirst.adapters.adk_confirmations import CONFIRMATION, OURS, open_confirmations
+from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
+from askfirst.adapters.made import made
+from askfirst.adapters.missing import needs
+from askfirst.errors import Pending, ResumeFailed
+from askfirst.gate.gate import Gate
+from askfirst.workers.continuations import Continuation
+from askfirst.workers.resumers import Resumer
+
+with needs("adk"):
+    from google.adk.plugins.base_plugin import BasePlugin
+    from google.adk.runners import Runner
+    from google.genai import types
+
+RESUMER = "adk"
+"""The name under which a worker knows `adk_resumer`, unless another is given."""
+
+
+class AskfirstPlugin(BasePlugin):
+    """The gate before the tools of an app: ``App(…, plugins=[AskfirstPlugin(gate)])``.
+
+    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
+    are put to the gate's policy. Without either a person decides on every call. Put it first among the plugins: ADK
+    does not tell a plugin of a tool's end if one before it has replaced the result.
+    """
+
+    def __init__(
+        self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER, name: str = "askfirst"
+    ) -> None:
+        super().__init__(name=name)
+        self._gated = GatedTools.of(gate, "adk", tools, resumer)
+        self._waits: dict[str, list[str]] = {}
+        """By invocation that a message goes on with: the tools whose calls still wait for a person."""
+        self._entered: dict[tuple[str, str], tuple[GatedCall, Start | Done | Told]] = {}
+        """By invocation and call: those that it goes on with, which are at the gate before the run starts."""
+        self._running: dict[tuple[str, str], tuple[GatedCall, Start]] = {}
+
+    async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> Any:
+        """Put the calls that a message confirms to the gate; what still waits is left out of the message."""
+        session, invocation = invocation_context.session, invocation_context.invocation_id
+        parts = user_message.parts or []
+        given = {it.function_response.id for it in parts if it.function_response}
+        asked = sorted(open_confirmations(session.events))  # in one order, so that nobody waits in a ring
+        if given.isdisjoint(it.id for it in asked):
+            return None
+        waits = self._waits[invocation] = []
+        for it in asked:
+            call = self._call(it.tool, it.args, None, session, it.call_id)
+            if it.id not in given or isinstance(entered := await call.enter(), Pending):
+                waits.append(it.tool)
+                given.discard(it.id)
+            else:
+                self._entered[invocation, it.call_id] = call, entered
+        left = [it for it in parts if not it.function_response or it.function_response.id in given]
+        return types.Content(role="user", parts=left) if left else None
+
+    async def before_run_callback(self, *, invocation_context: Any) -> Any:
+        """End a run at once that would only find out that people have not decided."""
+        invocation = invocation_context.invocation_id
+        waits = self._waits.get(invocation)
+        if not waits or any(it[0] == invocation for it in self._entered):
+            return None
+        text = f"A person has to decide first: {', '.join(waits)}."
+        return types.Content(role="model", parts=[types.Part(text=text)])
+
+    async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any) -> Any:
+        """Put a call to the gate: None lets it run, anything else is its result."""
+        if not self._gated.has(tool.name):
+            return None
+        here = invocation, call_id = tool_context.invocation_id, tool_context.function_call_id
+        call = self._call(tool.name, tool_args, tool, tool_context.session, call_id, invocation)
+        known = self._entered.get(here)
+        if known is not None and known[0].action.digest == call.action.digest:
+            entered = self._entered.pop(here)[1]
+        else:
+            entered = await call.enter()
+        if self._waits.get(invocation):  # the model goes on when all calls are decided
+            tool_context.actions.skip_summarization = True
+        match entered:
+            case Start(args):
+                self._running[here] = call, entered
+                tool_args.clear()
+                tool_args.update(args)
+                return None
+            case Pending():
+                ours = {OURS: {"case": entered.case, "key": entered.key, "args": call.action.args}}
+                hint = entered.link or f"A person decides on case {entered.case}."
+                tool_context.request_confirmation(hint=hint, payload=ours)
+                tool_context.actions.skip_summarization = True
+                return {"error": f"{tool.name} waits for a person. Do not call it again."}
+            case Told(text):
+                return {"error": text}
+            case Done(value, note):
+                return _noted(value, note)
+
+    async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> Any:
+        """Record what a body returned, or that it waits for something else by itself."""
+        actions, call_id = tool_context.actions, tool_context.function_call_id
+        call, start = self._running.pop((tool_context.invocation_id, call_id), (None, None))
+        if call is None or start is None:
+            return None
+        if call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs:
+            await self._unused(call, start)
+            return None
+        await call.finish(start, to_jsonable_python(result, fallback=str))
+        return None if start.note is None else _noted(result, start.note)
+
+    async def on_tool_error_callback(self, *, tool_context: Any, error: BaseException, **_: Any) -> None:
+        """Record that a body raised, or was cut off."""
+        here = tool_context.invocation_id, tool_context.function_call_id
+        if (running := self._running.pop(here, None)) is not None:
+            await running[0].stop(running[1], error)
+
+    async def after_run_callback(self, *, invocation_context: Any) -> None:
+        """Release what is left at the end of a run."""
+        invocation = invocation_context.invocation_id
+        self._waits.pop(invocation, None)
+        for here in [it for it in self._entered if it[0] == invocation]:  # ADK did not come to it
+            await self._unused(*self._entered.pop(here))
+        for here in [it for it in self._running if it[0] == invocation]:  # nobody said how it ended
+            call, start = self._running.pop(here)
+            await call.abandon(start)
+
+    async def on_run_error_callback(self, *, invocation_context: Any, error: Exception) -> None:
+        """The same for a run that failed."""
+        await self.after_run_callback(invocation_context=invocation_context)
+
+    async def _unused(self, call: GatedCall, entered: Start | Done | Told) -> None:
+        """Release a call whose body has not begun: the next one begins it."""
+        if isinstance(entered, Start) and entered.is_recorded:
+            await self._gated.gate.pause(call.key)
+
+    def _call(
+        self, name: str, args: dict[str, Any], tool: Any, session: Any, call_id: str, invocation: str = ""
+    ) -> GatedCall:
+        declared = None if tool is None else tool._get_declaration()
+        schema = None if declared is None else declared.parameters_json_schema
+        fields: dict[str, Any] = (schema or {}).get("properties", {})
+        defaults = {it: about["default"] for it, about in fields.items() if "default" in about}
+        for event in session.events:
+            if any(it.id == call_id for it in event.get_function_calls()):
+                invocation = event.invocation_id
+        thread = "/".join(quote(it, safe="") for it in (session.app_name, session.user_id, session.id))
+        return self._gated.call(
+            name, {**defaults, **args}, thread=thread, call_id=f"{invocation}:{call_id}", schema=schema
+        )
+
+
+def adk_resumer(runner: Any) -> Resumer:
+    """A resumer that goes on with a session when people have decided.
+
+    ``runner`` is the `Runner` with its plugin, or a function (async if need be) that gives it.
+    """
+
+    async def resume(continuation: Continuation) -> Any:
+        runs: Any = await made(runner, Runner)
+        app, user, session_id = (unquote(it) for it in continuation.thread_id.split("/"))
+        session = await runs.session_service.get_session(app_name=app, user_id=user, session_id=session_id)
+        if session is None:
+            raise ResumeFailed(f"the runner's session service has no session {session_id!r} of {user!r}")
+        yes: Any = {"name": CONFIRMATION, "response": {"confirmed": True}}
+        asked = [{"id": it.id, **yes} for it in open_confirmations(session.events)]
+        parts = [types.Part(function_response=it) for it in asked]
+        how: dict[str, Any] = {"new_message": types.Content(role="user", parts=parts)}
+        if not parts:
+            last = [it for it in session.events if it.content][-1]  # others say that something failed
+            if last.author == "user" or (last.is_final_response() and not last.get_function_calls()):
+                return []
+            if last.get_function_calls() and not getattr(runs.resumability_config, "is_resumable", False):
+                raise ResumeFailed("its process died before it paused, and the app has no ResumabilityConfig")
+            how = {
+                "invocation_id": last.invocation_id
+            }  # a process died before the pause, or before the model
+        return [it async for it in runs.run_async(user_id=user, session_id=session_id, **how)]
+
+    return resume
+
+
+def _noted(result: Any, note: str | None) -> dict[str, Any]:
+    """A result as ADK has it, with what the model is told before it."""
+    whole: dict[str, Any] = dict(result) if isinstance(result, dict) else {"result": result}
+    return whole if note is None else {"note": note, **whole}

@@ -1,0 +1,78 @@
+"""Claude Code's permission prompts at the gate: the answers that ``--permission-prompt-tool`` wants, and a server.
+
+Claude Code asks a tool of an MCP server whether a call may run, where none of its own rules says so. It runs the
+call itself and reports nothing back. So what the gate records is the permission: it is given once for each call.
+"""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false, reportUntypedFunctionDecorator=false
+# (the SDK is installed in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from askfirst.adapters.claude_code import ClaudeHooks, told, withdraw
+from askfirst.adapters.gated_call import Start, ToolsGiven
+from askfirst.adapters.missing import needs
+from askfirst.agent.verdicts import not_run
+from askfirst.concurrency import finish
+from askfirst.errors import Pending
+from askfirst.gate.gate import Gate
+from askfirst.ids import new_id
+from askfirst.messages import JsonObject
+
+TOOL = "approve"
+"""The tool's name: ``--permission-prompt-tool mcp__askfirst__approve`` if the server is called ``askfirst``."""
+
+
+class PermissionPrompts:
+    """Answers permission prompts. ``tools`` names those that a person decides on; others are put to the policy.
+
+    ``wait`` is how many seconds a prompt waits for the decision, None for ever. After that it is denied, and nobody
+    is asked any more.
+    """
+
+    def __init__(self, gate: Gate, tools: ToolsGiven = None, *, wait: float | None = None) -> None:
+        self._events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
+        self._session = f"prompt:{new_id()}"  # some providers' ids of calls come again in another session
+
+    async def answer(self, name: str, args: Mapping[str, Any], call_id: str | None) -> JsonObject:
+        """What Claude Code is answered: ``allow`` with the arguments that run, or ``deny`` with the reason."""
+        if not self._events.tools.has(name):
+            return _deny(not_run(name, "nobody is asked about it"))
+        call = self._events.tools.call(name, args, thread=self._session, call_id=call_id or new_id())
+        try:
+            entered = await self._events.entered(call)
+        except asyncio.CancelledError:  # Claude Code has ended, or waits no longer
+            await finish(asyncio.ensure_future(withdraw(call, "Claude Code waits no longer")))
+            raise
+        if isinstance(entered, Start):
+            await call.finish(entered, "Claude Code was told that it may run")
+            return {"behavior": "allow", "updatedInput": entered.args}
+        if isinstance(entered, Pending):
+            await withdraw(call, "nobody decided while Claude Code waited")
+            return _deny(not_run(name, "nobody decided in time"))
+        return _deny(told(name, entered))
+
+
+def permission_server(prompts: PermissionPrompts) -> Any:
+    """An `MCPServer` with the one tool; ``await server.run_stdio_async()`` serves it."""
+    with needs("mcp"):
+        from mcp.server import MCPServer
+
+    server = MCPServer("askfirst", instructions="Asks people whether a call may run.")
+
+    @server.tool(name=TOOL, structured_output=False)
+    async def approve(tool_name: str, input: dict[str, Any], tool_use_id: str | None = None) -> str:
+        """Ask a person whether a call may run. For --permission-prompt-tool, not for the model."""
+        return json.dumps(await prompts.answer(tool_name, input, tool_use_id))
+
+    return server
+
+
+def _deny(message: str) -> JsonObject:
+    return {"behavior": "deny", "message": message}

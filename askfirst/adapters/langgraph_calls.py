@@ -1,0 +1,71 @@
+"""A tool call of a LangGraph graph as the gate sees it: its whole arguments, their schema, and its key."""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false
+# (LangChain is installed in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from askfirst.adapters.gated_call import GatedCall, GatedTools, Told
+from askfirst.adapters.missing import needs
+from askfirst.agent.arguments import faults
+from askfirst.agent.verdicts import not_run
+from askfirst.errors import HitlError
+from askfirst.messages import JsonObject
+
+with needs("langgraph"):
+    from langchain_core.tools import BaseTool
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.config import get_config
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+
+
+def call_of(tools: GatedTools, request: ToolCallRequest) -> GatedCall | Told:
+    """A call for the gate, under a key that stays the same when the graph is resumed; or what is wrong with it."""
+    call = request.tool_call
+    args = _whole_args(request)
+    if isinstance(args, str):
+        return Told(not_run(call["name"], f"its arguments are invalid ({args})"))
+    thread = get_config().get("configurable", {}).get("thread_id")
+    if not thread:
+        raise HitlError("the gate needs a thread: give the graph a checkpointer and a thread_id")
+    return tools.call(
+        call["name"],
+        args,
+        thread=str(thread),
+        call_id=f"{_message_id(request)}:{call['id']}",
+        schema=None if request.tool is None else _schema(request.tool),
+    )
+
+
+def _schema(tool: BaseTool) -> Mapping[str, Any]:
+    return convert_to_openai_tool(tool)["function"]["parameters"]
+
+
+def _whole_args(request: ToolCallRequest) -> JsonObject | str:
+    """The arguments with the tool's defaults, as a person sees them and as they run; or what is wrong with them."""
+    args: JsonObject = dict(request.tool_call["args"])
+    model: Any = None if request.tool is None else request.tool.tool_call_schema
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return args
+    try:
+        read = model.model_validate(args).model_dump(mode="json", warnings=False)
+    except ValidationError as error:
+        return "; ".join(faults(error))
+    return {**{name: value for name, value in read.items() if name not in args}, **args}
+
+
+def _message_id(request: ToolCallRequest) -> str:
+    """The id of the message that makes the call: ids of calls may come again in later messages."""
+    state = request.state
+    messages: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
+    for message in reversed(messages if isinstance(messages, list) else []):
+        calls = getattr(message, "tool_calls", None) or []
+        if any(it["id"] == request.tool_call["id"] for it in calls):
+            return str(message.id)
+    return ""

@@ -1,0 +1,165 @@
+"""InterruptRelay: people answer the interrupts of a LangGraph graph that is not changed, as it is.
+
+For those who keep LangChain's `HumanInTheLoopMiddleware`, a bare ``interrupt()`` or Agent Inbox's ``HumanInterrupt``.
+Each of them becomes a request at the gate, and a worker resumes the graph by the interrupt's id with what was
+answered. The decision is made once; that the effect happens once is not promised, because the tool is LangGraph's.
+"""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false
+# (LangGraph's types are known in the environment of this adapter's tests only)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from askfirst.adapters.langgraph_questions import Asked, Call, Said, asked_by
+from askfirst.adapters.made import made
+from askfirst.adapters.missing import needs
+from askfirst.adapters.schema_form import Form
+from askfirst.errors import HitlError, Pending, ResumeFailed
+from askfirst.gate.action import Action
+from askfirst.gate.gate import Gate
+from askfirst.gate.outcomes import Refused
+from askfirst.requests import AskRequest, StoredRequest
+from askfirst.workers.continuations import Continuation
+from askfirst.workers.resumers import Resumer
+
+with needs("langgraph"):
+    from langchain_core.runnables import Runnable
+    from langgraph.types import Command, Interrupt
+
+RESUMER = "langgraph-interrupts"
+"""The name under which a worker knows `InterruptRelay.resumer`, unless another is given."""
+_OURS = "askfirst"
+"""The ``type`` of interrupts of `AskfirstMiddleware`, which has people asked by itself."""
+_WAITS = object()
+
+
+@dataclass(frozen=True)
+class InterruptRelay:
+    """Has people asked about the interrupts of graphs: ``await InterruptRelay(gate).open(graph, config)``."""
+
+    gate: Gate
+    name: str = RESUMER
+    """The name of the resumer that goes on."""
+
+    async def open(self, graph: Any, config: Mapping[str, Any]) -> list[Pending]:
+        """Have people asked about each interrupt of a thread, once; what is still open of them.
+
+        Call it after the graph was invoked. Who calls it again, in any process, opens nothing twice.
+        """
+        state = await graph.aget_state(config)
+        return await self._open(self.gate, _thread(config), state.interrupts)
+
+    def open_here(self, graph: Any, config: Mapping[str, Any]) -> list[Pending]:
+        """The same for code without an event loop. The gate needs its store's URL."""
+        thread, interrupts = _thread(config), graph.get_state(config).interrupts
+        return self.gate.portal.run(lambda gate: self._open(gate, thread, interrupts))
+
+    def resumer(self, graph: Any, config: Mapping[str, Any] | None = None) -> Resumer:
+        """A resumer for workers: ``{"langgraph-interrupts": relay.resumer(graph)}``.
+
+        ``graph`` is the compiled graph, or a function (async if need be) that gives it; ``config`` is merged into the
+        configuration that it is called with. Interrupts that come when the graph goes on are asked about, too.
+        """
+
+        async def resume(continuation: Continuation) -> Any:
+            compiled, thread = await made(graph, Runnable), continuation.thread_id
+            given = dict(config or {})
+            run = {**given, "configurable": {**given.get("configurable", {}), "thread_id": thread}}
+            state = await compiled.aget_state(run)
+            if not state.created_at:
+                raise ResumeFailed(f"the graph's checkpointer has no thread {thread!r}")
+            while (answer := await self._answer(thread, state.interrupts)) is not None:
+                await compiled.ainvoke(Command(resume=answer), run)  # one at a time: see LangChain's per_call
+                state = await compiled.aget_state(run)
+            await self._open(self.gate, thread, state.interrupts)
+            return state
+
+        return resume
+
+    async def _open(self, gate: Gate, thread: str, interrupts: Sequence[Interrupt[Any]]) -> list[Pending]:
+        found: list[Pending] = []
+        for interrupt, asked in _relayed(interrupts):
+            for place in range(len(asked.parts)):
+                await self._said(gate, thread, interrupt, asked, place)
+                waits = await gate.waiting(_key(self.name, thread, interrupt, place))
+                found += [] if waits is None else [waits]
+        return found
+
+    async def _answer(self, thread: str, interrupts: Sequence[Interrupt[Any]]) -> dict[str, Any] | None:
+        """The value for the first interrupt whose parts are all answered, by its id; None if there is none."""
+        for interrupt, asked in _relayed(interrupts):
+            said = [
+                await self._said(self.gate, thread, interrupt, asked, place)
+                for place in range(len(asked.parts))
+            ]
+            is_left = not asked.is_refusable and any(isinstance(it, Refused) for it in said)
+            if _WAITS not in said and not is_left:
+                return {interrupt.id: asked.resume(said)}
+        return None
+
+    async def _said(
+        self, gate: Gate, thread: str, interrupt: Interrupt[Any], asked: Asked, place: int
+    ) -> Said:
+        """What people said to a part of an interrupt, which is asked about if it was not yet; or that it waits."""
+        key, part = _key(self.name, thread, interrupt, place), asked.parts[place]
+        if isinstance(part, Form):
+            return await self._form(gate, key, thread, part)
+        action = self._action(part, thread)
+        decided = await gate.open(key, action)
+        return _WAITS if decided is None else decided
+
+    def _action(self, call: Call, thread: str) -> Action:
+        return Action(
+            tool=call.tool, args=call.args, args_schema=call.schema, resumer=self.name, resumes=thread
+        )
+
+    async def _form(self, gate: Gate, key: str, thread: str, form: Form) -> Said:
+        """The value that a form was answered with; what does not fit is asked for again, with what was wrong."""
+        problem, number = None, 1
+        while True:
+            known = await self._put(gate, key, thread, form, number, problem)
+            if known.status == "pending":
+                return _WAITS
+            if known.status != "answered":
+                return Refused(known.reason or f"the question was {known.status.replace('_', ' ')}")
+            try:
+                return form.read(known.answer)
+            except ValueError as error:
+                problem, number = str(error), number + 1
+
+    async def _put(
+        self, gate: Gate, key: str, thread: str, form: Form, number: int, problem: str | None
+    ) -> StoredRequest:
+        payload = form.payload
+        if problem is not None and isinstance(payload, AskRequest):
+            first = payload.questions[0]
+            prompt = f"{first.prompt}\n\nThe last answer did not fit: {problem}"
+            questions = [first.model_copy(update={"prompt": prompt}), *payload.questions[1:]]
+            payload = payload.model_copy(update={"questions": questions})
+        question_id = "ask" if number == 1 else f"ask~{number}"
+        return await gate.question(key, question_id, payload, {}, resumer=self.name, resumes=thread)
+
+
+def _relayed(interrupts: Sequence[Interrupt[Any]]) -> list[tuple[Interrupt[Any], Asked]]:
+    """The interrupts that are not the gate's own, in our words."""
+    return [
+        (it, asked_by(it.value, it.response_schema if isinstance(it.response_schema, dict) else None))
+        for it in interrupts
+        if not (isinstance(it.value, dict) and it.value.get("type") == _OURS)
+    ]
+
+
+def _key(name: str, thread: str, interrupt: Interrupt[Any], place: int) -> str:
+    return f"{name}:{thread}:{interrupt.id}:{place}"
+
+
+def _thread(config: Mapping[str, Any]) -> str:
+    thread = config.get("configurable", {}).get("thread_id")
+    if not thread:
+        raise HitlError("the relay needs a thread: give the graph's configuration a thread_id")
+    return str(thread)

@@ -1,0 +1,144 @@
+"""What an interrupt of a LangGraph graph asks people, and the value that their answers resume it with: no I/O.
+
+Four kinds of values are known: LangChain's ``HITLRequest`` (one interrupt for all calls of a message) and
+``ToolApprovalRequest`` (one for each call), Agent Inbox's ``HumanInterrupt``, and anything else, which is a question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from askfirst.adapters.schema_form import Form, as_text, schema_form
+from askfirst.gate.outcomes import Approved, Refused
+from askfirst.messages import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that a person decides on: approve, edit or deny."""
+
+    tool: str
+    args: JsonObject
+    schema: JsonObject | None = None
+
+
+Part = Call | Form
+Said = Approved | Refused | Any
+"""What was decided about a call, or the value that a form was answered with; `Refused` if nobody answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An interrupt in our words: its parts, and the value to resume with from what was said to each of them."""
+
+    parts: tuple[Part, ...]
+    resume: Callable[[Sequence[Said]], Any]
+    is_refusable: bool = True
+    """Whether there is a value that says no; a plain question has none."""
+
+
+def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> Asked:
+    """What an interrupt with this value, and the JSON Schema of its answer, asks people."""
+    kind: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if isinstance(kind.get("action_requests"), list):
+        return _batched(kind["action_requests"], kind.get("review_configs") or [])
+    if kind.get("type") == "tool_approval":
+        return _one_call(kind, schema or {})
+    several: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [kind]
+    if several and all(isinstance(it, dict) and "action_request" in it for it in several):
+        return _inbox(several)
+    return Asked((schema_form(as_text(value), schema),), lambda said: said[0], is_refusable=False)
+
+
+# LangChain's HumanInTheLoopMiddleware.
+
+
+def _batched(requests: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]]) -> Asked:
+    allowed = {it["action_name"]: it["allowed_decisions"] for it in configs}
+    names = [it["name"] for it in requests]
+    parts = [
+        _part(it["name"], it["args"], it.get("description"), allowed.get(it["name"], ["approve", "reject"]))
+        for it in requests
+    ]
+    return Asked(
+        tuple(parts),
+        lambda said: {"decisions": [_decision(*it) for it in zip(names, said, strict=True)]},
+    )
+
+
+def _one_call(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Asked:
+    kinds = _decisions_in(schema)
+    part = _part(value["name"], value["args"], value.get("description"), kinds, _args_in(schema))
+    return Asked((part,), lambda said: _decision(value["name"], said[0]))
+
+
+def _decisions_in(schema: Mapping[str, Any]) -> list[str]:
+    """The decisions that a ``response_schema`` allows."""
+    defs: Mapping[str, Any] = schema.get("$defs", {})
+    kinds = [it.get("properties", {}).get("type", {}).get("const") for it in (schema, *defs.values())]
+    return [it for it in kinds if isinstance(it, str)] or ["approve", "edit", "reject"]
+
+
+def _args_in(schema: Mapping[str, Any]) -> JsonObject | None:
+    """The schema of the tool's arguments, which a ``response_schema`` has for edits."""
+    defs: Mapping[str, Any] = schema.get("$defs", {})
+    args: Mapping[str, Any] | None = defs.get("EditedAction", {}).get("properties", {}).get("args")
+    name = str(args.get("$ref", "")).rpartition("/")[2] if args else ""
+    found = defs.get(name, args)
+    return None if found is None else {**found, "$defs": dict(defs)}
+
+
+def _decision(name: str, said: Said) -> JsonObject:
+    match said:
+        case Approved(args, _, True):
+            return {"type": "edit", "edited_action": {"name": name, "args": args}}
+        case Approved():
+            return {"type": "approve"}
+        case Refused(reason):
+            return {"type": "reject", "message": reason}
+        case _:
+            return {"type": "respond", "message": said}
+
+
+# Agent Inbox.
+
+
+def _inbox(values: Sequence[Mapping[str, Any]]) -> Asked:
+    parts: list[Part] = []
+    for it in values:
+        config: Mapping[str, Any] = it.get("config") or {}
+        names = {"accept": "approve", "edit": "edit", "respond": "respond"}
+        allowed = [ours for theirs, ours in names.items() if config.get(f"allow_{theirs}")]
+        wanted = it["action_request"]
+        parts.append(_part(wanted["action"], wanted["args"], it.get("description"), allowed))
+    return Asked(
+        tuple(parts),
+        lambda said: [_human_response(*it) for it in zip(values, said, strict=True)],
+    )
+
+
+def _human_response(value: Mapping[str, Any], said: Said) -> JsonObject:
+    config: Mapping[str, Any] = value.get("config") or {}
+    action = value["action_request"]["action"]
+    match said:
+        case Approved(args, _, is_edited) if is_edited or not config.get("allow_accept"):
+            return {"type": "edit", "args": {"action": action, "args": args}}
+        case Approved():
+            return {"type": "accept", "args": None}
+        case Refused(reason) if config.get("allow_respond") and not config.get("allow_ignore"):
+            return {"type": "response", "args": reason}
+        case Refused():
+            return {"type": "ignore", "args": None}
+        case _:
+            return {"type": "response", "args": said}
+
+
+def _part(
+    name: str, args: JsonObject, words: str | None, allowed: Sequence[str], schema: JsonObject | None = None
+) -> Part:
+    """A call to decide on; or a question, where a person answers in the tool's place and nothing can run."""
+    if "approve" in allowed or "edit" in allowed:
+        return Call(name, args, schema if "edit" in allowed else {"const": args})
+    return schema_form(words or f"{name}: {as_text(args)}", None)

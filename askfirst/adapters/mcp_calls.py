@@ -1,0 +1,106 @@
+"""Calls of an MCP server's tools at the gate: their keys, and running one that is approved."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+from dataclasses import replace
+from typing import Any, cast
+
+from askfirst.adapters.gated_call import GatedCall, GatedTools, Start
+from askfirst.adapters.mcp_approvals import Approvals
+from askfirst.adapters.mcp_messages import Message, ToolCall, dump, noted, response, result_of, told
+from askfirst.adapters.mcp_state import CallState, Seal
+from askfirst.adapters.mcp_upstream import Upstream, UpstreamLost, UpstreamRefused
+from askfirst.digests import canonical_json
+from askfirst.errors import GrantLost
+from askfirst.gate.gate import Gate
+
+logger = logging.getLogger("askfirst.mcp")
+
+
+class McpCalls:
+    """The calls of one server's tools. ``server`` is its name, a toolset to the policy."""
+
+    def __init__(self, gate: Gate, server: str, seal: Seal) -> None:
+        self.gate = gate
+        self.approvals = Approvals(gate)
+        self._server = server
+        self._seal = seal
+        self._tools = GatedTools.of(gate, "mcp", None)
+
+    # Keys: who asks, for which call of which tool as it is defined, and the how manieth time.
+
+    def gated(self, base: str, ordinal: int, name: str, args: Message, tool: Message | None) -> GatedCall:
+        """A call as the gate sees it; ``tool`` is the tool's definition."""
+        schema: Any = None if tool is None else tool.get("inputSchema")
+        schema = cast(Message, schema) if isinstance(schema, dict) else None
+        call = self._tools.call(name, args, thread=base, call_id=str(ordinal), schema=schema)
+        return replace(call, action=replace(call.action, toolset=self._server))
+
+    def base(self, requester: str, name: str, args: Message, tool: Message | None) -> str:
+        """What is the same for equal calls of one requester, while the tool's definition is the same."""
+        whole = canonical_json({"server": self._server, "tool": name, "args": args, "definition": tool})
+        return f"{_short(requester)}:{hashlib.sha256(whole).hexdigest()}"
+
+    def is_of(self, base: str, requester: str) -> bool:
+        """Whether a call is a requester's."""
+        return hmac.compare_digest(base.partition(":")[0], _short(requester))
+
+    # The body.
+
+    async def run(
+        self,
+        call: ToolCall,
+        raw: bytes | None,
+        upstream: Upstream,
+        gated: GatedCall,
+        start: Start,
+        state: CallState,
+    ) -> bytes:
+        """Send an approved call to the server, once, and keep its response; returns what its client is told.
+
+        If the server goes away before it answers, the call is in doubt. Raises `UpstreamRefused`.
+        """
+        inputs: Any = call.params.get("inputResponses") if state.is_upstreams else None
+        is_as_it_came = "requestState" not in call.params and not inputs and start.args == call.args
+        sent = call.to_upstream(start.args, state.upstream, inputs)
+        self.approvals.running.add(gated.key)
+        try:
+            back, answer = await upstream.request(sent, raw if is_as_it_came else None)
+        except UpstreamLost:
+            await gated.abandon(start)
+            lost = "the server went away, and nobody knows whether the call took effect; a person decides"
+            return told_to(call, f"{call.name}: {lost} when it is called again.")
+        except UpstreamRefused:
+            await self.gate.pause(gated.key)  # the approval is not spent
+            raise
+        except BaseException:
+            await asyncio.shield(gated.abandon(start))
+            raise
+        finally:
+            self.approvals.running.discard(gated.key)
+        result = result_of(answer)
+        if result.get("resultType") == "input_required":  # the server asks its client for something first
+            await self.gate.pause(gated.key)
+            wrapped = replace(state, upstream=result.get("requestState"), is_upstreams=True, rounds=0)
+            return dump({**answer, "result": {**result, "requestState": self._seal.close(wrapped)}})
+        kept = {name: answer[name] for name in ("jsonrpc", "result", "error") if name in answer}
+        if start.note is not None:
+            kept = noted(kept, start.note)
+        try:
+            await gated.finish(start, {"nonce": state.nonce, "response": kept})
+        except GrantLost:
+            logger.error("%s ended after its grant was lost; its result is not kept", call.name)
+        return back if start.note is None and raw is not None else dump({**kept, "id": call.id})
+
+
+def told_to(call: ToolCall, text: str) -> bytes:
+    """A response that says why there is no result."""
+    return dump(response(call.id, told(text), is_modern=call.is_modern))
+
+
+def _short(requester: str) -> str:
+    return hashlib.sha256(requester.encode()).hexdigest()[:16]

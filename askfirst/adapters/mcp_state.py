@@ -1,0 +1,58 @@
+"""What an MCP client holds for the gate between two rounds of one call, encrypted and authenticated."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from cryptography.fernet import Fernet, InvalidToken
+
+OURS = "askfirst."
+"""How a token of the gate begins; any other is the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """Where a call stands: which of equal calls it is, and what the server behind the gate waits for."""
+
+    base: str
+    ordinal: int
+    nonce: str
+    """Of one call of a client: an approval is spent by the call whose nonce its result has."""
+    rounds: int = 0
+    """How often the client was told to try again."""
+    upstream: str | None = None
+    """The server's own state, if it asked its client for something."""
+    is_upstreams: bool = False
+    """Whether the client's next input is for the server."""
+
+
+class Seal:
+    """Makes tokens of states. Without a ``secret`` they are good until the process ends."""
+
+    def __init__(self, secret: str | None) -> None:
+        key = secrets.token_bytes(32) if secret is None else _derived(secret)
+        self._fernet = Fernet(base64.urlsafe_b64encode(key))
+
+    def close(self, state: CallState) -> str:
+        """A token of a state."""
+        whole = [state.base, state.ordinal, state.nonce, state.rounds, state.upstream, state.is_upstreams]
+        return OURS + self._fernet.encrypt(json.dumps(whole).encode()).decode()
+
+    def open(self, token: Any) -> CallState | None:
+        """The state in a token of the gate's; None for the server's, a forged one, and one of a former secret."""
+        if not isinstance(token, str) or not token.startswith(OURS):
+            return None
+        try:
+            return CallState(*json.loads(self._fernet.decrypt(token.removeprefix(OURS))))
+        except InvalidToken:
+            return None
+
+
+def _derived(secret: str) -> bytes:
+    return hmac.new(secret.encode(), b"askfirst mcp gate", hashlib.sha256).digest()

@@ -1,0 +1,108 @@
+"""Function tools of the OpenAI Agents SDK that are invoked through the gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from askfirst.adapters.gated_call import GatedCall, GatedTools, Start
+from askfirst.adapters.missing import needs
+from askfirst.adapters.results import result_codec
+from askfirst.adapters.run_key import run_key
+from askfirst.agent.verdicts import not_run
+from askfirst.errors import HitlError, Pending
+from askfirst.gate.outcomes import Ran
+from askfirst.messages import JsonObject
+
+with needs("openai-agents"):
+    from agents import FunctionTool, Tool
+    from agents.run_context import RunContextWrapper
+    from agents.tool import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from agents.tool_context import ToolContext
+
+_PARTS = (ToolOutputText, ToolOutputImage, ToolOutputFileContent)
+_CODEC = result_codec(*_PARTS)
+
+
+@dataclass(frozen=True)
+class GatedTool:
+    """Invokes a tool through the gate; stands in the place of its ``on_invoke_tool``."""
+
+    given: GatedTools
+    tool: FunctionTool
+
+    def call(self, key: str, agent: str, call_id: str, args: JsonObject | None) -> GatedCall:
+        """A call as the gate sees it, with the tool's defaults; ``key`` names the run, ``agent`` who calls."""
+        schema = self.tool.params_json_schema
+        fields: Mapping[str, Any] = schema.get("properties", {})
+        defaults = {name: it["default"] for name, it in fields.items() if "default" in it}
+        return self.given.call(
+            self.tool.name,
+            {**defaults, **(args or {})},
+            thread=key,
+            call_id=f"{agent}:{call_id}",
+            schema=schema,
+        )
+
+    async def needs_approval(self, ctx: RunContextWrapper[Any], params: dict[str, Any], call_id: str) -> bool:
+        """Whether the run is interrupted for a call; the SDK calls this."""
+        return await self.given.gate.asks(self.call(_key(), "", call_id, params).action)
+
+    async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
+        """Put a call to the gate, with its body; the SDK calls this."""
+        args = arguments_in(arguments)
+        if args is None:
+            return not_run(self.tool.name, "its arguments are no JSON object")
+
+        async def body(start: Start) -> Any:
+            return await self.tool.on_invoke_tool(ctx, json.dumps(start.args))
+
+        name = "" if ctx.agent is None else ctx.agent.name
+        outcome = await self.call(_key(), name, ctx.tool_call_id, args).run(body, _CODEC)
+        if isinstance(outcome, Pending):
+            raise outcome  # nobody has decided: the run stops, and what is kept of it still waits
+        return _noted(*outcome.result) if isinstance(outcome, Ran) else outcome.text
+
+
+def with_gate(given: GatedTools, tool: Tool) -> Tool:
+    """The tool with the gate before it, or the tool itself if the gate has nothing to say about it."""
+    is_agent = getattr(tool, "_is_agent_tool", False)
+    if not isinstance(tool, FunctionTool) or is_agent:
+        if given.tools is not None and tool.name in given.tools:
+            raise HitlError(
+                f"{tool.name} cannot be gated: only function tools can, also those of inner agents"
+            )
+        return tool
+    if not given.has(tool.name):
+        return tool
+    invoker = GatedTool(given, tool)
+    return replace(tool, on_invoke_tool=invoker, needs_approval=invoker.needs_approval)
+
+
+def arguments_in(text: str | None) -> JsonObject | None:
+    """The arguments of a call as the model wrote them; None if they are no JSON object."""
+    try:
+        read: Any = json.loads(text or "{}")
+    except ValueError:
+        return None
+    return cast(JsonObject, read) if isinstance(read, dict) else None
+
+
+def _key() -> str:
+    key = run_key()
+    if key is None:
+        raise HitlError(
+            "the run has no key: run the agent with askfirst.adapters.openai_agents.run(agent, input, gate=…, key=…)"
+        )
+    return key
+
+
+def _noted(result: Any, note: str | None) -> Any:
+    """A result with what the model is told before it."""
+    if note is None:
+        return result
+    if isinstance(result, list):
+        return [ToolOutputText(text=note), *cast("list[Any]", result)]
+    return [ToolOutputText(text=note), result] if isinstance(result, _PARTS) else f"{note}\n{result}"

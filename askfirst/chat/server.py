@@ -1,0 +1,372 @@
+"""serve_channels: agents that live in chats. A message prompts one, its text streams back, its questions are cards.
+
+Every message is stored before it is acknowledged, and worked off by one worker at a time for each thread. What an
+agent asks is settled where every press is (`askfirst.service.presses`); whichever worker is there resumes the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from askfirst.agent.agent import Agent
+from askfirst.agent.result import AgentResult
+from askfirst.agent.spec import AgentSpec
+from askfirst.chat.base import ChatError, ChatPlace, ChatPlatform, Conversation, Said
+from askfirst.chat.cards import Cards
+from askfirst.chat.inbox import Inbox, Waiting
+from askfirst.chat.slack import SlackChat
+from askfirst.chat.stream import TextStream
+from askfirst.chat.telegram import TelegramChat
+from askfirst.checkpointer.connect import checkpointer_from_url
+from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.clock import Clock, SystemClock
+from askfirst.delivery.base import Press, PressAnswer
+from askfirst.delivery.text import cut
+from askfirst.errors import (
+    DeliveryError,
+    HitlNoPendingRequest,
+    HitlRequestPending,
+    HitlStaleAnswer,
+    ResumeFailed,
+    ResumeLater,
+    StoreError,
+)
+from askfirst.service.cases import Cases
+from askfirst.service.person import Authorize
+from askfirst.service.places import Place
+from askfirst.service.presses import Presses
+from askfirst.visible_text import visible
+from askfirst.workers.continuations import Continuation
+from askfirst.workers.worker import Worker
+
+logger = logging.getLogger("askfirst.chat")
+AGENT_ID = "askfirst.chat"
+RESUMER = "askfirst.chat"
+SWEEP_SECONDS = 15.0
+_MOST_PENDING = 20
+_LINE = 120
+
+MakeSpec = Callable[[Conversation], AgentSpec]
+Registry = Mapping[str, AgentSpec | MakeSpec]
+"""Agents by name: a spec, or a function of the conversation that gives one (for `ChatToolset`)."""
+
+NOT_FOR_YOU = "You are not one of those who may talk to this agent."
+STOPPED = "Stopped."
+NOTHING = "Nothing is running here."
+FAILED = "This failed: {}"
+
+
+def serve_channels(
+    registry: Registry,
+    *,
+    store: str | SqlCheckpointer,
+    slack: SlackChat | None = None,
+    telegram: TelegramChat | None = None,
+    authorize: Authorize | None = None,
+    name: str = "Askfirst",
+    clock: Clock | None = None,
+) -> ChannelServer:
+    """Serve agents in Slack and Telegram: ``await serve_channels(...).run()``, or ``async with`` it.
+
+    ``registry`` has the agents by name; a message that begins with ``NAME:`` is for that one, any other for the
+    first. ``store`` is a database's URL or an open checkpointer; any number of processes may serve the same one
+    (Telegram allows one listener for a bot). ``authorize`` is asked before anybody decides, as in the service.
+    """
+    platforms: list[ChatPlatform] = [each for each in (slack, telegram) if each is not None]
+    return ChannelServer(registry, store, platforms, authorize=authorize, name=name, clock=clock)
+
+
+class ChannelServer:
+    """Agents in chats, as long as it runs. One conversation is one thread of the store."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        store: str | SqlCheckpointer,
+        platforms: list[ChatPlatform],
+        *,
+        authorize: Authorize | None = None,
+        name: str = "Askfirst",
+        clock: Clock | None = None,
+    ) -> None:
+        if not registry:
+            raise ChatError("there is no agent to serve")
+        if not platforms:
+            raise ChatError("there is no chat to serve: give slack= or telegram=")
+        self._registry = dict(registry)
+        self._given = store
+        self._platforms = {each.name: each for each in platforms}
+        self._authorize = authorize
+        self._name = name
+        self._clock = clock or SystemClock()
+        self._stack = AsyncExitStack()
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, Agent] = {}
+        self._endings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._stopping = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        given = self._given
+        try:
+            if isinstance(given, str):
+                given = await self._stack.enter_async_context(checkpointer_from_url(given))
+            self._store: SqlCheckpointer = given
+            self._cases = Cases(given, authorize=self._authorize, clock=self._clock)
+            self._presses = Presses(self._cases)
+            self._cards = Cards(given, self._cases, self._name)
+            self._inbox = Inbox(given, self._clock)
+            self._stack.push_async_callback(self._finish)
+            await self._stack.enter_async_context(Worker(given, {RESUMER: self._resume}))
+            for platform in self._platforms.values():
+                on_press = partial(self._press, platform)
+                opened = platform.open(given, self._clock, self.hear, on_press, self._pending)
+                await self._stack.enter_async_context(opened)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self._sweeping = asyncio.create_task(self._sweep())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sweeping.cancel()
+        await asyncio.wait({self._sweeping})
+        await self._stack.aclose()
+
+    async def run(self) -> None:
+        """Serve until `stop`, or until this is cancelled."""
+        async with self:
+            await self._stopping.wait()
+
+    def stop(self) -> None:
+        """Have `run` return, when what is under way has ended."""
+        self._stopping.set()
+
+    async def _finish(self) -> None:
+        """See through what is under way."""
+        while self._at_work:
+            await asyncio.wait(list(self._at_work.values()))
+
+    # Hearing people.
+
+    async def hear(self, said: Said) -> None:
+        """Take something that a person said; returns when it is stored."""
+        platform = self._platforms[said.place.platform]
+        name, text = self._addressed(said.text)
+        thread_id = thread_id_of(said.place, name)
+        known = await self._conversation(thread_id)
+        if known is None and not said.is_addressed:
+            return  # people who talk among themselves
+        person = platform.people.get(said.account)
+        is_decider = said.account in platform.deciders
+        if person is None and not is_decider:
+            await platform.tell(said, NOT_FOR_YOU)
+            return
+        place = Place(platform.name, platform.delivery, platform.deciders)
+        answer = await self._cards.answered(said, thread_id, self._presses, place)
+        if answer is not None:
+            await platform.tell(said, answer.text)
+            return
+        if person is None:
+            await platform.tell(said, NOT_FOR_YOU)
+        elif text.strip().strip(".!").lower() == "stop":
+            await self._stop(thread_id, said, platform)
+        elif text.strip():
+            conversation = Conversation(thread_id, name, said.place, person.email or person.name, platform)
+            await self._inbox.put(thread_id, said.message_id, text, conversation.stored())
+            self._wake(thread_id)
+
+    def _addressed(self, text: str) -> tuple[str, str]:
+        """The agent that a message is for, and the message."""
+        first, colon, rest = text.partition(":")
+        if colon and first.strip() in self._registry:
+            return first.strip(), rest.strip()
+        return next(iter(self._registry)), text
+
+    async def _stop(self, thread_id: str, said: Said, platform: ChatPlatform) -> None:
+        """Abort what runs or waits in a thread, and drop what is queued there."""
+        dropped = await self._inbox.drop(thread_id)
+        running = self._running.get(thread_id)
+        conversation = await self._conversation(thread_id)
+        if running is not None:
+            running.abort()
+        elif conversation is not None and await self._withdraw(conversation):
+            await platform.post(said.place, STOPPED)
+        else:
+            await platform.tell(said, STOPPED if dropped else NOTHING)
+
+    async def _withdraw(self, conversation: Conversation) -> bool:
+        """Withdraw what an agent asks; False if it asks nothing, or somebody has answered by now."""
+        async with self._ending(conversation.thread_id):
+            try:
+                await self._agent(conversation).abort_pending("stopped in the chat")
+            except (HitlNoPendingRequest, HitlStaleAnswer):
+                return False
+            await self._cards.update(conversation)
+            return True
+
+    async def _press(self, platform: ChatPlatform, press: Press) -> PressAnswer:
+        return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
+
+    async def _pending(self, account: str) -> str:
+        """What waits for a decision, for somebody who may decide."""
+        platform = self._platforms[account.partition(":")[0]]
+        if account not in platform.deciders:
+            return NOT_FOR_YOU
+        waiting = await self._store.pending(_MOST_PENDING)
+        lines = [f"• {cut(visible(' '.join(each.request.payload.sentences)), _LINE)}" for each in waiting]
+        return "\n".join(lines) or "Nothing waits for a decision."
+
+    # Working off what they said.
+
+    def _wake(self, thread_id: str) -> None:
+        """Have a thread's messages worked off, unless that is under way."""
+        if thread_id not in self._at_work:
+            self._at_work[thread_id] = task = asyncio.create_task(self._work(thread_id))
+            task.add_done_callback(lambda _: self._at_work.pop(thread_id, None))
+
+    async def _work(self, thread_id: str) -> None:
+        try:
+            while (taken := await self._inbox.take(thread_id)) is not None:
+                async with self._inbox.holding(taken):
+                    is_done = await self._prompt(taken)
+                if not is_done:
+                    await self._inbox.later(taken)
+                    return
+                await self._inbox.done(taken)
+        except (StoreError, DeliveryError) as error:
+            logger.error("thread %s is worked off later: %s", thread_id, error)
+        except Exception:
+            logger.exception("thread %s is worked off later", thread_id)
+
+    async def _prompt(self, taken: Waiting) -> bool:
+        """Have an agent work on a message; False if it has to wait for a decision, or for another worker."""
+        stored = await self._store.load(taken.thread_id)
+        conversation = self._read(taken.thread_id, taken.conversation)
+        is_begun = stored is not None and stored.run is not None and stored.run.run_id == taken.run_id
+        if not is_begun:
+            known = await self._conversation(taken.thread_id)
+            if known is not None and await self._agent(known).pending_approvals():
+                return False
+            await self._keep(conversation)
+        agent = self._agent(conversation)
+        try:
+            if is_begun:
+                result = await self._streamed(agent, conversation, agent.resume)
+            else:
+                prompt = partial(agent.prompt, taken.text, run_id=taken.run_id)
+                result = await self._streamed(agent, conversation, prompt)
+        except HitlRequestPending:
+            return False
+        return result.status != "suspended"
+
+    async def _resume(self, continuation: Continuation) -> AgentResult:
+        """Go on with a conversation in which somebody has decided: a resumer, on any worker."""
+        conversation = await self._conversation(continuation.thread_id)
+        if conversation is None:
+            raise ResumeFailed("nothing is known of this conversation here")
+        agent = self._agent(conversation)
+        result = await self._streamed(agent, conversation, agent.resume)
+        if result.status == "suspended":
+            raise ResumeLater(result.reason or "another worker has the thread")
+        self._wake(continuation.thread_id)
+        return result
+
+    async def _streamed(
+        self, agent: Agent, conversation: Conversation, run: Callable[[], Any]
+    ) -> AgentResult:
+        """Run an agent, stream what it says, post what it asks, and bring its cards up to date."""
+        stream = TextStream(conversation.platform, conversation.place, self._clock)
+        self._running[agent.thread_id] = agent
+        try:
+            async with stream.of(agent):
+                result: AgentResult = await run()
+            async with self._ending(agent.thread_id):
+                self._running.pop(agent.thread_id, None)
+                await self._end(agent, conversation, stream, result)
+        finally:
+            self._running.pop(agent.thread_id, None)
+        return result
+
+    async def _end(
+        self, agent: Agent, conversation: Conversation, stream: TextStream, result: AgentResult
+    ) -> None:
+        """Tell how a run came to rest."""
+        if result.status == "suspended":
+            return
+        await self._cards.update(conversation)
+        if result.status == "paused":
+            await self._cards.post(agent, conversation)
+        elif result.status == "aborted":
+            await stream.say(STOPPED)
+        elif result.status == "failed":
+            await stream.say(FAILED.format(result.reason or "the run failed"))
+        elif not stream.has_posted and result.text:
+            await stream.say(result.text)  # it was said before this process came to it
+
+    def _ending(self, thread_id: str) -> asyncio.Lock:
+        """Held while a thread's cards are posted or withdrawn, so that "stop" finds all of them."""
+        lock = self._endings.get(thread_id)
+        if lock is None:
+            self._endings[thread_id] = lock = asyncio.Lock()
+        return lock
+
+    # What is known of conversations.
+
+    def _agent(self, conversation: Conversation) -> Agent:
+        spec = self._registry[conversation.agent]
+        return Agent.from_spec(
+            spec if isinstance(spec, AgentSpec) else spec(conversation),
+            principal=conversation.principal,
+            checkpointer=self._store,
+            thread_id=conversation.thread_id,
+            resumer=RESUMER,
+        )
+
+    async def _keep(self, conversation: Conversation) -> None:
+        """Remember where a conversation is, and on whose behalf its agent works now."""
+        await self._store.save_checkpoint(
+            _id(conversation.thread_id), AGENT_ID, conversation.stored(), thread_id=conversation.thread_id
+        )
+
+    async def _conversation(self, thread_id: str) -> Conversation | None:
+        kept = await self._store.get_checkpoint(_id(thread_id), AGENT_ID)
+        return None if kept is None else self._read(thread_id, kept.body)
+
+    def _read(self, thread_id: str, body: Any) -> Conversation:
+        place = ChatPlace(**body["place"])
+        return Conversation(
+            thread_id, body["agent"], place, body["principal"], self._platforms[place.platform]
+        )
+
+    async def _sweep(self) -> None:
+        """Now and then: what a worker left that died, what has expired, and what is long over."""
+        while True:
+            try:
+                await self._store.expire_due()
+                await self._cases.sweep()
+                await self._inbox.forget_old()
+                for thread_id in await self._inbox.threads():
+                    self._wake(thread_id)
+            except Exception as error:
+                logger.warning("messages cannot be looked through, will try again: %s", type(error).__name__)
+            with suppress(TimeoutError):
+                await self._clock.sleep(SWEEP_SECONDS)
+
+
+def thread_id_of(place: ChatPlace, agent: str) -> str:
+    """The thread of a conversation: the same whenever, and wherever, somebody speaks there."""
+    return f"chat-{hashlib.sha256(f'{place.key}{chr(0)}{agent}'.encode()).hexdigest()[:32]}"
+
+
+def _id(thread_id: str) -> str:
+    return f"conversation-{thread_id}"

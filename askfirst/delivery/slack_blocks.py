@@ -1,0 +1,184 @@
+"""A notice as Slack's blocks: every text of others as plain text, within the limits, cut visibly.
+
+Plain text (``plain_text`` without emoji) is shown as it is: no mention, link, markup or emoji code in it acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from askfirst.delivery.base import Button, Ended, Notice, heading, is_web_link
+from askfirst.delivery.text import cut, shown
+from askfirst.visible_text import visible
+
+Block = dict[str, Any]
+
+SECTION = 3000
+MOST_TEXT = 9000
+"""How much a message says; Slack would take more, and nobody would read it."""
+_LABEL = 75
+_LINK = 3000
+_CONTEXT = 1000
+_FALLBACK = 150
+_ENDING = 2000
+_IN_A_ROW = 5
+OPEN_LABEL = "Open the page"
+APPROVE_LABEL = "Approve on the page"
+ACTION = "askfirst"
+"""What the action ids of our buttons begin with."""
+PAGE_ACTION = f"{ACTION}:page"
+CONFIRM_TEXT = 300
+
+
+def plain(text: str) -> Block:
+    """A text object in which nothing acts."""
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def section(text: str) -> Block:
+    """A paragraph."""
+    return {"type": "section", "text": plain(text)}
+
+
+def context(text: str) -> Block:
+    """A line in small letters."""
+    return {"type": "context", "elements": [plain(cut(text, _CONTEXT))]}
+
+
+def fallback(text: str) -> str:
+    """The text of a notification: Slack reads markup there, so what could be any is escaped."""
+    return cut(visible(text), _FALLBACK).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def says(notice: Notice) -> list[str]:
+    """What a message says, in paragraphs, nothing of it hidden."""
+    asked = notice.asked
+    if asked is None:
+        more = shown(notice.facts.get("context", "")).strip()
+        return [
+            each for each in (shown(notice.body).strip() or f"Case {visible(notice.case_id)}", more) if each
+        ]
+    facts = "\n".join(f"{visible(label)}: {_value(value)}" for label, value in asked.facts)
+    effects = "\n".join(f"• {_value(each)}" for each in asked.consequences)
+    reason = "" if asked.reason is None else f"Why you are asked: {_value(asked.reason)}"
+    risk = "" if asked.risk in ("low", "normal") else f"Risk: {asked.risk}"
+    return [each for each in (shown(asked.sentence).strip(), facts, effects, reason, risk) if each.strip()]
+
+
+def _value(value: str) -> str:
+    """A value; further lines are marked, so that no line of a value passes for a line of ours."""
+    first, *more = shown(value).split("\n")
+    return "\n".join([first, *(f"│ {line}" for line in more)])
+
+
+def is_cut(notice: Notice) -> bool:
+    """Whether the message does not say all that the notice says."""
+    return len("\n".join(says(notice))) > MOST_TEXT
+
+
+def pressable(notice: Notice) -> tuple[Button, ...]:
+    """The buttons that may stand in the message: one that approves only if all that is approved stands there."""
+    if notice.whole and not is_cut(notice):
+        return notice.buttons
+    return tuple(each for each in notice.buttons if not each.approves)
+
+
+def body_blocks(notice: Notice) -> list[Block]:
+    """The heading, and what the message says."""
+    title = heading(notice)
+    text = cut("\n".join(says(notice)), MOST_TEXT)
+    blocks = [context(title)]
+    blocks += text_blocks(text)
+    if notice.asked is not None:
+        who = _asker(notice)
+        blocks += [context(each) for each in (who, shown(notice.asked.deadline)) if each]
+    return blocks
+
+
+def _asker(notice: Notice) -> str:
+    asked = notice.asked
+    if asked is None or asked.asker is None:
+        return ""
+    behalf = "" if asked.on_behalf is None else f" on behalf of {visible(asked.on_behalf)}"
+    return f"Asked by {visible(asked.asker)}{behalf}"
+
+
+def text_blocks(text: str) -> list[Block]:
+    """A plain text as blocks."""
+    return [section(each) for each in _chunks(text)]
+
+
+def _chunks(text: str) -> list[str]:
+    """A text in parts that each fit a section, parted at the ends of lines or words where there are any."""
+    parts: list[str] = []
+    while text:
+        if len(text) <= SECTION:
+            parts.append(text)
+            break
+        at = text.rfind("\n", 1, SECTION)
+        if at <= 0:
+            at = text.rfind(" ", 1, SECTION) + 1 or SECTION
+        parts.append(text[:at])
+        text = text[at:].removeprefix("\n")
+    return [each if each.strip() else "·" for each in parts]
+
+
+def action_blocks(key: str, buttons: Sequence[Button], notice: Notice) -> list[Block]:
+    """The buttons: decisions first, then the page."""
+    elements = [_button(key, number, button) for number, button in enumerate(buttons)]
+    link = notice.review_url
+    if link and len(link) <= _LINK and is_web_link(link):
+        left_out = any(each.approves for each in notice.buttons) and not any(
+            each.approves for each in buttons
+        )
+        label = APPROVE_LABEL if left_out else OPEN_LABEL
+        elements.append({"type": "button", "action_id": PAGE_ACTION, "text": plain(label), "url": link})
+    return [
+        {"type": "actions", "elements": elements[at : at + _IN_A_ROW]}
+        for at in range(0, len(elements), _IN_A_ROW)
+    ]
+
+
+def _button(key: str, number: int, button: Button) -> Block:
+    said: Block = {
+        "type": "button",
+        "action_id": f"{ACTION}:{number}",
+        "text": plain(cut(visible(button.label) or button.action, _LABEL)),
+        "value": key,
+    }
+    if not button.fields and button.approves:
+        said["style"] = "primary"
+    elif button.action in ("reject", "abort"):
+        said["style"] = "danger"
+    if button.confirm is not None:
+        said["confirm"] = {
+            "title": plain("Are you sure?"),
+            "text": plain(cut(shown(button.confirm), CONFIRM_TEXT)),
+            "confirm": plain("Yes"),
+            "deny": plain("No"),
+        }
+    return said
+
+
+def asking(notice: Notice, key: str, buttons: Sequence[Button]) -> dict[str, Any]:
+    """The message that asks: text, blocks, and no previews of anything."""
+    return _message(heading(notice), [*body_blocks(notice), *action_blocks(key, buttons, notice)])
+
+
+def decided(blocks: Sequence[Mapping[str, Any]], title: str, ending: str) -> dict[str, Any]:
+    """The same message without buttons, with how it ended."""
+    kept = [dict(each) for each in blocks if each.get("type") != "actions"]
+    return _message(title, [*kept, {"type": "divider"}, section(cut(ending, _ENDING) or "Decided.")])
+
+
+def _message(title: str, blocks: list[Block]) -> dict[str, Any]:
+    return {"text": fallback(title), "blocks": blocks, "unfurl_links": False, "unfurl_media": False}
+
+
+def ending_text(ended: Ended) -> str:
+    """How a case ended, by whom, and what came of it."""
+    text = shown(ended.text).strip()
+    by = visible(ended.by) if ended.by else ""
+    line = f"{text} ({by})" if by and by not in text else text
+    return f"{line}\n{shown(ended.outcome).strip()}" if ended.outcome else line

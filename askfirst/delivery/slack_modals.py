@@ -1,0 +1,145 @@
+"""Slack modals: the fields that a person fills in, and what they put in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from askfirst.delivery.fields import Field
+from askfirst.delivery.slack_blocks import CONFIRM_TEXT, Block, plain, section
+from askfirst.delivery.text import cut, shown
+from askfirst.visible_text import visible
+
+CALLBACK = "askfirst"
+_TITLE = 24
+_LABEL = 2000
+_VALUE = 3000
+_OPTIONS = 100
+_FEW = 10
+_OPTION = 75
+_OPTION_VALUE = 150
+_FIELDS = 90
+_DATE = 10
+
+
+def fits(fields: Sequence[Field]) -> bool:
+    """Whether a modal can show these fields whole, and take every value: where not, the page is the place."""
+    return len(fields) <= _FIELDS and all(_fits(each) for each in fields)
+
+
+def _fits(field: Field) -> bool:
+    if field.options:
+        most = _OPTIONS if field.kind == "choice" else _FEW
+        values = [value for value, _ in field.options]
+        return len(values) <= most and all(0 < len(each) <= _OPTION_VALUE for each in values)
+    value = "" if field.value is None else str(field.value)
+    return len(value) <= _VALUE and value == shown(value)
+
+
+def modal(
+    title: str, submit: str, metadata: Mapping[str, str], fields: Sequence[Field], note: str = ""
+) -> Block:
+    """A modal with a field each; ``metadata`` comes back with what is put in."""
+    blocks: list[Block] = [section(cut(shown(note), _VALUE))] if note else []
+    blocks += [_input(number, each) for number, each in enumerate(fields)]
+    return {
+        "type": "modal",
+        "callback_id": CALLBACK,
+        "private_metadata": json.dumps(metadata),
+        "title": plain(cut(visible(title), _TITLE)),
+        "submit": plain(cut(visible(submit), _TITLE)),
+        "close": plain("Cancel"),
+        "blocks": blocks,
+    }
+
+
+def notice_modal(title: str, text: str) -> Block:
+    """A modal that tells something."""
+    return {
+        "type": "modal",
+        "title": plain(cut(visible(title), _TITLE)),
+        "close": plain("Close"),
+        "blocks": [section(cut(shown(text), _VALUE) or "…")],
+    }
+
+
+def block_id(number: int) -> str:
+    """The id of a field's block."""
+    return f"field:{number}"
+
+
+def _input(number: int, field: Field) -> Block:
+    block: Block = {
+        "type": "input",
+        "block_id": block_id(number),
+        "optional": not field.is_required,
+        "label": plain(cut(visible(field.label) or field.key, _LABEL)),
+        "element": {"action_id": "value", **_element(field)},
+    }
+    if field.hint:
+        block["hint"] = plain(cut(shown(field.hint), CONFIRM_TEXT))
+    return block
+
+
+def _element(field: Field) -> Block:
+    if field.kind == "yes_no":
+        options = [_option("yes", "Yes"), _option("no", "No")]
+        chosen = {} if field.value is None else {"initial_option": options[0 if field.value else 1]}
+        return {"type": "radio_buttons", "options": options, **chosen}
+    if field.kind == "choice":
+        options = [_option(value, label) for value, label in field.options]
+        chosen = [each for each in options if each["value"] == field.value]
+        return {
+            "type": "static_select",
+            "options": options,
+            **({"initial_option": chosen[0]} if chosen else {}),
+        }
+    if field.kind == "choices":
+        options = [_option(value, label) for value, label in field.options]
+        at_first = [each for each in options if each["value"] in (field.value or [])]
+        return {
+            "type": "checkboxes",
+            "options": options,
+            **({"initial_options": at_first} if at_first else {}),
+        }
+    if field.kind == "date":
+        is_date = isinstance(field.value, str) and len(field.value) == _DATE
+        return {"type": "datepicker", **({"initial_date": field.value} if is_date else {})}
+    at_first = {} if field.value in (None, "") else {"initial_value": str(field.value)}
+    if field.kind in ("number", "integer"):
+        return {"type": "number_input", "is_decimal_allowed": field.kind == "number", **at_first}
+    return {"type": "plain_text_input", "multiline": field.kind in ("lines", "json"), **at_first}
+
+
+def _option(value: str, label: str) -> Block:
+    return {"value": value, "text": plain(cut(visible(label) or value, _OPTION))}
+
+
+def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a person put into a modal, by field, and what is wrong with it, by block."""
+    state: Mapping[str, Any] = view["state"]["values"]
+    given: dict[str, Any] = {}
+    faults: dict[str, str] = {}
+    for number, field in enumerate(fields):
+        block: Mapping[str, Any] = state.get(block_id(number)) or {}
+        element: Mapping[str, Any] = block.get("value") or {}
+        try:
+            value = field.parse(_raw(element))
+        except ValueError as error:
+            faults[block_id(number)] = str(error)
+            continue
+        if value is None and field.is_required:
+            faults[block_id(number)] = "This is needed."
+        given[field.key] = value
+    return given, faults
+
+
+def _raw(element: Mapping[str, Any]) -> Any:
+    if "selected_options" in element:
+        chosen: list[Mapping[str, Any]] = element["selected_options"] or []
+        return [each["value"] for each in chosen]
+    if "selected_option" in element:
+        option: Mapping[str, Any] = element["selected_option"] or {}
+        return option.get("value")
+    return element.get("selected_date", element.get("value"))

@@ -1,0 +1,116 @@
+"""Socket Mode: what people do in Slack comes over a connection that we opened, and is acknowledged in time.
+
+Slack waits three seconds for an acknowledgement, which may carry an answer. So what takes longer is acknowledged
+first and seen through afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from askfirst.delivery.slack_api import BASE_URL, SlackApi, sdk_logger
+from askfirst.errors import DeliveryError, MissingExtra
+
+if TYPE_CHECKING:
+    from slack_sdk.socket_mode.aiohttp import SocketModeClient
+    from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+    from slack_sdk.socket_mode.request import SocketModeRequest
+
+logger = logging.getLogger("askfirst.delivery")
+ACK_SECONDS = 2.5
+"""After so many seconds an envelope is acknowledged, whether or not what it brought is done."""
+_LEAVE_SECONDS = 30.0
+
+Handle = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Handles one envelope: its type (``interactive``, ``slash_commands``, ``events_api``) and its payload, as Slack
+vouches for them. What it returns is sent with the acknowledgement, if that has not gone out yet."""
+
+
+class SocketMode:
+    """One connection of an app. Several processes may each have one; Slack gives each envelope to one of them."""
+
+    def __init__(
+        self,
+        app_token: str,
+        handle: Handle,
+        *,
+        base_url: str = BASE_URL,
+        ack_seconds: float = ACK_SECONDS,
+        ping_seconds: float = 5.0,
+    ) -> None:
+        self._api = SlackApi(app_token, "xapp", base_url=base_url)
+        self._app_token = app_token
+        self._handle = handle
+        self._ack_seconds = ack_seconds
+        self._ping_seconds = ping_seconds
+        self._at_work: set[asyncio.Task[dict[str, Any] | None]] = set()
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[None]:
+        """Within this context envelopes are handled; at its end, those under way are seen through.
+
+        Raises `DeliveryError` if Slack refuses the app's token; a connection that breaks later is opened again.
+        """
+        try:
+            from slack_sdk.socket_mode.aiohttp import SocketModeClient
+        except ModuleNotFoundError as error:
+            raise MissingExtra("Slack", "slack") from error
+        await self._check()
+        client = SocketModeClient(
+            self._app_token,
+            logger=sdk_logger(),
+            web_client=self._api.client,
+            ping_interval=self._ping_seconds,
+        )
+        client.socket_mode_request_listeners.append(self._heard)
+        try:
+            await client.connect()
+            yield
+        finally:
+            if self._at_work:
+                await asyncio.wait(self._at_work, timeout=_LEAVE_SECONDS)
+            await _close(client)
+
+    async def _check(self) -> None:
+        """Ask for one connection, so that a wrong token is an error here and no endless retry."""
+        try:
+            await self._api.call("apps.connections.open")
+        except DeliveryError as error:
+            if error.permanent:
+                raise
+            logger.warning("slack: Socket Mode cannot be opened just now, will try again: %s", error)
+
+    async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        from slack_sdk.socket_mode.response import SocketModeResponse
+
+        payload = cast("dict[str, Any]", request.payload)  # pyright: ignore[reportUnknownMemberType]
+        task = asyncio.create_task(self._handled(request.type, payload))
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+        await asyncio.wait({task}, timeout=self._ack_seconds)
+        said = task.result() if task.done() and not task.cancelled() else None
+        await client.send_socket_mode_response(SocketModeResponse(request.envelope_id, said))
+
+    async def _handled(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            return await self._handle(kind, payload)
+        except Exception as error:  # one envelope must not end the connection
+            logger.error("slack: an envelope was not seen through (%s)", type(error).__name__)
+            logger.debug("how it failed", exc_info=error)
+            return None
+
+
+async def _close(client: SocketModeClient) -> None:
+    """Close a connection, and wait until the library's own tasks have ended."""
+    await client.close()
+    parts = cast("Any", client)
+    left: list[asyncio.Future[Any] | None] = [
+        parts.message_processor,
+        parts.current_session_monitor,
+        parts.message_receiver,
+    ]
+    await asyncio.wait([each for each in left if each is not None])
