@@ -48,6 +48,14 @@ _AGENT_SILENCE = {
     "approval": "If nobody decides by then, it is denied.",
     "confirmation": "If nobody decides by then, the agent is told that nobody did.",
 }
+_CONSEQUENCES = {
+    "money": "Money moves.",
+    "irreversible": "It cannot be undone.",
+    "production": "It changes what runs in production.",
+    "external": "People outside see it.",
+    "data": "It changes or gives away data.",
+    "access": "It changes who has access.",
+}
 _NO_ANSWER = "If nobody answers by then, the agent is told that nobody did."
 
 
@@ -63,7 +71,7 @@ def asked_of(case: Case, service: str) -> Asked:
     The one place that reads what a request says for display (`askfirst.display.Display.shown`).
     """
     payload = case.payload
-    display: Mapping[str, Any] = getattr(payload, "display", None) or {}
+    display = _words(case)
     details: Mapping[str, Any] = getattr(payload, "details", None) or {}
     facts, is_whole = _facts(case, display, details)
     sentence = _sentence(case, display)
@@ -75,7 +83,7 @@ def asked_of(case: Case, service: str) -> Asked:
         asker=_asker(case, details, service),
         on_behalf=_text(details.get("principal")),
         facts=facts,
-        consequences=tuple(_texts(display.get("consequences"))) + _undo(display),
+        consequences=tuple(map(_consequence, _texts(display.get("consequences")))) + _undo(display),
         reason=None if payload is None else payload.why.reason,
         risk=risk if risk in RISKS else "critical",
         expires_at=None if case.never_expires else case.expires_at,
@@ -182,6 +190,19 @@ def _silence(case: Case) -> str:
     return _SILENCE.get(case.default_action, _NO_ANSWER)
 
 
+def _words(case: Case) -> Mapping[str, Any]:
+    """The trusted words of a case: its tool author's, or, where a service opened it, those that its key was given."""
+    return (case.shown or {}) if case.payload is None else case.payload.words
+
+
+def _consequence(name: str) -> str:
+    """A consequence in words; ``custom:`` brings its own."""
+    kind, _, more = name.partition(":")
+    if kind == "people" and more:
+        return f"It reaches {more} people."
+    return more if kind == "custom" and more else _CONSEQUENCES.get(name, name)
+
+
 def _sentence(case: Case, display: Mapping[str, Any]) -> str:
     asked = () if case.payload is None else case.payload.sentences
     return _text(display.get("sentence")) or next(iter(asked), case.prompt)
@@ -205,8 +226,9 @@ def _facts(
     else:
         said = {name: value for name, value in case.context.items() if name not in _NOT_FACTS}
         said |= {name: value for name, value in details.items() if name not in _OURS}
+        asked = [] if payload is not None or display.get("sentence") is None else [("Question", case.prompt)]
         message = [] if not case.message or case.message == case.prompt else [("Message", case.message)]
-        rows = message + [(name, _value(value, "")) for name, value in said.items()]
+        rows = asked + message + [(name, _value(value, "")) for name, value in said.items()]
     return _bounded(rows, case)
 
 
@@ -240,15 +262,13 @@ def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _labels(case: Case) -> Mapping[str, str]:
     """The tool author's words for the arguments."""
-    display: Mapping[str, Any] = getattr(case.payload, "display", None) or {}
-    labels = cast("Mapping[str, Any]", display.get("labels") or {})
+    labels = cast("Mapping[str, Any]", _words(case).get("labels") or {})
     return {name: label for name, label in labels.items() if isinstance(label, str)}
 
 
 def _label(case: Case) -> str | None:
     """The tool author's word for the button that approves."""
-    display: Mapping[str, Any] = getattr(case.payload, "display", None) or {}
-    return _text(display.get("approve"))
+    return _text(_words(case).get("approve"))
 
 
 def _text(value: Any) -> str | None:

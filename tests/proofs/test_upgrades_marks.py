@@ -22,7 +22,7 @@ from askfirst.store.rows import RequestRow, encode_request, fresh_write_id
 from askfirst.store.schema import alembic_config
 
 pytestmark = pytest.mark.anyio
-NEW_COLUMNS = {"tell_at", "size", "planned"}
+NEW_COLUMNS = {"tell_at", "size", "planned", "held_until"}
 LATER = {"nonce", "resumer", "resumes"}
 NOW = 1_790_000_000_000
 

@@ -73,7 +73,7 @@ def question(clock: HandClock, hours: float = 24, name: str = "call-1") -> HitlR
             "sentence": "Pay back 49.00 EUR for order A-1042",
             "labels": {"cents": "Amount"},
             "formats": {"cents": "money:EUR"},
-            "consequences": ["The customer is told by mail."],
+            "consequences": ["money", "people:2", "custom:The customer is told by mail."],
         },
         details={"principal": "ann", "agent_path": ["desk", "refunds"]},
     )
@@ -128,7 +128,7 @@ async def test_every_case_of_an_agent_is_told_and_its_end(database: Database) ->
                 "Pay back 49.00 EUR for order A-1042",
                 "order: A-1042",
                 "Amount: 49.00 EUR (4900)",
-                "The customer is told by mail.",
+                "- Money moves.\n- It reaches 2 people.\n- The customer is told by mail.",
                 "Asked by desk / refunds on behalf of ann",
                 "it is denied",
             ):
