@@ -96,7 +96,7 @@ class Target:
         parameters: Any = case.path_parameters
         if parameters and "case_id" in parameters and luck.random() < 0.8:
             parameters["case_id"] = at.case_id
-        if parameters and case.path.endswith("/events"):  # a stream of an open case does not end
+        if parameters and case.path.endswith(("/events", "/live")):  # a stream of an open case does not end
             parameters["case_id"] = "review_unknown"
         if isinstance(case.body, dict) and "action" in case.body and luck.random() < 0.5:
             case.body["action"], case.body["data"] = luck.choice(actions_of(at.hitl["type"])), {}
@@ -124,6 +124,8 @@ def test_the_whole_of_the_api_is_described() -> None:
         "/v1/threads/{thread_id}/events",
         "/review/{case_id}",
         "/review/{case_id}/respond",
+        "/review/{case_id}/live",
+        "/review/{case_id}/undo",
         "/.well-known/hitl.json",
         "/.well-known/jwks.json",
         "/healthz",
