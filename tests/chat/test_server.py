@@ -34,7 +34,7 @@ from examples.local_slack import (
 )
 
 pytestmark = pytest.mark.anyio
-database = databases(*SHARED[:2])
+database = databases(*SHARED)
 PEOPLE = {f"{TEAM}:{ADA.id}": "Ada <ada@example.com>"}
 
 
