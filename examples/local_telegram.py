@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -247,7 +247,9 @@ class TelegramServer:
                 self.updates[:] = [each for each in self.updates if each["update_id"] >= offset]
                 self.changed.notify_all()
             if not self.updates and timeout:
-                await self.changed.wait_for(lambda: self.updates)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await self.changed.wait_for(lambda: self.updates)
             return list(self.updates)
 
     def _check(self, message: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ async def input_required(
         message = f"{name} needs your approval. Open the page, look at the call and decide there."
         asked = ElicitRequest(params=ElicitRequestURLParams(message=message, url=outcome.link))
         return InputRequiredResult(input_requests={_INPUT: asked}, request_state=f"{_INPUT}:{base}:{ordinal}")
-    where = f"at {outcome.link}" if outcome.link is not None else f"(case {outcome.case})"
+    where = f"at {outcome.link}" if outcome.link is not None else f"in the case {outcome.case}"
     raise ToolError(
         f"{name} has not run yet: a person has to approve it first, {where}. Call it again with the same arguments "
         "later: it runs once it is approved."

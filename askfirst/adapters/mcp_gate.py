@@ -152,7 +152,7 @@ class McpGate:
     async def _waiting(self, call: ToolCall, pending: Pending, state: CallState) -> bytes:
         """Tell a client that a person has to decide, in the best way that it can wait."""
         link = await self._link(pending)
-        where = f"at {link}" if link is not None else f"(case {pending.case})"
+        where = f"at {link}" if link is not None else f"in the case {pending.case}"
         if call.is_modern and call.can_open_links and link is not None:
             if state.rounds < _ROUNDS and not _declined(call, state):
                 return self._elicited(call, link, state)

@@ -111,6 +111,7 @@ class ChannelServer:
         self._clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
         self._running: dict[str, Agent] = {}
         self._endings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stopping = asyncio.Event()
@@ -232,18 +233,30 @@ class ChannelServer:
     # Working off what they said.
 
     def _wake(self, thread_id: str) -> None:
-        """Have a thread's messages worked off, unless that is under way."""
-        if thread_id not in self._at_work:
-            self._at_work[thread_id] = task = asyncio.create_task(self._work(thread_id))
-            task.add_done_callback(lambda _: self._at_work.pop(thread_id, None))
+        """Have a thread's messages worked off; if that is under way, once more, for it may have looked already."""
+        if thread_id in self._at_work:
+            self._again.add(thread_id)
+            return
+        self._at_work[thread_id] = task = asyncio.create_task(self._work(thread_id))
+        task.add_done_callback(lambda _: self._worked(thread_id))
+
+    def _worked(self, thread_id: str) -> None:
+        self._at_work.pop(thread_id, None)
+        if thread_id in self._again:
+            self._again.discard(thread_id)
+            self._wake(thread_id)
 
     async def _work(self, thread_id: str) -> None:
         try:
             while (taken := await self._inbox.take(thread_id)) is not None:
-                async with self._inbox.holding(taken):
-                    is_done = await self._prompt(taken)
+                is_done = False
+                try:
+                    async with self._inbox.holding(taken):
+                        is_done = await self._prompt(taken)
+                finally:  # what failed is free for the next sweep, not held until the claim lapses
+                    if not is_done:
+                        await self._inbox.later(taken)
                 if not is_done:
-                    await self._inbox.later(taken)
                     return
                 await self._inbox.done(taken)
         except (StoreError, DeliveryError) as error:

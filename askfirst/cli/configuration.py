@@ -15,7 +15,7 @@ from askfirst.service.configuration import Configuration, read_configuration
 from askfirst.service.places import Places
 
 _TEST_SECONDS = 60.0
-_FILE = click.option(
+FILE_OPTION = click.option(
     "--config",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -23,7 +23,7 @@ _FILE = click.option(
 )
 
 
-def _read(file: Path | None) -> Configuration:
+def read_or_exit(file: Path | None) -> Configuration:
     """Read the configuration; with mistakes, print a line for each and end with 1."""
     try:
         return read_configuration(file)
@@ -39,7 +39,7 @@ def config() -> None:
 
 
 @config.command()
-@_FILE
+@FILE_OPTION
 def check(file: Path | None) -> None:
     """Read the configuration, and say what is in it or every mistake, with its line.
 
@@ -48,7 +48,7 @@ def check(file: Path | None) -> None:
 
     Exits with 1 if there is a mistake.
     """
-    read = _read(file)
+    read = read_or_exit(file)
     say(f"Read {read.file or 'the environment: there is no file'}.")
     for place in read.places:
         who = ", ".join(sorted(f"{each.name} ({account})" for account, each in place.deciders.items()))
@@ -69,13 +69,13 @@ def notify() -> None:
 
 @notify.command("test")
 @click.argument("name")
-@_FILE
+@FILE_OPTION
 def try_out(name: str, file: Path | None) -> None:
     """Send a message to the delivery NAME, as in mail or slack:#ops, that says that it is a test.
 
     Exits with 1 if it could not be sent.
     """
-    read = _read(file)
+    read = read_or_exit(file)
     body = "This is a test of Askfirst: requests for decisions will come here. There is nothing to decide."
     case_id = f"test_{new_id()}"
     notice = Notice("review", case_id, body, facts={"service": "Askfirst", "prompt": "a test"})

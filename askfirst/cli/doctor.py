@@ -126,8 +126,11 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _encryption(environ)
     yield _base_url(environ.get(BASE_URL_VARIABLE))
     yield _mail(environ.get(SMTP_VARIABLE))
+    in_file = _kinds_in_file(environ)
     for name, variables in VARIABLES.items():
-        if any(environ.get(variable) for variable in variables if variable != SMTP_VARIABLE):
+        if name not in in_file and any(
+            environ.get(variable) for variable in variables if variable != SMTP_VARIABLE
+        ):
             yield _delivery(name, environ)
     yield from _configuration(environ)
     known = (
@@ -149,6 +152,19 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
             near = get_close_matches(name, known, 1)
             meant = f"; is {near[0]} meant?" if near else ""
             yield Finding("configured", name, "wrong", f"is no variable that Askfirst reads{meant}")
+
+
+def _kinds_in_file(environ: Mapping[str, str]) -> set[str]:
+    """The kinds of deliveries in the file: it may have what their variables do not, so those may be set in part."""
+    file = configuration_file(environ)
+    try:
+        return (
+            set()
+            if file is None
+            else {each.delivery.name for each in read_configuration(file, environ).places}
+        )
+    except InvalidConfiguration:
+        return set(VARIABLES)  # its mistakes are told
 
 
 def _configuration(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -225,7 +241,9 @@ def _base_url(base_url: str | None) -> Finding:
 
 def _mail(url: str | None) -> Finding:
     if not url:
-        return Finding("configured", SMTP_VARIABLE, "note", "is not set: the service sends no e-mail")
+        return Finding(
+            "configured", SMTP_VARIABLE, "note", "is not set: the service sends no codes by e-mail"
+        )
     try:
         Mailer(url)
     except ServiceError as error:

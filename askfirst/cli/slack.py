@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
+from askfirst.cli.configuration import FILE_OPTION, read_or_exit
 from askfirst.cli.output import say
+from askfirst.delivery.slack import SlackDelivery
 from askfirst.delivery.slack_api import BASE_URL
 from askfirst.delivery.slack_check import manifest as app_manifest
 from askfirst.delivery.slack_check import missing
@@ -31,24 +35,23 @@ def manifest(name: str, request_url: str | None) -> None:
 
 
 @slack.command()
-def check() -> None:
+@FILE_OPTION
+def check(file: Path | None) -> None:
     """Say what is missing: tokens, scopes, Socket Mode, membership of the channel.
 
-    Reads SLACK_BOT_TOKEN, SLACK_APP_TOKEN or SLACK_SIGNING_SECRET, and SLACK_CHANNEL. Nothing is sent to the channel,
-    and no token is printed.
+    Checks every delivery of kind slack that askfirst serve would use: of the configuration, and of the environment,
+    which goes before it. If there is none, it reads SLACK_BOT_TOKEN, SLACK_APP_TOKEN or SLACK_SIGNING_SECRET, and
+    SLACK_CHANNEL. Nothing is sent to the channel, and no token is printed.
 
     Exits with 1 if something is missing.
     """
-    environ = os.environ
-    check = missing(
-        environ.get("SLACK_BOT_TOKEN"),
-        environ.get("SLACK_APP_TOKEN"),
-        environ.get("SLACK_CHANNEL"),
-        signing_secret=environ.get("SLACK_SIGNING_SECRET"),
-        base_url=environ.get("SLACK_API", BASE_URL),
-    )
+    deliveries = {
+        place.name: place.delivery
+        for place in read_or_exit(file).places
+        if isinstance(place.delivery, SlackDelivery)
+    }
     try:
-        found = asyncio.run(check)
+        found = asyncio.run(_missing(deliveries))
     except AskfirstError as error:
         raise click.ClickException(f"{error}.") from None
     for each in found:
@@ -56,3 +59,20 @@ def check() -> None:
     if found:
         raise SystemExit(1)
     say("Slack: messages can be sent, and buttons are heard.")
+
+
+async def _missing(deliveries: Mapping[str, SlackDelivery]) -> list[str]:
+    """What is missing of each delivery, or of what the environment has; named where there are several."""
+    if not deliveries:
+        return await missing(
+            os.environ.get("SLACK_BOT_TOKEN"),
+            os.environ.get("SLACK_APP_TOKEN"),
+            os.environ.get("SLACK_CHANNEL"),
+            signing_secret=os.environ.get("SLACK_SIGNING_SECRET"),
+            base_url=os.environ.get("SLACK_API", BASE_URL),
+        )
+    return [
+        f"{name}: {each}" if len(deliveries) > 1 else each
+        for name, delivery in deliveries.items()
+        for each in await delivery.missing()
+    ]

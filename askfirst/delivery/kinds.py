@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from askfirst.delivery.base import Delivery
+
+_TELEGRAM_USER = re.compile(r"[1-9][0-9]{0,19}")
+_SLACK_USER = re.compile(r"[TE][A-Z0-9]+:[UW][A-Z0-9]+")
+_BY_ADDRESS = "an address counts only with by_address = true in this delivery"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,8 @@ class Kind:
     """From the settings that are given, by name. Raises `DeliveryError`; libraries are loaded here."""
     platform: str | None = None
     """What accounts there begin with, where people can press buttons: ``telegram`` for ``telegram:1001``."""
+    account_problem: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
+    """Why nobody there can have this account, given the delivery's settings; None if somebody can."""
 
 
 def _terminal(given: Mapping[str, Any]) -> Delivery:
@@ -91,6 +98,20 @@ def _teams(given: Mapping[str, Any]) -> Delivery:
     return TeamsDelivery(given["url"], in_clear=given.get("in_clear", False))
 
 
+def _telegram_account(account: str, settings: Mapping[str, Any]) -> str | None:
+    if _TELEGRAM_USER.fullmatch(account):
+        return None
+    return f"{account!r} is no Telegram user: write the user's number, such as 1001, never a name"
+
+
+def _slack_account(account: str, settings: Mapping[str, Any]) -> str | None:
+    if _SLACK_USER.fullmatch(account):
+        return None
+    if "@" not in account:
+        return f"{account!r} is no Slack user: write workspace and member id, as in T024BE7LD:U2147483697"
+    return None if settings.get("by_address") else _BY_ADDRESS
+
+
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -114,6 +135,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             _telegram,
             platform="telegram",
+            account_problem=_telegram_account,
         ),
         Kind(
             "slack",
@@ -127,6 +149,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             _slack,
             platform="slack",
+            account_problem=_slack_account,
         ),
         Kind("apprise", (Setting("urls", "secrets", "ASKFIRST_APPRISE_URL"),), _apprise),
         Kind(

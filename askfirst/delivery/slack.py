@@ -15,6 +15,7 @@ from askfirst.clock import Clock, SystemClock
 from askfirst.delivery.base import Ended, Notice, OnPending, OnPress, Sent, heading
 from askfirst.delivery.slack_api import BASE_URL, NAME, SlackApi, SlackRefused
 from askfirst.delivery.slack_blocks import asking, body_blocks, decided, ending_text, pressable
+from askfirst.delivery.slack_check import missing
 from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_modals import fits
 from askfirst.delivery.slack_posts import SlackPost, SlackPosts
@@ -66,6 +67,7 @@ class SlackDelivery:
         if app_token is not None:
             SlackApi(app_token, "xapp", base_url=base_url)
         self._channel = None if channel is None else _channel(channel)
+        self._bot_token = bot_token
         self._app_token = app_token
         self._asks_address = asks_address
         self._base_url = base_url
@@ -82,6 +84,16 @@ class SlackDelivery:
         if self._signing_secret is None:
             raise DeliveryError(NAME, "signed requests need the app's signing secret", permanent=True)
         return SlackRequests(self._signing_secret, self._handle, clock=self._clock)
+
+    async def missing(self) -> list[str]:
+        """What is missing for messages to be sent and buttons heard, a sentence each; nothing is sent."""
+        return await missing(
+            self._bot_token,
+            self._app_token,
+            self._channel,
+            signing_secret=self._signing_secret,
+            base_url=self._base_url,
+        )
 
     def answering_pending(self, on_pending: OnPending) -> Self:
         """The same delivery, answering ``/askfirst pending``."""

@@ -24,18 +24,18 @@ FILE_VARIABLE = "ASKFIRST_CONFIG"
 DEFAULT_FILE = "askfirst.toml"
 DELIVERY_PREFIX = "ASKFIRST_DELIVERY_"
 NOTIFY_PREFIX = "ASKFIRST_NOTIFY_"
-SERVICE_KEYS = (
-    "host",
-    "port",
-    "base_url",
-    "inline",
-    "links",
-    "link_days",
-    "least_timeout",
-    "allow_default_approve",
-    "push_heads",
-)
-"""Options of ``askfirst serve`` that ``[service]`` may give."""
+SERVICE_KEYS: Mapping[str, str] = {
+    "host": "text",
+    "port": "number",
+    "base_url": "text",
+    "inline": "flag",
+    "links": "text",
+    "link_days": "amount",
+    "least_timeout": "text",
+    "allow_default_approve": "flag",
+    "push_heads": "text",
+}
+"""Options of ``askfirst serve`` that ``[service]`` may give, and the type of each."""
 NOTIFY_KEYS = ("to", "remind", "warn", "then")
 _OF_DELIVERY = ("kind", "deciders")
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
@@ -115,7 +115,11 @@ class _Reader:
         """The service's options, the places and the schedule, as far as they could be read."""
         self._known((), self._given, _TOP)
         service = self._table(("service",))
-        self._known(("service",), service, SERVICE_KEYS)
+        self._known(("service",), service, tuple(SERVICE_KEYS))
+        for key, value in service.items():
+            type_ = SERVICE_KEYS.get(key)
+            if type_ is not None and _TYPES[type_](value) is None:
+                self._wrong(("service", key), f"{key} is {_WORDS[type_]}")
         named = self._table(("delivery",))
         kinds = self._kinds(named)
         places = [place for name, kind in kinds.items() if (place := self._place(name, kind)) is not None]
@@ -159,7 +163,7 @@ class _Reader:
             for setting in kind.settings
             if (value := self._setting(name, setting, table)) is not None
         }
-        deciders = self._deciders(name, kind, table)
+        deciders = self._deciders(name, kind, table, values)
         if len(self.mistakes) > before:
             return None
         try:
@@ -196,6 +200,13 @@ class _Reader:
 
     def _secret(self, at: tuple[str, ...], setting: Setting, table: Mapping[str, Any]) -> str | None:
         variable, file = table.get(f"{setting.name}_env"), table.get(f"{setting.name}_file")
+        for by, named in (("env", variable), ("file", file)):
+            if named is not None and (not isinstance(named, str) or not named):
+                what = "a variable" if by == "env" else "a file"
+                self._wrong(
+                    (*at[:-1], f"{at[-1]}_{by}"), f"{setting.name}_{by} is the name of {what}, a text"
+                )
+                return None
         if isinstance(variable, str):
             if not (text := self._environ.get(variable)):
                 self._wrong((*at[:-1], f"{at[-1]}_env"), f"the variable {variable} is not set")
@@ -214,7 +225,9 @@ class _Reader:
             self._wrong(at, f"{setting.name} is {_WORDS[setting.type]}")
         return made
 
-    def _deciders(self, name: str, kind: Kind, table: Mapping[str, Any]) -> dict[str, Decider]:
+    def _deciders(
+        self, name: str, kind: Kind, table: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> dict[str, Decider]:
         at = ("delivery", name, "deciders")
         given: Any = table.get("deciders", {})
         own = self._environ.get(f"{DELIVERY_PREFIX}{_spelt(name)}_DECIDERS")
@@ -240,8 +253,13 @@ class _Reader:
             return {}
         found: dict[str, Decider] = {}
         for account, who in cast("dict[str, Any]", given).items():
+            if (problem := kind.account_problem(account.strip(), values)) is not None:
+                self._wrong((*at, account), problem)
+                continue
             try:
-                found[f"{kind.platform}:{account.strip()}"] = Decider.read(str(who))
+                found[f"{kind.platform}:{account.strip()}"] = Decider.read(
+                    who if isinstance(who, str) else ""
+                )
             except ServiceError as error:
                 self._wrong((*at, account), str(error))
         return found
@@ -369,6 +387,10 @@ def _number(value: Any) -> int | None:
         return None
 
 
+def _amount(value: Any) -> float | None:
+    return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+
+
 def _flag(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
@@ -381,6 +403,7 @@ _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "texts": _list,
     "secrets": _list,
     "number": _number,
+    "amount": _amount,
     "flag": _flag,
 }
 _WORDS = {
@@ -389,5 +412,6 @@ _WORDS = {
     "texts": "a text or a list of texts",
     "secrets": "a text or several",
     "number": "a whole number",
+    "amount": "a number",
     "flag": "true or false",
 }

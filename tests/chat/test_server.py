@@ -13,7 +13,7 @@ from kit.stores import SHARED, databases
 
 from askfirst import AgentSpec, tool
 from askfirst.chat import ChatToolset, Conversation, SlackChat, serve_channels
-from askfirst.chat.server import NOT_FOR_YOU, NOTHING, STOPPED
+from askfirst.chat.server import NOT_FOR_YOU, NOTHING, STOPPED, ChannelServer
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import ChatError
 from askfirst.messages import Message, ToolCall
@@ -34,7 +34,7 @@ from examples.local_slack import (
 )
 
 pytestmark = pytest.mark.anyio
-database = databases(SHARED[0])
+database = databases(*SHARED)
 PEOPLE = {f"{TEAM}:{ADA.id}": "Ada <ada@example.com>"}
 
 
@@ -184,6 +184,57 @@ async def test_a_message_waits_while_a_person_is_asked(
     assert shop.prompts == ["refund", "and hello"]
     assert shop.refunds == []
     assert "Rejected by Ada." in said[1]
+
+
+async def test_what_waits_is_worked_off_though_the_answer_came_while_it_was_put_back(
+    slack: LocalSlack, checkpointer: SqlCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("askfirst.chat.server.SWEEP_SECONDS", PATIENCE * 10)  # nothing else wakes the thread
+    shop, people = Shop(), People(slack)
+    put_back, resume, resumed = (
+        checkpointer.release_checkpoint,
+        vars(ChannelServer)["_resume"],
+        asyncio.Event(),
+    )
+
+    async def resuming(server: ChannelServer, continuation: Any) -> Any:
+        result = await resume(server, continuation)
+        resumed.set()
+        return result
+
+    async def slowly(*args: Any, **options: Any) -> None:
+        await put_back(*args, **options)
+        await people.press(CHANNEL, card(slack, thread), "Approve")
+        async with asyncio.timeout(PATIENCE):
+            await resumed.wait()
+
+    monkeypatch.setattr(ChannelServer, "_resume", resuming)
+    monkeypatch.setattr(checkpointer, "release_checkpoint", slowly)
+    async with serving(slack, checkpointer, {"support": shop.spec}):
+        thread = await people.say(CHANNEL, "refund")
+        await posted(slack, thread, lambda all_: len(all_) == 2)
+        await people.say(CHANNEL, "and hello", thread_ts=thread)
+        await posted(slack, thread, lambda all_: "You said: and hello" in all_)
+    assert shop.refunds == ["A-1042"]
+
+
+async def test_a_message_that_failed_is_not_held_until_its_claim_lapses(
+    slack: LocalSlack, checkpointer: SqlCheckpointer
+) -> None:
+    shop, people = Shop(), People(slack)
+    called = asyncio.Event()
+
+    def broken(conversation: Conversation) -> AgentSpec:
+        called.set()
+        raise ValueError
+
+    async with serving(slack, checkpointer, {"support": broken}):
+        thread = await people.say(CHANNEL, "hello")
+        async with asyncio.timeout(PATIENCE):
+            await called.wait()
+    assert len(await checkpointer.list_checkpoints("askfirst.chat.inbox", state="pending")) == 1
+    async with serving(slack, checkpointer, {"support": shop.spec}):
+        await posted(slack, thread, lambda all_: "You said: hello" in all_)
 
 
 async def test_a_message_that_is_delivered_again_counts_once(

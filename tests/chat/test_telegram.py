@@ -20,7 +20,7 @@ from askfirst.messages import Message, ToolCall
 from askfirst.models import ScriptedModel
 
 pytestmark = pytest.mark.anyio
-database = databases(SHARED[0])
+database = databases(*SHARED)
 RAN: list[str] = []
 
 

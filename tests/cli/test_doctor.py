@@ -250,6 +250,18 @@ def test_what_the_environment_says() -> None:
     ]  # its scheme
 
 
+def test_what_a_file_says_need_not_be_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "askfirst.toml"
+    environ = {"ASKFIRST_CONFIG": str(file), "TELEGRAM_BOT_TOKEN": "123456:" + "A" * 35}
+    file.write_text("[delivery.telegram]\nchat = -7\n")
+    assert "wrong" not in states(environ).values()
+    assert states(environ)[str(file)] == "ok"
+    file.write_text("[delivery.telegram]\n")
+    assert [name for name, state in states(environ).items() if state == "wrong"] == [str(file)]
+    file.write_text("[delivery.terminal]\n")
+    assert states(environ)["telegram"] == "wrong"
+
+
 def test_what_is_installed() -> None:
     there = {finding.name: finding for finding in installed()}
     assert there["askfirst"].state == "ok"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,3 +85,34 @@ def test_the_command_prints_a_manifest_and_what_is_missing() -> None:
     )
     assert said.returncode == 1
     assert "SLACK_BOT_TOKEN is not set" in said.stderr
+
+
+async def test_the_command_checks_what_the_configuration_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with local_slack() as slack:
+        file = tmp_path / "askfirst.toml"
+        monkeypatch.setenv("BOT", BOT_TOKEN)
+        monkeypatch.setenv("SLACK_APP_TOKEN", APP_TOKEN)
+        for name in ("SLACK_BOT_TOKEN", "SLACK_CHANNEL"):
+            monkeypatch.delenv(name, raising=False)
+
+        async def said(code: int, *places: str) -> str:
+            table = 'kind = "slack"\nbot_token_env = "BOT"\n'
+            file.write_text(
+                "".join(
+                    f'[delivery.{at.lower()}]\n{table}channel = "{at}"\napi_url = "{slack.url}"\n'
+                    for at in places
+                )
+            )
+            command = ["slack", "check", "--config", str(file)]
+            result = await asyncio.to_thread(CliRunner().invoke, askfirst, command)
+            assert result.exit_code == code, result.output
+            assert BOT_TOKEN not in result.output
+            return result.output
+
+        assert await said(0, CHANNEL) == "Slack: messages can be sent, and buttons are heard.\n"
+        assert (await said(1, "C0NONE")).startswith("The channel C0NONE: there is no")
+        assert (await said(1, CHANNEL, "C0NONE")).startswith("c0none: The channel C0NONE")
+        monkeypatch.delenv("BOT")
+        assert "the variable BOT is not set" in await said(1, CHANNEL)

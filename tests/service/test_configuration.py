@@ -14,6 +14,7 @@ from askfirst.errors import InvalidConfiguration
 from askfirst.service.configuration import SERVICE_KEYS, configuration_file, read_configuration
 from askfirst.service.places import Decider
 from askfirst.service.schedule import Moment, Step
+from examples.local_slack import APP_TOKEN, BOT_TOKEN
 
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105
 SMTP = "smtp://desk%40a.example:secret@mail.a.example"
@@ -131,6 +132,12 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
             'smtp_url_file = "smtp-url"\ndeciders = { "1" = "Ann" }',
             "line 15: nobody can press a button in a delivery of kind email",
         ),
+        ('"1001" =', '"ada" =', "line 22: 'ada' is no Telegram user"),
+        ('"Ada Lovelace <ada@a.example>"', "5", "line 22: '' names nobody"),
+        ('token_env = "BOT"', "token_file = 5", "line 19: token_file is the name of a file"),
+        ('token_env = "BOT"', 'token_env = ""', "line 19: token_env is the name of a variable"),
+        ('links = "service"', 'port = "many"', "line 3: port is a whole number"),
+        ('links = "service"', "link_days = [1]", "line 3: link_days is a number"),
     ],
 )
 def test_every_mistake_has_its_line(tmp_path: Path, before: str, after: str, said: str) -> None:
@@ -140,6 +147,30 @@ def test_every_mistake_has_its_line(tmp_path: Path, before: str, after: str, sai
     assert caught.value.mistakes[0].startswith(said)
     assert TOKEN not in str(caught.value)
     assert SMTP not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("account", "by_address", "said"),
+    [
+        ("T0LOCAL:U0ADA", "false", None),
+        ("ada@a.example", "true", None),
+        ("ada@a.example", "false", "an address counts only with by_address = true"),
+        ("U0ADA", "true", "'U0ADA' is no Slack user"),
+    ],
+)
+def test_who_could_never_decide_on_slack_is_a_mistake(
+    tmp_path: Path, account: str, by_address: str, said: str | None
+) -> None:
+    text = f'[delivery.slack]\nchannel = "C1"\nby_address = {by_address}\n'
+    text += f'[delivery.slack.deciders]\n"{account}" = "Ada"\n'
+    environ = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_APP_TOKEN": APP_TOKEN}
+    if said is None:
+        [place] = read_configuration(written(tmp_path, text), environ).places
+        assert list(place.deciders) == [f"slack:{account}"]
+        return
+    with pytest.raises(InvalidConfiguration) as caught:
+        read_configuration(written(tmp_path, text), environ)
+    assert caught.value.mistakes[0].startswith(f"line 5: {said}")
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
