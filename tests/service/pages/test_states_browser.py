@@ -117,7 +117,11 @@ async def test_a_withdrawn_case_says_so(tmp_path: Path, page: Any) -> None:
 
 async def without_news(page: Any, case: Opened) -> None:
     """Open the link on a line over which no news comes: the page stays as it is until something is pressed."""
-    await page.route("**/live?*", lambda route: route.abort())
+
+    async def cut_off(route: Any) -> None:
+        await route.abort()
+
+    await page.route("**/live?*", cut_off)
     await page.goto(case.hitl["review_url"])
     await ready(page)
 
