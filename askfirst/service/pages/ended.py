@@ -74,11 +74,12 @@ def held_text(standing: Standing, now: float, language: Language) -> HeldText | 
     if standing.state != "held" or standing.held_until is None:
         return None
     left = max(round(standing.held_until - now), 0)
+    count = Html(f"<span data-left>{left}</span>")  # a script counts it down
     if standing.is_yours:
-        text = language.say("held", s=left) if left else language.say("held.soon")
+        text = language.say("held", s=count) if left else language.say("held.soon")
     else:
         name = Html(f"<bdi>{marked(standing.by)}</bdi>") if standing.by else language.say("somebody")
-        text = language.say("held.other", name=name, s=left)
+        text = language.say("held.other", name=name, s=count)
     return HeldText(text, standing.held_until, standing.is_yours)
 
 

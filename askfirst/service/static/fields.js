@@ -109,8 +109,52 @@ function editor() {
       if (it.type === "radio") it.checked = it.defaultChecked;
       else it.value = it.defaultValue;
     }
+    lists();
     edited();
   });
+}
+
+// A list of lines as a field for each, with Add and Remove; what is sent is still the lines.
+
+function lists() {
+  for (const lines of form.querySelectorAll("[data-items]")) {
+    const place = document.createElement("div"), add = button(lines.dataset.add), label = lines.labels[0].textContent.trim();
+    const each = () => [...place.querySelectorAll("input")];
+    const write = () => {
+      lines.value = each().map((it) => it.value).join("\n");
+      each().forEach((it, at) => {
+        it.setAttribute("aria-label", `${label} ${at + 1}`);
+        it.nextSibling.setAttribute("aria-label", `${lines.dataset.remove} ${at + 1}`);
+      });
+      edited();
+    };
+    const put = (text) => {
+      const row = document.createElement("div"), field = document.createElement("input"), remove = button(lines.dataset.remove);
+      row.className = "unit";
+      field.value = text;
+      field.dir = "auto";
+      remove.addEventListener("click", () => { row.remove(); write(); (each().at(-1) ?? add).focus(); });
+      row.append(field, remove);
+      add.before(row);
+      return field;
+    };
+    place.dataset.list = lines.id;
+    place.append(add);
+    place.addEventListener("input", write);
+    add.addEventListener("click", () => { const field = put(""); write(); field.focus(); });
+    document.querySelector(`[data-list="${CSS.escape(lines.id)}"]`)?.remove();
+    lines.value.split("\n").forEach(put);
+    lines.after(place);
+    lines.hidden = true;
+    write();
+  }
+}
+
+function button(text) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = text;
+  return made;
 }
 
 // Drafts save themselves while a form is filled in, and when its page is left.
@@ -147,7 +191,7 @@ if (form) {
     setInterval(keep, 10000);
     addEventListener("pagehide", keep);
   }
-  addEventListener("pageshow", refresh);
+  addEventListener("pageshow", () => { lists(); refresh(); });
   refresh();
 }
 

@@ -79,7 +79,8 @@ function tick() {
   const held = document.querySelector("[data-held]");
   if (held) {
     const left = Math.ceil(Number(held.dataset.held) - Date.now() / 1000);
-    if (left >= 0) held.textContent = fill(held.dataset.heldWord, { s: left });
+    const count = held.querySelector("[data-left]");
+    if (count && left >= 0) count.textContent = left;
     if (left < 0) refresh();
   }
 }

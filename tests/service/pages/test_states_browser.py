@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from kit.browser_actions import press, ready
-from kit.running_service import Opened, serving, until
+from kit.logins import ANN, by_header, signed_in
+from kit.running_service import HandClock, Opened, serving, until
+from kit.smtp_mailbox import Mailbox, mailbox
 
 pytest.importorskip("playwright.async_api", reason="pages in a browser: playwright is not installed")
 pytest_plugins = ("kit.browser_fixtures",)
@@ -31,21 +33,19 @@ async def status(case: Opened) -> str:
 
 
 async def test_a_double_tap_on_a_slow_line_is_one_decision(tmp_path: Path, page: Any) -> None:
-    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=5) as served:
+    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=60) as served:
         case = await (await served.agent()).open("approval", prompt="Deploy v2?")
-        sent: list[Any] = []
+        tapped_twice = asyncio.Event()
 
         async def slowly(route: Any) -> None:
-            sent.append(route)
-            await asyncio.sleep(
-                0.3
-            )  # the line is slow: what is tested is what comes of a second tap meanwhile
+            await tapped_twice.wait()
             await route.continue_()
 
         await page.route("**/respond?*", slowly)
         await page.goto(case.hitl["review_url"])
         await ready(page)
         await page.locator("#go").dblclick(no_wait_after=True)
+        tapped_twice.set()
         await page.locator("h1").get_by_text("You approved: ").wait_for()
         assert "was not counted" not in await page.locator("main").inner_text()
         assert await page.get_by_role("button", name="Undo").count() == 1
@@ -103,7 +103,7 @@ async def test_high_risk_asks_once_more(tmp_path: Path, page: Any, window: dict[
         assert (await case.poll())["result"]["action"] == "approve"
 
 
-async def test_after_the_deadline_the_page_says_so(tmp_path: Path, page: Any) -> None:
+async def test_a_withdrawn_case_says_so(tmp_path: Path, page: Any) -> None:
     async with serving(f"sqlite:///{tmp_path}/cases.db") as served:
         case = await (await served.agent()).open("approval", prompt="Deploy v2?")
         await page.goto(case.hitl["review_url"])
@@ -113,6 +113,95 @@ async def test_after_the_deadline_the_page_says_so(tmp_path: Path, page: Any) ->
         assert (await page.locator("h1").inner_text()).startswith("Withdrawn: ")
         assert "Called off." in await page.locator("main").inner_text()
         assert await page.locator("#state").inner_text() == "Withdrawn"
+
+
+async def without_news(page: Any, case: Opened) -> None:
+    """Open the link on a line over which no news comes: the page stays as it is until something is pressed."""
+
+    async def cut_off(route: Any) -> None:
+        await route.abort()
+
+    await page.route("**/live?*", cut_off)
+    await page.goto(case.hitl["review_url"])
+    await ready(page)
+
+
+async def test_a_press_after_the_deadline_does_not_count(tmp_path: Path, page: Any) -> None:
+    clock = HandClock()
+    async with serving(f"sqlite:///{tmp_path}/cases.db", clock=clock) as served:
+        case = await (await served.agent()).open("approval", prompt="Deploy v2?", timeout="1h")
+        await without_news(page, case)
+        clock.turn(3600)
+        await until(lambda: _is(case, "expired"))
+        await press(page, "Approve")
+        await page.locator("h1").get_by_text("Nobody answered: ").wait_for()
+        assert "came too late and was not counted" in await page.get_by_role("status").first.inner_text()
+        assert await page.locator("#go").count() == 0
+        said = await case.poll()
+        assert said["status"] == "expired"
+        assert "result" not in said
+
+
+async def test_a_press_while_a_decision_is_held_elsewhere_does_not_count(
+    tmp_path: Path, page: Any, chromium: Any, window: dict[str, Any]
+) -> None:
+    clock = HandClock()
+    async with serving(f"sqlite:///{tmp_path}/cases.db", hold_seconds=60, clock=clock) as served:
+        case = await (await served.agent()).open("approval", prompt="Deploy v2?")
+        await without_news(page, case)
+        context = await chromium.new_context(**window)
+        other = await context.new_page()
+        await other.goto(case.hitl["review_url"])
+        await press(other, "Reject")
+        await ready(other)
+        await other.locator("#no").get_by_role("button", name="Reject", exact=True).click()
+        await other.locator("h1").get_by_text("You rejected: ").wait_for()
+        await press(page, "Approve")
+        await page.locator("[data-held]").wait_for()
+        assert "was not counted" in await page.locator(".notice").inner_text()
+        assert "decided this; it goes out in" in await page.locator("[data-held]").inner_text()
+        assert await page.locator("#go").count() == 0
+        assert await page.get_by_role("button", name="Undo").count() == 0, "only who decided may undo it"
+        assert await status(case) == "opened"
+        clock.turn(61)
+        await until(lambda: _is(case, "completed"))
+        assert (await case.poll())["result"]["action"] == "reject"
+        await context.close()
+
+
+async def test_critical_takes_a_reason_and_a_code_from_link_to_result(
+    tmp_path: Path, page: Any, window: dict[str, Any]
+) -> None:
+    async with (
+        mailbox() as box,
+        serving(f"sqlite:///{tmp_path}/cases.db", smtp_url=box.url, identify=by_header) as served,
+    ):
+        await page.set_extra_http_headers(signed_in(ANN))
+        case = await (await served.agent()).open("approval", prompt="Pay 9,000 EUR?", risk="critical")
+        await page.goto(case.hitl["review_url"])
+        await press(page, "Approve…")
+        await page.locator("#second-reason").fill("fine")
+        await press(page, "Approve")
+        assert "10" in await page.locator("#second-reason-fault").inner_text()
+        assert await status(case) == "opened"
+        await page.locator("#second-reason").fill("checked with the bank")
+        await press(page, "Approve")
+        await page.locator("h1").get_by_text("Show that it is you").wait_for()
+        assert await status(case) == "opened"
+        await page.locator("#email_code").fill(await _code(box))
+        if not has_script(window):  # with script, the sixth digit sends it
+            await page.locator("#go").click()
+        await page.locator("h1").get_by_text("pproved: ").wait_for()
+        said = await case.poll()
+        assert said["result"] == {"action": "approve", "data": {"feedback": "checked with the bank"}}
+        assert said["responded_by"]["email"] == ANN["email"]
+
+
+async def _code(box: Mailbox) -> str:
+    async def arrived() -> list[str]:
+        return box.codes
+
+    return (await until(arrived))[-1]
 
 
 async def _is(case: Opened, wanted: str) -> bool:
