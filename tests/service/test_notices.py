@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from email import message_from_bytes, policy
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -21,6 +23,24 @@ from askfirst.service.notices import asked_of, ended_of, notice_of
 
 LINK = "https://reviews.example.com/review/review_1?token=abc"
 ACTS = re.compile("[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+
+
+class Elements(HTMLParser):
+    """The elements, links and text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.links: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.links |= {value or "" for name, value in attrs if name in ("href", "src", "action")}
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
 
 
 def noticed(case: Case, **changes: Any) -> Notice:
@@ -86,6 +106,32 @@ def _check_mail(notice: Notice) -> None:
     head, _, _ = mail.content.decode().replace("\r\n", "\n").partition("\n\n")
     assert head.count("\nTo: ") + head.startswith("To: ") == 1
     assert not ACTS.search(head.replace("\n", ""))
+    read = message_from_bytes(mail.content, policy=policy.default)
+    plain, markup = [part for part in read.walk() if not part.is_multipart()]
+    assert [plain.get_content_type(), markup.get_content_type()] == ["text/plain", "text/html"]
+    text = plain.get_content().replace("\r\n", "\n")
+    assert not ACTS.search(text)
+    assert LINK in text
+    page = Elements()
+    page.feed(markup.get_content().replace("\r\n", "\n"))
+    assert page.links == {LINK}  # a text of others makes no element and no link
+    assert page.names <= {
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "div",
+        "p",
+        "h1",
+        "pre",
+        "a",
+        "br",
+    }
+    assert not ACTS.search(page.text)
+    if notice.whole:
+        assert shown(notice.body).strip() in text or " more characters on the page)" in text
 
 
 @pytest.mark.parametrize("name", CORPUS)
