@@ -68,7 +68,13 @@ class Desk:
         return find_orders
 
     def _pay_refund(self) -> Tool:
-        @tool(requires_approval=True)
+        @tool(
+            requires_approval=True,
+            sentence="Pay back {cents:money:EUR} for order {order_id}",
+            labels={"order_id": "Order", "cents": "Amount"},
+            formats={"cents": "money:EUR"},
+            consequences=["money"],
+        )
         def pay_refund(order_id: str, cents: int) -> str:
             """Pay money back for an order. A person is asked first.
 
