@@ -18,6 +18,8 @@ CLASSES = {"ConfirmRequest", "ApproveRequest", "AskRequest", "EscalateRequest"}
 NAME_THEM = {
     "requests.py": "defines them",
     "adapters/response_schemas.py": "has a table by kind",
+    "adapters/schema_form.py": "asks for what a JSON Schema describes, as a form",
+    "adapters/langgraph_interrupts.py": "asks what a graph's own interrupt asks",
     "hitl/types.py": "exports them",
     "hitl/__init__.py": "exports them",
     "hitl/channel.py": "has a verb for each",
