@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_a_celery_task_waits_for_a_person_and_pays_once(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = _redis()
-    queue = f"gate-{tmp_path.name}"
+    queue = f"gate-{uuid.uuid4().hex}"  # none that a run which was killed has left tasks in
     monkeypatch.setenv("CELERY_BROKER_URL", broker)
     module = example("gate_celery")
     with module.gate, SyncGate(url) as person, worker(broker, queue, tmp_path):

@@ -21,6 +21,7 @@ from askfirst.workers import Continuations
 pytestmark = pytest.mark.anyio
 
 WORK = f"{work.__module__}:{work.__name__}"
+_WHOLE_TRIES = 10
 
 
 async def _answered(store: SqlCheckpointer, thread_id: str, effects: Path) -> None:
@@ -41,12 +42,20 @@ async def test_a_worker_may_die_anywhere(
 ) -> None:
     url, slug = store_urls.get(store), f"{tmp_path.name}-{workers}"
     async with checkpointer_from_url(url) as checkpointer:
-        await _answered(checkpointer, f"{slug}-whole", tmp_path)
         if is_cold(race_track, WORK, url):
             await _answered(checkpointer, f"{slug}-warm", tmp_path)
             await race_track.race(WORK, [], warm_up=_job(url, tmp_path, [f"{slug}-warm"], None))
-        (whole,) = await race_track.race(WORK, [_job(url, tmp_path, [f"{slug}-whole"], None)])
-        assert whole.won, whole
+        for number in range(
+            _WHOLE_TRIES
+        ):  # on a busy machine a lease may lapse, and the thread is resumed twice
+            name = f"{slug}-whole-{number}"
+            await _answered(checkpointer, name, tmp_path)
+            (whole,) = await race_track.race(WORK, [_job(url, tmp_path, [name], None)])
+            assert whole.won, whole
+            if whole.value["reached"].count("resume.before") == 1:
+                break
+        else:
+            raise AssertionError("no worker went on with a thread in one resume")
         points: list[tuple[str, int]] = []
         seen: Counter[str] = Counter()
         for point in whole.value["reached"]:
