@@ -360,7 +360,8 @@ TWO_WAYS = [
 
 def test_a_message_that_can_be_read_in_two_ways_goes_nowhere(rig: Rig) -> None:
     client = Lines(rig.gate_command("--policy", allowing(rig.folder, "add")), rig.environment)
-    client.ask(1, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')  # the server is up, so that it can end by itself
+    # Once the server has answered, it is up, and can end by itself.
+    client.ask(1, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     for line in TWO_WAYS:
         has_one_id = b'"id":9' in line and not line.startswith(b"[") and b'"ping","method"' not in line
         assert client.ask(9 if has_one_id else None, line)["error"]["code"] < 0
