@@ -28,6 +28,8 @@ _ROOM_FOR_WORDS = 60
 _RENDER_MARKDOWN = {"Discord", "Guilded", "Mattermost", "Zulip"}
 """Those that make something of Markdown though they are said to take plain text."""
 _MARKDOWN = re.compile(r"([\\_*\[\]()~`<>#+=|{}.!-]|&(?=#?\w+;))")
+_MENTION = re.compile(r"(?<![\w.+-])@(?=[\w&!])")
+"""The beginning of a mention such as ``@everyone``; in an e-mail address a letter goes before it."""
 _STATUS = re.compile(r"\berror=(\d{3})\b")
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 _TALKATIVE = ("apprise", "urllib3.connectionpool")
@@ -115,7 +117,8 @@ def _html_link(url: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", text)
+    """Text without markup, in which nobody is mentioned: a blank after the sign is seen, and wakes no channel."""
+    return _MARKDOWN.sub(r"\\\1", _MENTION.sub("@ ", text))
 
 
 def _markdown_link(url: str) -> str:

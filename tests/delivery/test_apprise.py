@@ -6,19 +6,23 @@ import asyncio
 import html
 import json
 import logging
+import re
 import socket
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from email.message import EmailMessage
 from typing import Any
 
 import pytest
 from kit.callback_receivers import Receiver, receiving
+from kit.hostile_text import CORPUS, everywhere
 from kit.post_office import post_office
 
 from askfirst.delivery import apprise
 from askfirst.delivery.apprise import AppriseDelivery, Place, places_of
 from askfirst.delivery.base import Delivery, Ended, Notice, PressDelivery
 from askfirst.errors import DeliveryError
+from askfirst.service.notices import notice_of
 
 pytestmark = [
     pytest.mark.anyio,
@@ -26,6 +30,7 @@ pytestmark = [
 ]
 
 SECRET = "xYzReviewTokenThatNobodyMaySee"  # noqa: S105
+ACTS = re.compile("[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 KEY = "hunter2inThePath"
 LINK = f"https://books.example/review/case_1?token={SECRET}&x=a_b-c"
 FACTS = {"service": "books.example", "prompt": "Publish the post?", "type": "approval"}
@@ -111,6 +116,25 @@ def test_markdown_is_escaped_and_the_link_is_whole(url: str) -> None:
     _, body = place(url)._fitted(HOSTILE)  # pyright: ignore[reportPrivateUsage]
     assert body.startswith(r"\*\*Approved\*\* \[here\]\(https://evil\.example\) \<a")
     assert body.endswith(f"\n\n<{LINK}>")
+
+
+@pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.parametrize("url", [DISCORD, GOOGLE_CHAT, TELEGRAM, SMS])
+def test_hostile_text_is_inert(url: str, name: str) -> None:
+    for case in everywhere(CORPUS[name]).values():
+        notice = notice_of(case, "review", service="Desk", link=LINK, with_buttons=True)
+        title, body = place(url)._fitted(notice)  # pyright: ignore[reportPrivateUsage]
+        assert not ACTS.search(title + body)
+        if url == TELEGRAM:
+            assert re.findall(r'href="([^"]*)"', body) == [html.escape(LINK)]
+            assert not set(re.findall(r"<(\w+)", body)) - {"a", "br"}
+
+
+def test_nobody_is_mentioned_by_others_text() -> None:
+    text = "@everyone @here <@123> <@&4> <@!5> ada@example.com"
+    _, body = place(DISCORD)._fitted(replace(HOSTILE, body=text))  # pyright: ignore[reportPrivateUsage]
+    assert not re.search(r"@(everyone|here|\d|&|!)", body)
+    assert r"ada@example\.com" in body
 
 
 async def test_markdown_arrives_escaped(receiver: Receiver) -> None:
