@@ -18,9 +18,10 @@ from askfirst.delivery.slack_blocks import asking, body_blocks, decided, ending_
 from askfirst.delivery.slack_check import missing
 from askfirst.delivery.slack_http import SlackRequests
 from askfirst.delivery.slack_modals import fits
-from askfirst.delivery.slack_posts import SlackPost, SlackPosts
+from askfirst.delivery.slack_posts import SlackPost
 from askfirst.delivery.slack_presses import SlackPresses, ephemeral
 from askfirst.delivery.slack_socket import Handle, SocketMode
+from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
 
@@ -72,7 +73,7 @@ class SlackDelivery:
         self._asks_address = asks_address
         self._base_url = base_url
         self._clock = clock or SystemClock()
-        self._posts = SlackPosts(store, self._clock)
+        self._posts = StoredPosts(NAME, SlackPost.read, store, self._clock)
         self._hearing = _Hearing()
         self._signing_secret = signing_secret
         self.shows_buttons = app_token is not None or signing_secret is not None
@@ -110,7 +111,7 @@ class SlackDelivery:
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> Self:
         """The same delivery, with what its buttons mean in an open store."""
         other = copy(self)
-        other._clock, other._posts = clock, SlackPosts(store, clock)
+        other._clock, other._posts = clock, StoredPosts(NAME, SlackPost.read, store, clock)
         return other
 
     async def send(self, notice: Notice) -> Sent:

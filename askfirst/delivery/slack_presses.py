@@ -14,7 +14,8 @@ from askfirst.delivery.fields import REASON, Field
 from askfirst.delivery.slack_api import NAME, SlackApi, SlackRefused
 from askfirst.delivery.slack_blocks import ACTION, decided
 from askfirst.delivery.slack_modals import CALLBACK, modal, notice_modal, put_in
-from askfirst.delivery.slack_posts import SlackPost, SlackPosts
+from askfirst.delivery.slack_posts import SlackPost
+from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.text import cut, shown
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
@@ -61,7 +62,7 @@ class SlackPresses:
     """Handles the interactions of our messages; what each returns goes out with the acknowledgement."""
 
     def __init__(
-        self, api: SlackApi, posts: SlackPosts, on_press: OnPress, *, asks_address: bool = False
+        self, api: SlackApi, posts: StoredPosts[SlackPost], on_press: OnPress, *, asks_address: bool = False
     ) -> None:
         self._api = api
         self._posts = posts

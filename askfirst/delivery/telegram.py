@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock, SystemClock
 from askfirst.delivery.base import Ended, Notice, OnPress, Sent, heading
+from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.telegram_api import NAME, Refused, TelegramApi
 from askfirst.delivery.telegram_messages import (
     APPROVE_LABEL,
     OPEN_LABEL,
     Post,
-    Posts,
     asking_text,
     can_be_button,
     data_of,
@@ -63,7 +63,7 @@ class TelegramDelivery:
         self._chat_id = _chat(chat_id)
         self._reviewers = None if reviewers is None else frozenset(reviewers)
         self._clock = clock or SystemClock()
-        self._posts = Posts(store, self._clock)
+        self._posts = StoredPosts(NAME, Post.read, store, self._clock)
         self._is_listening = False
 
     def to(self, target: str) -> TelegramDelivery:
@@ -75,7 +75,7 @@ class TelegramDelivery:
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> TelegramDelivery:
         """The same delivery, keeping in a store what its buttons mean."""
         other = copy(self)
-        other._clock, other._posts = clock, Posts(store, clock)
+        other._clock, other._posts = clock, StoredPosts(NAME, Post.read, store, clock)
         other.api = copy(self.api)  # its open connections belong to one event loop
         return other
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from askfirst.clock import Clock
 from askfirst.delivery.base import OnPress, Press, PressAnswer, Sent
+from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.telegram_api import NAME, Refused, TelegramApi
-from askfirst.delivery.telegram_messages import ALERT_LIMIT, Post, Posts, message, units
+from askfirst.delivery.telegram_messages import ALERT_LIMIT, Post, message, units
 from askfirst.delivery.text import cut, shown
 from askfirst.errors import DeliveryError
 from askfirst.visible_text import visible
@@ -44,7 +45,7 @@ class PressReader:
     def __init__(
         self,
         api: TelegramApi,
-        posts: Posts,
+        posts: StoredPosts[Post],
         reviewers: frozenset[int] | None,
         clock: Clock,
         on_press: OnPress,
