@@ -11,17 +11,17 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from askfirst.errors import HitlError, HitlInvalidAnswer
 from askfirst.json_schema import schema_faults
-from askfirst.messages import JsonObject
+from askfirst.messages import JsonObject, Made
 
 Decision = Literal["approve", "deny", "edit"]
 Answers = dict[str, str | list[str]]
 """What `ask` gives: a string for each question, or a list of them for a multiple choice."""
 
 
-class Frozen(BaseModel):
+class Frozen(Made):
     """A value that does not change and keeps fields that this version does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True, hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="allow", hide_input_in_errors=True)
 
 
 class Option(Frozen):
@@ -130,9 +130,10 @@ def plain_answer(answer: Answer) -> Any:
 def signed(answer: Any, by: str | None, via: str | None) -> Any:
     """An answer about a call with ``answered_by`` and ``via`` filled in; other answers have no such fields and are
     unchanged."""
-    if not isinstance(answer, CallAnswer):
+    signature = {"answered_by": by, "via": via}
+    if not isinstance(answer, CallAnswer) or signature.items() <= vars(answer).items():
         return answer
-    return answer.model_copy(update={"answered_by": by, "via": via})
+    return answer.model_copy(update=signature)
 
 
 def decision_in(answer: Any) -> Decision | None:
@@ -161,9 +162,7 @@ def approval_seconds(given: Any) -> float | None:
         return None
     if isinstance(given, str):
         from askfirst.errors import InvalidDuration
-        from askfirst.protocol.case import (
-            parse_duration,
-        )  # imported only when needed, because it loads the whole protocol package
+        from askfirst.protocol.case import parse_duration  # here, because it loads the whole protocol package
 
         try:
             return float(parse_duration(given))
@@ -190,7 +189,7 @@ def check_names(question_id: str, by: Any, via: Any) -> None:
 
 
 def check_reason(reason: Any) -> None:
-    """Raise `HitlError` if the reason for ending a request is not a text that can be stored."""
+    """Raise `HitlError` if the reason for cancelling a request is not a text that can be stored."""
     if (fault := _text_fault(reason)) is not None:
         raise HitlError(f"the reason {fault}; nothing was ended")
 
@@ -203,7 +202,7 @@ def _text_fault(said: Any) -> str | None:
 
 
 def unwritable(said: Any) -> list[str]:
-    """`UNWRITABLE` if a value cannot be written as JSON, else None."""
+    """A list of faults: `UNWRITABLE` if a value cannot be written as JSON, else empty."""
     try:
         to_json(plain_answer(said))
     except PydanticSerializationError:
@@ -216,11 +215,16 @@ def anonymous(answer: Any) -> Any:
 
     Models of the same shape, such as a subclass, are read by their fields.
     """
+    if isinstance(answer, CallAnswer):
+        return answer.model_dump(exclude=_CLAIMS)
     plain = answer.model_dump() if isinstance(answer, BaseModel) else answer
     if not isinstance(plain, Mapping):
         return plain
     fields = cast("Mapping[str, Any]", plain)
-    return {name: value for name, value in fields.items() if name not in ("answered_by", "via")}
+    return {name: value for name, value in fields.items() if name not in _CLAIMS}
+
+
+_CLAIMS = {"answered_by", "via"}
 
 
 def schema_check(

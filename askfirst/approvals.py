@@ -1,4 +1,4 @@
-"""Calls that wait for a person, and what the person says of them, as portable values."""
+"""Pending approvals, and the responses to them, as portable values."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
@@ -13,10 +13,10 @@ from askfirst.requests import ApproveAnswer, Decision, EscalateAnswer
 class PendingApproval(Value):
     """A call that waits for a person's decision.
 
-    ``id`` is what a response names: the call's id, behind those of the calls that led to its agent.
-    ``tool_call`` shows exactly what would run, and ``digest`` is the digest of that. ``agent_path`` are the
-    ids of the agents from the root to the one that asks. ``kind`` is ``"approve"``; it is ``"escalate"`` for
-    a call in doubt, whose body was interrupted and may have taken effect: approving runs it again.
+    A response names the approval by its ``id``: the ids of the calls that led to the agent (``call_path``), then the
+    id of the call itself. ``tool_call`` shows exactly what would run, and ``digest`` is its digest. ``agent_path``
+    has the ids of the agents from the root to the agent that asks. ``kind`` is ``"approve"``; it is ``"escalate"``
+    for a call in doubt, whose body was interrupted and may have taken effect: approving runs it again.
     """
 
     id: Text
@@ -36,15 +36,15 @@ class PendingApproval(Value):
 
     @property
     def question_id(self) -> str:
-        """The id under which the agent that asks knows what is asked."""
-        return self.id[sum(len(each) + 1 for each in self.call_path) :]
+        """The request's id on the thread of the agent that asks: ``id`` without ``call_path``."""
+        return self.id[sum(map(len, self.call_path)) + len(self.call_path) :]
 
 
 class ApprovalResponse(Value):
     """A person's decision on the pending approval with this ``id``; ``edited_args`` go with an edit.
 
-    ``digest`` is that of the `PendingApproval` that the person was shown. With it the response counts for that
-    alone: if the call was asked about again since, with other arguments, the response is stale.
+    ``digest`` is the digest of the `PendingApproval` that the person was shown. With it, the response counts for
+    that call only: if a person was asked again since, about other arguments, the response is stale.
     """
 
     id: str
@@ -54,7 +54,7 @@ class ApprovalResponse(Value):
     digest: str | None = None
 
     def answer_to(self, kind: str) -> ApproveAnswer | EscalateAnswer:
-        """The response as the answer to what was asked: for a call in doubt, a denial means to skip it."""
+        """The response as the answer to a request of this kind: for a call in doubt, a denial means ``skip``."""
         if kind == "approve":
             return ApproveAnswer(decision=self.decision, edited_args=self.edited_args, reason=self.reason)
         action = "skip" if self.decision == "deny" else "retry"
@@ -69,21 +69,27 @@ _LIKE = 'such as {"id": "c1", "decision": "approve"}'
 
 
 def as_responses(given: Sequence[ResponseLike]) -> list[ApprovalResponse]:
-    """Responses as values; raises `InvalidCheckpoint`, with a sentence for each mistake, for what are none."""
+    """Responses as values. Raises `InvalidCheckpoint`, with a sentence for each fault, if one cannot be read."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         kind = "a dict" if isinstance(given, Mapping) else type(given).__name__
         raise InvalidCheckpoint([f"responses are a list of dicts {_LIKE}, not {kind}; put it in a list"])
-    items = list(given)
-    problems = [problem for place, item in enumerate(items) for problem in _problems(place, item)]
+    responses: list[ApprovalResponse] = []
+    problems: list[str] = []
+    for place, item in enumerate(given):
+        if isinstance(item, ApprovalResponse):
+            responses.append(item)
+            continue
+        found = list(_problems(place, item))
+        problems += found
+        if not found:
+            responses.append(ApprovalResponse(**item))
     if problems:
         raise InvalidCheckpoint(problems)
-    return [item if isinstance(item, ApprovalResponse) else ApprovalResponse(**item) for item in items]
+    return responses
 
 
 def _problems(place: int, item: Any) -> Iterator[str]:
-    """What is wrong with one response. A value of it may be a secret that a person typed, and is not repeated."""
-    if isinstance(item, ApprovalResponse):
-        return
+    """The faults of a response as a dict. They quote no value, because a person may have typed a secret."""
     if not isinstance(item, Mapping):
         yield f"response {place + 1} is {type(item).__name__}; it is an ApprovalResponse or a dict {_LIKE}"
         return
@@ -95,7 +101,7 @@ def _problems(place: int, item: Any) -> Iterator[str]:
     what = f"the response to {named!r}"
     for name in fields:
         if name not in _NAMES:
-            yield f"{what} has {name!r}, which is no part of a response; it has {', '.join(_NAMES)}"
+            yield f"{what} has {name!r}, which is not a field of a response: {', '.join(_NAMES)}"
     decision = fields.get("decision")
     if decision not in get_args(Decision):
         said = f"not {decision!r}" if isinstance(decision, str) else "and has to be there"

@@ -110,7 +110,7 @@ class HitlChannel(LeastChannel, Protocol):
         ...
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
-        """The requests as they come, the current one first."""
+        """The requests as they are opened, beginning with the pending one."""
         ...
 
     async def answer(
@@ -124,10 +124,10 @@ class HitlChannel(LeastChannel, Protocol):
     ) -> None:
         """Answer the pending request, with the answer's model or with plain JSON.
 
-        ``by`` and ``via`` say who and where.
+        ``by`` and ``via`` say who answered, and where.
 
-        ``digest`` is that of the request that was shown. Without it an answer counts only for the first
-        question asked under this id.
+        ``digest`` is the digest of the request that was shown. Without it, an answer counts only for the first
+        request under this id.
         """
         ...
 
@@ -138,11 +138,11 @@ class HitlChannel(LeastChannel, Protocol):
 
     @property
     def checkpointer(self) -> Any:
-        """The checkpointer that keeps this channel's requests, where it settles them itself; else None."""
+        """The checkpointer in which the channel itself stores and settles its requests; None if it does not."""
         ...
 
     def bind(self, host: ChannelHost) -> None:
-        """Bind the channel to an agent: its listeners are notified of requests, its thread stores them."""
+        """Bind the channel to an agent: the agent's listeners are notified of requests, its thread stores them."""
         ...
 
     def interrupt(
@@ -150,8 +150,8 @@ class HitlChannel(LeastChannel, Protocol):
     ) -> HitlRequest | None:
         """End the wait in this process by raising a signal in the waiting run; the request stays open.
 
-        An answer that comes later is kept for the run that asks again. The waiting run awaits ``after()``, if
-        given, before the signal is raised. Returns the request that was waited for, or None.
+        An answer that comes later is kept until a run asks again. The waiting run awaits ``after()``, if given,
+        before the signal is raised. Returns the request that the run waited for, or None.
         """
         ...
 

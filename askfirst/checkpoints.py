@@ -68,7 +68,7 @@ class SavedCheckpoint:
     """A checkpoint in a store; times are seconds since 1970 (UTC).
 
     ``state`` is ``"pending"``, ``"resolving"`` (claimed by ``claimed_by`` until ``claimed_until``) or
-    ``"resolved"``. ``checkpoint`` is the whole value; a list leaves it out, but not ``pending``.
+    ``"resolved"``. ``checkpoint`` is the whole value; `RunCheckpointStore.list` leaves it None.
     """
 
     checkpoint_id: str
@@ -119,7 +119,7 @@ class RunCheckpointStore:
     async def claim(
         self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None
     ) -> SavedCheckpoint:
-        """Claim a checkpoint, to resume it. No other worker can until it is released or the claim lapses.
+        """Claim a checkpoint, to resume it. No other worker can claim it until it is released or the claim lapses.
 
         Raises `CheckpointNotFound`, and `CheckpointNotPendingError`, which says who holds the claim and until
         when.
@@ -156,7 +156,7 @@ class RunCheckpointStore:
     async def get(
         self, agent_id: str, checkpoint_id: str, *, thread_id: str | None = None
     ) -> SavedCheckpoint | None:
-        """A checkpoint as it stands, whole; None if there is none."""
+        """A checkpoint with its messages, in whatever state; None if there is no such checkpoint."""
         stored = await self.memory.get_checkpoint(checkpoint_id, agent_id, thread_id=thread_id)
         return None if stored is None else _saved(stored, await self._whole(stored))
 
@@ -226,13 +226,13 @@ async def resume_checkpoint(
 ) -> AgentResult:
     """Claim a checkpoint, go on from it with people's decisions (values or plain dicts), and resolve it.
 
-    It was saved under the spec's id. A run that pauses again is saved again, as ``result.checkpoint``. If it
-    cannot go on, because a response does not fit for example, the checkpoint is released and the error
-    raised. After a claim that lapsed the same responses may come again. ``by`` and ``via`` are recorded as who
-    decided, and where.
+    The checkpoint has to be saved under the spec's id. If the run pauses again, its new checkpoint is saved too, and
+    is ``result.checkpoint``. If the run cannot go on, for example because a response does not fit, the checkpoint is
+    released and the error raised. If an earlier claim lapsed, responses that were settled under it may be given
+    again. ``by`` and ``via`` are recorded as who decided, and where.
 
-    A response counts for what the checkpoint lists as pending, and nothing else: if that was asked about again
-    since, with other arguments, it raises `HitlStaleAnswer`, and none of the responses is settled.
+    A response counts only for a request that the checkpoint lists as pending. If a person was asked again since,
+    about other arguments, this raises `HitlStaleAnswer`, and none of the responses is settled.
     """
     given = as_responses(responses)  # before anything is claimed
     saved = await store.claim(spec.id, checkpoint_id, thread_id=thread_id)
@@ -397,7 +397,7 @@ def _missing(
 
 
 def _is_unsettled(known: StoredRequest | None, settled: StoredRequest) -> bool:
-    """Whether a settled request is not yet settled in the store. One asked anew under its id is another question."""
+    """Whether a settled request is not yet settled in the store. A later round under its id is another request."""
     if known is None:
         return True
     return known.status == "pending" and same_question(known.request, settled.request.payload)

@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 def milliseconds(clock: Clock) -> int:
-    """A clock's time as the tables keep it: whole milliseconds since 1970 (UTC)."""
+    """A clock's time as the tables store it: whole milliseconds since 1970 (UTC)."""
     return to_milliseconds(clock.now())
 
 
@@ -33,7 +33,7 @@ def to_milliseconds(seconds: float | None) -> int | None: ...
 
 
 def to_milliseconds(seconds: float | None) -> int | None:
-    """A time of a public value, seconds since 1970 (UTC), as the tables keep it: whole milliseconds."""
+    """A time of a public value, in seconds since 1970 (UTC), as the tables store it: whole milliseconds."""
     return None if seconds is None else round(seconds * 1000)
 
 
@@ -46,7 +46,7 @@ def seconds(milliseconds: int | None) -> float | None: ...
 
 
 def seconds(milliseconds: int | None) -> float | None:
-    """A time as the tables keep it, as public values have it: seconds since 1970 (UTC)."""
+    """A stored time, in milliseconds, as public values have it: seconds since 1970 (UTC)."""
     return None if milliseconds is None else milliseconds / 1000
 
 

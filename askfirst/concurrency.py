@@ -22,13 +22,13 @@ class LoopLock(asyncio.Lock):
     """
 
     def acquire(self) -> CoroutineType[Any, Any, Literal[True]]:
-        """Wait for one's turn."""
+        """Wait until the lock is free, and take it."""
         if not self.locked():
             self._loop = None  # asyncio's own attribute; if asyncio renames it, this is an ordinary lock
         return super().acquire()
 
 
-# One run at a time, and none that waits for itself.
+# A lock for one run at a time, which refuses to wait for the run that it is held by.
 
 
 _Task = asyncio.Task[Any]
@@ -71,15 +71,17 @@ class RunLock(LoopLock):
             raise WaitsForItself(self._thread_id)
 
     async def acquire(self) -> Literal[True]:
-        """Wait for one's turn; raises `WaitsForItself`."""
+        """Wait until the lock is free, and take it. Raises `WaitsForItself` where that would be a deadlock."""
         if self._holder is not None:
             self.check()
         await super().acquire()
         self._holder = asyncio.current_task()
         return True
 
+    __aenter__ = acquire  # pyright: ignore[reportAssignmentType]  (asyncio's awaits this method in another coroutine)
+
     def release(self) -> None:
-        """Let the next one have its turn."""
+        """Release the lock, so that the next waiting run can take it."""
         self._holder = None
         super().release()
 
@@ -120,9 +122,9 @@ async def finish(job: asyncio.Future[T]) -> T:
 
 
 async def first_of(*each: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-    """Run coroutines at once; returns the place of the first that ends, and its result. The others are cancelled.
+    """Run coroutines concurrently; returns the index of the first that ends, and its result.
 
-    Raises what the first one raises.
+    The others are cancelled. If the first to end raises, so does this.
     """
     tasks = [asyncio.ensure_future(one) for one in each]
     try:

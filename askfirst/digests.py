@@ -40,6 +40,10 @@ def _no_canonical_json(error: ValueError) -> InvalidMessage:
     return InvalidMessage("", f"no canonical JSON: {error}")
 
 
+_EXACT = 2**53
+"""Integers nearer to 0 than this are doubles exactly."""
+
+
 class _NotPlain(Exception):
     """A value that pydantic's encoder may write differently from the RFC."""
 
@@ -61,11 +65,13 @@ def _in_order(value: Any) -> Any:
         ordered: dict[str, Any] = {}
         for key in sorted(fields):  # a loop: before Python 3.12 a comprehension is a call
             item = fields[key]
-            ordered[key] = item if item.__class__ is str else _in_order(item)
+            kind = item.__class__
+            is_plain = kind is str or (kind is int and -_EXACT < item < _EXACT)
+            ordered[key] = item if is_plain else _in_order(item)
         return ordered
     if kind is list:
         return [_in_order(item) for item in value]
-    if kind is int and -(2**53) < value < 2**53:
+    if kind is int and -_EXACT < value < _EXACT:
         return value
     raise _NotPlain
 
@@ -73,9 +79,9 @@ def _in_order(value: Any) -> Any:
 def _mark_large(value: Any, mark: str) -> Any:
     """The value with each number that the RFC would round replaced by a marked text; `canonical_json` restores the
     digits."""
-    if isinstance(value, int) and not -(2**53) < value < 2**53:
+    if isinstance(value, int) and not -_EXACT < value < _EXACT:
         return f"{mark}{value}"
-    if isinstance(value, float) and 2**53 <= abs(value) < 1e21:  # a double that large is whole
+    if isinstance(value, float) and _EXACT <= abs(value) < 1e21:  # a double that large is whole
         return f"{mark}{int(value)}"
     if isinstance(value, dict):
         return {key: _mark_large(item, mark) for key, item in cast("dict[str, Any]", value).items()}

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from askfirst.errors import InvalidTool
-from askfirst.formats import ENGLISH, Style, formatted, is_known
+from askfirst.formats import ENGLISH, Style, formatted, is_known, style_for
 from askfirst.messages import JsonObject
 from askfirst.visible_text import visible
+from askfirst.wording import Wording, in_languages, languages_of, texts_of, wording_faults, wording_in
 
 Risk = Literal["low", "normal", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "normal", "high", "critical")
@@ -20,7 +21,7 @@ CONSEQUENCES = ("money", "irreversible", "production", "external", "data", "acce
 LONGEST_VALUE = 60
 LONGEST_BUTTON = 24
 MOST_STEPS = 20
-"""So many steps of what an agent did before are shown."""
+"""The most steps shown of what the agent did before a call."""
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.%/ -]+)*)\}")
 _CONSEQUENCE = re.compile(r"people:\d{1,9}|custom:[^\n]{1,60}")
 _LONGEST_WORDS = 500
@@ -31,21 +32,25 @@ _LONGEST_STEP = 400
 class Display:
     """The words for an action. None of them comes from a model.
 
-    ``sentence`` and ``approve`` (the button) may hold arguments, with a format: ``{cents:money:EUR}``. ``labels`` and
-    ``formats`` are by argument, ``important`` names those that come first. ``risk`` is a level, or a function of the
-    arguments that gives one. ``consequences`` are some of `CONSEQUENCES`, ``people:N`` or ``custom:text``. ``undo``
-    says how to take the effect back, ``help_url`` is where one reads how to decide.
+    ``sentence``, ``approve`` (the button) and ``done_sentence`` (the heading once the call ran, "Paid back ...") may
+    hold arguments, with a format: ``{cents:money:EUR}``. ``labels`` and ``formats`` are by argument, ``important``
+    names the arguments that are shown first. ``risk`` is a level, or a function of the arguments that returns one.
+    ``consequences`` are some of `CONSEQUENCES`, ``people:N`` or ``custom:text``. ``undo`` says how to reverse the
+    effect, ``help_url`` is a page about how to decide.
+
+    Each text may be given in several languages (`Wording`).
     """
 
-    title: str | None = None
-    sentence: str | None = None
-    approve: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    title: Wording | None = None
+    sentence: Wording | None = None
+    approve: Wording | None = None
+    done_sentence: Wording | None = None
+    labels: Mapping[str, Wording] = field(default_factory=dict[str, Wording])
     formats: Mapping[str, str] = field(default_factory=dict[str, str])
     important: Sequence[str] = ()
     risk: Risk | Callable[[Mapping[str, Any]], Risk] | None = None
-    consequences: Sequence[str] = ()
-    undo: str | None = None
+    consequences: Sequence[Wording] = ()
+    undo: Wording | None = None
     help_url: str | None = None
     description: str | None = None
     """What the tool does, from its docstring."""
@@ -53,42 +58,80 @@ class Display:
     def check(self, tool_name: str, parameters: Sequence[str] | None) -> None:
         """Raise `InvalidTool` for words that cannot be shown, before anybody is asked.
 
-        ``parameters`` are the tool's arguments; None where they are not known, as with another framework's tool.
+        ``parameters`` are the names of the tool's arguments; None if they are unknown, as with another framework's
+        tool.
         """
         for fault in self._faults(parameters):
             raise InvalidTool(tool_name, fault)
 
     def _faults(self, parameters: Sequence[str] | None) -> list[str]:
         known = "none" if not parameters else ", ".join(parameters)
-        named: list[tuple[str, str]] = []
-        faults: list[str] = []
-        for name, words in (("sentence", self.sentence), ("approve", self.approve)):
-            for place in _PLACE.finditer(words or ""):
-                named.append((name, place[1]))
-                faults += _format_faults(name, place[2].removeprefix(":"))
-            if re.search(r"[{}]", _PLACE.sub("", words or "")):
-                faults.append(
-                    f"{name} has a brace that is no placeholder: write {{argument}} or {{argument:format}}"
-                )
+        if faults := self._language_faults():
+            return faults
+        named, faults = self._placed()
         for name, given in (("labels", self.labels), ("formats", self.formats)):
             named += [(name, key) for key in given]
         named += [("important", key) for key in self.important]
         if parameters is not None:
             strange = [(name, key) for name, key in named if key not in parameters]
-            faults += [f"{name} names {key!r}, and its arguments are: {known}" for name, key in strange]
+            faults += [f"{name} names {key!r}, but the arguments are: {known}" for name, key in strange]
         for key, form in self.formats.items():
             faults += _format_faults(f"formats[{key!r}]", form)
         if self.risk is not None and not callable(self.risk) and self.risk not in RISKS:
             faults.append(
                 f"risk is one of {', '.join(RISKS)}, or a function of the arguments, not {self.risk!r}"
             )
-        faults += [_consequence_fault(it) for it in self.consequences if not is_consequence(it)]
+        consequences = [text for it in self.consequences for text in texts_of(it)]
+        faults += [_consequence_fault(it) for it in consequences if not is_consequence(it)]
         if self.help_url is not None and not is_link(self.help_url):
             faults.append(f"help_url is an https address, not {self.help_url!r}")
         return faults
 
+    def _placed(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """The arguments that the sentences name, each with its sentence; and the faults of their placeholders."""
+        named: list[tuple[str, str]] = []
+        faults: list[str] = []
+        for name in _TEMPLATES:
+            for words in texts_of(getattr(self, name)):
+                for place in _PLACE.finditer(words):
+                    named.append((name, place[1]))
+                    faults += _format_faults(name, place[2].removeprefix(":"))
+                if re.search(r"[{}]", _PLACE.sub("", words)):
+                    faults.append(
+                        f"{name} has a brace that is not a placeholder: write {{argument}} or {{argument:format}}"
+                    )
+        return named, faults
+
+    def _language_faults(self) -> list[str]:
+        faults: list[str] = []
+        for name in _TEXTS:
+            if (given := getattr(self, name)) is not None:
+                faults += wording_faults(name, given)
+        for key, given in self.labels.items():
+            faults += wording_faults(f"labels[{key!r}]", given)
+        for given in self.consequences:
+            faults += wording_faults("a consequence", given)
+        return faults
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages that some of the texts are given in."""
+        return languages_of(
+            *(getattr(self, name) for name in _TEXTS), *self.labels.values(), *self.consequences
+        )
+
+    def spoken(self, tag: str | None) -> Display:
+        """The same words in one language, each in its default language where it is not given in that one."""
+        texts: dict[str, Any] = {
+            name: wording_in(given, tag) for name in _TEXTS if (given := getattr(self, name)) is not None
+        }
+        labels: dict[str, Wording] = {key: wording_in(given, tag) for key, given in self.labels.items()}
+        return replace(
+            self, **texts, labels=labels, consequences=[wording_in(it, tag) for it in self.consequences]
+        )
+
     def completed(self, labels: Mapping[str, str], formats: Mapping[str, str], description: str) -> Display:
-        """With labels and formats from the tool's own parameters where none are given, and its description."""
+        """The same display, filled up with labels, formats and the description of the tool's own parameters."""
         known = {key: form for key, form in formats.items() if is_known(form)}
         return replace(
             self,
@@ -103,39 +146,51 @@ class Display:
         return self.sentence is None and self.approve is None and not callable(self.risk)
 
     def shown(self, args: Mapping[str, Any], effect: str = "once") -> JsonObject | None:
-        """The words for a call with these arguments, for its request; None if nothing was said.
+        """The words for a call with these arguments, for its request; None if there are none.
 
-        ``templates`` are the words as they were written, for a page that shows other arguments than these. A risk
-        that cannot be determined is ``"critical"``, so that people look twice.
+        ``templates`` are the sentence and the button with their placeholders, for a page that shows edited arguments.
+        If the function for the risk fails, the risk is ``"critical"``, so that people look twice. Words in several
+        languages are read with `words_in`.
         """
+        languages = self.languages
+        words = (self.spoken(None) if languages else self)._words(args, ENGLISH)
+        risk = self._risk(args, effect)
+        if risk != "normal":
+            words["risk"] = risk
+        if languages:
+            others = {tag: self.spoken(tag)._words(args, style_for(tag)) for tag in languages}
+            same = {"risk": words["risk"]} if "risk" in words else {}
+            words = in_languages(words, {tag: {**said, **same} for tag, said in others.items()})
+        return words or None
+
+    def _words(self, args: Mapping[str, Any], style: Style) -> JsonObject:
+        """The words in the one language that they are in now."""
         words: JsonObject = {
             name: said
             for name in ("title", "undo", "help_url", "description")
             if (said := getattr(self, name)) is not None
         }
-        templates: JsonObject = {}
-        if self.sentence is not None:
-            words["sentence"] = filled(self.sentence, args, self.formats)
-            templates["sentence"] = self.sentence
-        if self.approve is not None:
-            templates["approve"] = self.approve
-            if (button := button_text(self.approve, args, self.formats)) is not None:
-                words["approve"] = button
+        templates: dict[str, str] = {
+            name: said for name in _TEMPLATES if (said := getattr(self, name)) is not None
+        }
+        if (sentence := templates.get("sentence")) is not None:
+            words["sentence"] = filled(sentence, args, self.formats, style)
+        approve = templates.get("approve")
+        if approve is not None and (button := button_text(approve, args, self.formats, style)) is not None:
+            words["approve"] = button
         if templates:
-            words["templates"] = templates
+            words["templates"] = cast(JsonObject, templates)
         for name in ("labels", "formats"):
             if given := getattr(self, name):
                 words[name] = dict(given)
         for name in ("important", "consequences"):
             if given := getattr(self, name):
                 words[name] = list(given)
-        risk = self._risk(args, effect)
-        if risk != "normal":
-            words["risk"] = risk
-        return words or None
+        return words
 
     def _risk(self, args: Mapping[str, Any], effect: str) -> Risk:
-        """The declared level; else what the consequences, or the effect, make of it."""
+        """The declared level; without one, ``high`` for irreversible or production consequences, ``low`` for a tool
+        that is idempotent or has no effect, else ``normal``."""
         if callable(self.risk):
             try:
                 said = self.risk(args)
@@ -144,9 +199,19 @@ class Display:
             return said if said in RISKS else "critical"
         if self.risk is not None:
             return self.risk
-        if {"irreversible", "production"} & set(self.consequences):
+        if {"irreversible", "production"} & {text for it in self.consequences for text in texts_of(it)}:
             return "high"
         return "low" if effect in ("none", "idempotent") else "normal"
+
+
+_TEMPLATES = ("sentence", "approve", "done_sentence")
+_TEXTS = ("title", *_TEMPLATES, "undo")
+
+
+def higher(*risks: Risk | None) -> Risk | None:
+    """The highest of some levels of risk; None where none is given."""
+    given = [RISKS.index(risk) for risk in risks if risk is not None]
+    return RISKS[max(given)] if given else None
 
 
 def is_consequence(name: str) -> bool:
@@ -182,17 +247,17 @@ def _format_faults(where: str, form: str) -> list[str]:
 
 
 class Part(NamedTuple):
-    """A part of a filled sentence: words of its author, or the value of an argument."""
+    """A part of a filled sentence: words of the tool's author, or the value of an argument."""
 
     text: str
     argument: str | None = None
-    """The argument that it is the value of; None for words of the author."""
+    """The argument whose value the text is; None for words of the author."""
 
 
 def parts(
     words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH
 ) -> list[Part]:
-    """A template with the call's values in its places, each cut to 60 characters, in one line."""
+    """A template split into its parts, with the call's values for its placeholders, each cut to 60 characters."""
     found: list[Part] = []
     end = 0
     for place in _PLACE.finditer(words):
@@ -207,7 +272,8 @@ def parts(
 
 
 def filled(words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH) -> str:
-    """The same as one text, in which nothing hides, acts or passes for something else."""
+    """A template with the call's values, as one text. Values are made `visible`: no character in them is hidden,
+    changes the direction of writing or imitates another."""
     return "".join(
         part.text if part.argument is None else _cut(visible(part.text))
         for part in parts(words, args, formats, style)
@@ -223,7 +289,7 @@ def button_text(
 
 
 def value_text(value: Any, form: str, style: Style = ENGLISH) -> str:
-    """A value as text: in its format if it fits, else plain. No more of it is looked at than a sentence can hold."""
+    """A value as text: in its format if it fits, else plain. Of a long value only the beginning is used."""
     if form == "secret":
         return "…"
     return formatted(value, form, style) or _plain(value, style)
@@ -241,7 +307,8 @@ def _plain(value: Any, style: Style) -> str:
     if isinstance(value, list):
         given = cast("list[Any]", value)
         items = [_plain(it, style)[:LONGEST_VALUE] for it in given[:7]]
-        return ", ".join(items) + (f" and {len(given) - 7} more" if len(given) > 7 else "")
+        more = style.more.format(rest=len(given) - 7, all=len(given)) if len(given) > 7 else ""
+        return style.comma.join(items) + more
     if isinstance(value, dict):
         return f"{{{len(cast('dict[str, Any]', value))}}}"
     if isinstance(value, str):
@@ -252,11 +319,11 @@ def _plain(value: Any, style: Style) -> str:
         return "…"
 
 
-# What an adapter says of the steps before a call.
+# The steps before a call, as an adapter reports them.
 
 
 def steps_before(steps: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """The last steps before a call, as a request keeps them: who it was (``agent``, ``tool``, …) and a text each."""
+    """The last steps before a call, as a request keeps them: each has ``who`` (``agent``, ``tool``, …) and a text."""
     kept: list[JsonObject] = []
     for step in steps[-MOST_STEPS:]:
         who, text = str(step.get("who", "agent"))[:40], str(step.get("text", ""))

@@ -61,11 +61,11 @@ class MasterKeys:
 
     @property
     def named(self) -> Mapping[str, bytes]:
-        """All of them, by their fingerprints."""
+        """All keys, by their fingerprints."""
         return self._keys
 
     def find(self, named: str) -> bytes | None:
-        """The key of a fingerprint, if it is among these."""
+        """The key with this fingerprint; None if it is not among these keys."""
         return self._keys.get(named)
 
     def __repr__(self) -> str:

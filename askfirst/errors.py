@@ -1,7 +1,7 @@
 """Every exception Askfirst raises, in one tree.
 
     AskfirstError                     whatever goes wrong; catch this to catch all of it
-    ├── InvalidMessage              data that is no message (or no other value) of a transcript
+    ├── InvalidMessage              data that is not a valid message, or other value, of a transcript
     ├── InvalidTool                 a function or definition that cannot become a tool
     ├── InvalidAgent                an agent whose parts do not fit together
     ├── WaitsForItself              a run that would wait for its own end
@@ -10,62 +10,62 @@
     ├── MissingExtra                an optional dependency is not installed (also an ImportError)
     ├── ModelError                  the model could not answer
     │   └── ScriptExhausted         a scripted model was asked once more than it has turns
-    ├── StoreError                  the store does not know, or does not allow, what was asked of it
+    ├── StoreError                  the store does not have, or does not allow, what was asked for
     │   ├── ThreadNotFound          there is no such thread
     │   ├── LeaseHeld               another worker is advancing the thread just now
     │   ├── LeaseLost               another worker has taken the thread over; nothing was written
-    │   ├── InvalidStep             a step of a run that no store could keep as it is; nothing was written
+    │   ├── InvalidStep             a step that cannot be stored; nothing was written
     │   ├── CheckpointNotFound      the agent has no such checkpoint
     │   └── CheckpointNotPendingError   a checkpoint is claimed by another worker, or resolved, or not claimed at all
-    ├── ProtocolError               something does not agree with the HITL Protocol
-    │   ├── InvalidProtocolObject   data that is no such object of the protocol
+    ├── ProtocolError               something does not conform to HITL Protocol
+    │   ├── InvalidProtocolObject   data that is not a valid object of the protocol
     │   ├── InvalidFormData         answers that do not fit a form
     │   ├── InvalidTransition       an event that cannot happen to a case in its state
-    │   ├── InvalidDuration         a text that is no length of time
+    │   ├── InvalidDuration         a text that is not a duration
     │   ├── InvalidSecret           a secret or a key that cannot be used
     │   ├── InvalidSignature        a signature that is missing, wrong or too old
     │   └── InvalidSkill            a SKILL.md that cannot be used
     ├── ServiceError                the service refuses
-    │   ├── InvalidConfiguration    askfirst.toml, or the environment, has mistakes
-    │   ├── CaseNotFound            there is no such case, or it is not for whoever asks
+    │   ├── InvalidConfiguration    askfirst.toml, or the environment, has faults
+    │   ├── CaseNotFound            there is no such case, or the caller may not see it
     │   ├── CaseClosed              the case is answered or cancelled
-    │   ├── CaseExpired             the case's time is up
-    │   ├── CaseHeld                another person's decision goes out in a moment
-    │   ├── IdempotencyConflict     an Idempotency-Key comes again with another body
+    │   ├── CaseExpired             the case's deadline has passed
+    │   ├── CaseHeld                another decision on the case takes effect in a moment, unless it is undone
+    │   ├── IdempotencyConflict     an Idempotency-Key was used before with another body
     │   ├── InvalidReview           a case, or an answer to one, that does not fit
-    │   ├── InvalidCallbackUrl      a URL that no callback may go to
+    │   ├── InvalidCallbackUrl      a URL to which the service sends no callbacks
     │   ├── InlineRefused           an answer that can only be given on the page
     │   ├── EmailCodeRefused        an answer without the code that was sent by e-mail
-    │   ├── NotIdentified           an answer of somebody who is not identified
-    │   ├── OverBudget              more than a key, a link or an address may have
-    │   ├── NotAuthorized           an answer of somebody who may not give it
-    │   └── LinkExpired             a link whose time is over
+    │   ├── NotIdentified           an answer by a person whom the host cannot identify
+    │   ├── OverBudget              a key, a link or an address has used up its budget
+    │   ├── NotAuthorized           an answer by a person who may not give it
+    │   └── LinkExpired             the link has expired
     ├── ReviewError                 waiting for another service's review went wrong
     │   ├── InvalidOffer            a 202 whose hitl object cannot be used; nothing was sent to anybody
     │   ├── ReviewRefused           the service does not let the agent ask: 401, 403, 404 or 410
-    │   ├── ReviewUnreachable       the service did not say how the review ended, long after its time was up
+    │   ├── ReviewUnreachable       the service did not say how the review ended, long after its deadline
     │   ├── ReviewUnreadable        the service's answers about the case cannot be read
     │   ├── ReviewContradiction     the service contradicts itself, such as a case that leaves a final state
     │   ├── InvalidOutcome          a result that lacks what the form requires
-    │   ├── ResponseTooLarge        an answer that is longer than the caller takes
+    │   ├── ResponseTooLarge        an HTTP response larger than the caller's limit
     │   ├── RequestInDoubt          whether a request reached the service is unknown; it is not sent again
-    │   └── DiscoveryFailed         a service does not say what it supports
+    │   └── DiscoveryFailed         a service's discovery document cannot be had or read
     ├── DeliveryError               a notice did not reach the person
-    ├── ChatError                   agents cannot be served in a chat as it was asked for
-    ├── ResumeLater                 a thread cannot go on just now, which is no failure
-    ├── ResumeFailed                a thread went on, and failed
+    ├── ChatError                   a chat server was configured without an agent or without a chat
+    ├── ResumeLater                 a thread cannot be resumed yet, which is not a failure
+    ├── ResumeFailed                a thread was resumed, and its run failed
     └── HitlError                   asking a person went wrong
-        ├── HitlInvalidRequest      what a person was to be asked makes no question
+        ├── HitlInvalidRequest      the arguments make no valid request; nobody was asked
         ├── HitlConcurrencyError    the channel, or its thread, has a pending request already
-        ├── HitlStaleAnswer         the request is not, or no longer, the one that waits for an answer
+        ├── HitlStaleAnswer         the request is not, or no longer, pending
         ├── HitlNoPendingRequest    there is no such request
         ├── HitlInvalidAnswer       the answer does not fit what was asked
         ├── HitlRequestPending      a prompt came while a request is open
-        ├── WrongAgent              a thread that waits for a person is another agent's to go on with
+        ├── WrongAgent              the thread belongs to a run of another agent
         ├── HitlDurabilityNotGuaranteed   a custom tool's body asked through a durable channel
         ├── Denied                  a call at the gate does not run: a person, the policy or the time-out said no
-        ├── NotApproved             a body was to begin at the gate that nobody has approved
-        ├── KeyConflict             a key of the gate that stands for another call
+        ├── NotApproved             nobody has approved the call at the gate, so its body does not begin
+        ├── KeyConflict             the key of a call at the gate was used for another call before
         ├── FailedBefore            a call at the gate ran before, and raised
         ├── ResultNotKept           a call at the gate ran before, and its result could not be kept
         ├── StillRunning            another process runs the call just now
@@ -95,7 +95,7 @@ from askfirst.limits import FAULTS
 class _Portable(BaseException):
     """Can be copied and pickled: comes back with its type, message and attributes.
 
-    Left to itself, Python would hand the finished message to a constructor that takes facts.
+    Python's own pickling would call the constructor with the finished message. The constructors here take facts.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -105,7 +105,7 @@ class _Portable(BaseException):
 
 def _rebuilt(cls: type[_Portable], args: tuple[Any, ...]) -> _Portable:
     error = cls.__new__(cls, *args)
-    super(_Portable, error).__init__(*args)  # that of the built-in class, such as ImportError
+    super(_Portable, error).__init__(*args)  # the constructor of the built-in class, such as ImportError
     return error
 
 
@@ -143,14 +143,14 @@ class WaitsForItself(AskfirstError, RuntimeError):
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
-            f"thread {thread_id!r}: a run is going on, and would wait for itself here; "
+            f"thread {thread_id!r}: a run is going on, and this would make it wait for itself (a deadlock); "
             "await this outside of the run's tools and listeners, or in a task of its own"
         )
         self.thread_id = thread_id
 
 
 class InvalidPolicy(AskfirstError, ValueError):
-    """A rule, a decision or a policy file that cannot be used; its text is one line for each mistake.
+    """A rule, a decision or a policy file that cannot be used; its text has one line for each fault.
 
     ``problems`` are those lines. ``file`` is the policy file where there is one, and ``lines`` are then the
     numbers of the lines in it, one for each problem.
@@ -175,7 +175,7 @@ class InvalidCheckpoint(AskfirstError, ValueError):
 
 
 class MissingExtra(AskfirstError, ImportError):
-    """Something that needs an extra which is not installed."""
+    """An optional dependency (an extra) is needed and not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the {extra!r} extra: pip install 'askfirst[{extra}]'")
@@ -215,7 +215,7 @@ class ScriptExhausted(ModelError):
 
 
 class StoreError(AskfirstError):
-    """The store does not know, or does not allow, what was asked of it."""
+    """The store does not have, or does not allow, what was asked for."""
 
 
 class ThreadNotFound(StoreError, LookupError):
@@ -246,7 +246,7 @@ class LeaseLost(StoreError):
 
 
 class InvalidStep(StoreError, ValueError):
-    """A step that no store can keep; nothing was written, and the lease is unchanged."""
+    """A step that cannot be stored; nothing was written, and the lease is unchanged."""
 
     def __init__(self, thread_id: str, problem: str) -> None:
         super().__init__(f"nothing was written: {problem}")
@@ -268,8 +268,8 @@ class CheckpointNotFound(StoreError, LookupError):
 class CheckpointNotPendingError(StoreError):
     """A checkpoint is not pending, or claimed by another worker; nothing was changed.
 
-    ``state`` is the one it is in. ``claimed_by`` holds it until ``claimed_until`` (in seconds since 1970), or
-    resolved it.
+    ``state`` is the checkpoint's state. ``claimed_by`` is the worker that holds the claim until ``claimed_until``
+    (in seconds since 1970), or that has resolved the checkpoint.
     """
 
     def __init__(
@@ -301,11 +301,11 @@ def _iso(seconds: float) -> str:
 
 
 class ServiceError(AskfirstError):
-    """The service refuses what was asked of it."""
+    """The service refuses a request."""
 
 
 class InvalidConfiguration(ServiceError, ValueError):
-    """A configuration with mistakes. ``mistakes`` has a sentence for each, with its line; no secret is in any."""
+    """A configuration with faults. ``mistakes`` has a sentence for each, with its line; they quote no secret."""
 
     def __init__(self, file: str, mistakes: Iterable[str]) -> None:
         self.file = file
@@ -331,7 +331,7 @@ class CaseClosed(ServiceError):
 
 
 class CaseExpired(ServiceError):
-    """The case's time is up."""
+    """The case's deadline has passed."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__(f"the time of case {case_id!r} is up")
@@ -339,7 +339,7 @@ class CaseExpired(ServiceError):
 
 
 class CaseHeld(ServiceError):
-    """Another decision was made on the case's page, and goes out in a moment."""
+    """Another decision was made on the case's page. It takes effect in a moment, unless it is undone."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__(
@@ -349,7 +349,7 @@ class CaseHeld(ServiceError):
 
 
 class IdempotencyConflict(ServiceError):
-    """An Idempotency-Key comes again with another body; use a new key for a new case."""
+    """An Idempotency-Key was used before with another body; use a new key for a new case."""
 
     def __init__(self) -> None:
         super().__init__("this Idempotency-Key has opened another case; use a new key for a new one")
@@ -369,7 +369,8 @@ class InvalidReview(ServiceError, ValueError):
 
 
 class InvalidCallbackUrl(ServiceError, ValueError):
-    """A URL that no callback may go to; ``problem`` says why. It is not quoted, for it may hold a secret."""
+    """A URL to which the service sends no callbacks; ``problem`` says why. The URL may hold a secret and is not
+    quoted."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"this callback URL cannot be used: {problem}")
@@ -377,7 +378,7 @@ class InvalidCallbackUrl(ServiceError, ValueError):
 
 
 class InlineRefused(ServiceError):
-    """An answer that can only be given on the page; ``code`` says why, in the protocol's word."""
+    """An answer that can only be given on the page; ``code`` is the protocol's error code."""
 
     def __init__(self, case_id: str, code: str, why: str) -> None:
         super().__init__(why)
@@ -386,7 +387,7 @@ class InlineRefused(ServiceError):
 
 
 class EmailCodeRefused(ServiceError):
-    """An answer without the code that was sent by e-mail; ``code`` says why, in the protocol's word."""
+    """An answer without the code that was sent by e-mail; ``code`` is the protocol's error code."""
 
     def __init__(self, case_id: str, code: str, why: str) -> None:
         super().__init__(why)
@@ -395,7 +396,7 @@ class EmailCodeRefused(ServiceError):
 
 
 class NotIdentified(ServiceError):
-    """The host could not tell who answers, so the answer was not taken."""
+    """The host could not identify the person who answers, so the answer was not accepted."""
 
     def __init__(self, case_id: str) -> None:
         super().__init__("It could not be found out who you are. Sign in again, or try it later.")
@@ -403,9 +404,9 @@ class NotIdentified(ServiceError):
 
 
 class OverBudget(ServiceError):
-    """More than a key, a link or an address may have: ``budget`` names which of the service's ``Budgets``.
+    """A key, a link or an address has used up a budget: ``budget`` names which of the service's ``Budgets``.
 
-    ``retry_after`` is after how many seconds it may be tried again, None where waiting does not help.
+    ``retry_after`` is the number of seconds to wait before another try; None if waiting does not help.
     """
 
     def __init__(self, budget: str, wait: int | None) -> None:
@@ -430,7 +431,7 @@ _OVER_BUDGET = {
 
 
 class NotAuthorized(ServiceError):
-    """The host's ``authorize`` does not let this person answer; the answer was not taken, and the case is open."""
+    """The host's ``authorize`` does not let this person answer. The answer was not accepted; the case stays open."""
 
     def __init__(self, case_id: str, reason: str = "") -> None:
         super().__init__(reason or "You may not decide this. Nothing was changed; ask somebody who may.")
@@ -447,11 +448,11 @@ class LinkExpired(ServiceError):
 
 
 class ProtocolError(AskfirstError):
-    """Something does not agree with the HITL Protocol."""
+    """Something does not conform to HITL Protocol."""
 
 
 class InvalidProtocolObject(ProtocolError, ValueError):
-    """Data that is no such object of the protocol; it quotes no value, for values may be secret.
+    """Data that is not a valid object of the protocol. The text quotes no value, because values may be secret.
 
     ``kind`` names the object. ``faults`` has a sentence for each path at fault (``"hitl.review_url"``), up to 20;
     the path is empty for the object as a whole. ``omitted`` says how many more there are, at least.
@@ -460,7 +461,7 @@ class InvalidProtocolObject(ProtocolError, ValueError):
     def __init__(self, kind: str, faults: Mapping[str, str]) -> None:
         self.faults = _first(faults)
         self.omitted = len(faults) - len(self.faults)
-        super().__init__(f"this is no valid {kind}: {_by_path(self.faults)}{_more(self.omitted)}")
+        super().__init__(f"this is not a valid {kind}: {_by_path(self.faults)}{_more(self.omitted)}")
         self.kind = kind
 
 
@@ -474,7 +475,7 @@ class InvalidFormData(ProtocolError, ValueError):
 
 
 def _first(faults: Mapping[str, str]) -> dict[str, str]:
-    """The first faults: nobody mends a thousand at once, and to tell them is dear."""
+    """The first faults. A list of thousands helps nobody, and is expensive to write."""
     return dict(islice(faults.items(), FAULTS))
 
 
@@ -496,7 +497,7 @@ class InvalidTransition(ProtocolError):
 
 
 class InvalidDuration(ProtocolError, ValueError):
-    """A text that is no length of time; ``problem`` says why."""
+    """A text that is not a duration; ``problem`` says why."""
 
     def __init__(self, text: str, problem: str) -> None:
         super().__init__(f"{text[:40]!r} cannot be used as a duration: {problem}")
@@ -509,7 +510,7 @@ class InvalidSecret(ProtocolError, ValueError):
 
 
 class InvalidSignature(ProtocolError):
-    """A signature that is missing, wrong or too old; what it came with must not be believed."""
+    """A signature that is missing, wrong or too old; the signed content must not be trusted."""
 
 
 class InvalidSkill(ProtocolError, ValueError):
@@ -525,7 +526,7 @@ class ReviewError(AskfirstError):
 
 
 class InvalidOffer(ReviewError, ValueError):
-    """A service answered 202, and its hitl object cannot be used; nothing was sent to anybody.
+    """A service answered 202, and its hitl object cannot be used; nobody was notified.
 
     ``faults`` has a sentence for each path, such as ``hitl.poll_url``; no value is quoted.
     """
@@ -537,10 +538,10 @@ class InvalidOffer(ReviewError, ValueError):
 
 
 _REFUSALS = {
-    401: "does not know who asks: check the agent's credentials",
+    401: "does not accept the agent's credentials: check them",
     403: "does not allow this agent to ask about the case",
-    404: "knows no such case, or it is not this agent's",
-    410: "has let go of the case: its time is over",
+    404: "has no such case, or it belongs to another agent",
+    410: "no longer has the case: its deadline has passed",
 }
 
 
@@ -555,11 +556,11 @@ class ReviewRefused(ReviewError):
 
 
 class ReviewUnreachable(ReviewError):
-    """The case's time is up, and the service has not said how it ended; ``problem`` is the last that went wrong."""
+    """The case's deadline has passed, and the service has not said how it ended; ``problem`` is the last failure."""
 
     def __init__(self, case_id: str, problem: str) -> None:
         super().__init__(
-            f"case {case_id!r} is past its time, and the service does not say how it ended: {problem}"
+            f"case {case_id!r} is past its deadline, and the service does not say how it ended: {problem}"
         )
         self.case_id = case_id
         self.problem = problem
@@ -570,7 +571,7 @@ class ReviewUnreadable(ReviewError):
 
     def __init__(self, case_id: str, problem: str) -> None:
         super().__init__(
-            f"case {case_id!r}: the service's answers about it cannot be read, again and again: {problem}"
+            f"case {case_id!r}: several answers of the service in a row could not be read: {problem}"
         )
         self.case_id = case_id
         self.problem = problem
@@ -596,7 +597,7 @@ class InvalidOutcome(ReviewError):
 
 
 class ResponseTooLarge(ReviewError):
-    """A service's answer is longer than the caller takes. The request was sent, and may have taken effect."""
+    """An HTTP response is larger than the caller's limit. The request was sent, and may have taken effect."""
 
     def __init__(self, host: str, http_status: int, limit: int) -> None:
         super().__init__(
@@ -619,7 +620,7 @@ class RequestInDoubt(ReviewError):
 
 
 class DiscoveryFailed(ReviewError):
-    """A service does not say what it supports; ``problem`` says why not."""
+    """A service's discovery document cannot be had or read; ``problem`` says why."""
 
     def __init__(self, host: str, problem: str) -> None:
         super().__init__(f"{host}: {problem}")
@@ -639,15 +640,15 @@ class DeliveryError(AskfirstError):
         self.retry_after = retry_after
         """Seconds that the platform asked to wait, where it did."""
         self.permanent = permanent
-        """Whether the same notice would fail in the same way again: there is something to put right first."""
+        """Whether a retry of the same notice would fail again, because something has to be corrected first."""
 
 
 class ChatError(AskfirstError):
-    """Agents cannot be served in a chat as it was asked for."""
+    """A chat server was configured without an agent or without a chat."""
 
 
 class ResumeLater(AskfirstError):
-    """A thread cannot be continued just now, which is no failure. The resumer that raises this is called again in
+    """A thread cannot be resumed yet, which is not a failure. The resumer that raises this is called again after
     ``seconds``."""
 
     def __init__(self, why: str, seconds: float = 1.0) -> None:
@@ -656,7 +657,7 @@ class ResumeLater(AskfirstError):
 
 
 class ResumeFailed(AskfirstError):
-    """A thread was continued, and its run failed."""
+    """A thread was resumed, and its run failed."""
 
 
 class HitlError(AskfirstError):
@@ -664,7 +665,7 @@ class HitlError(AskfirstError):
 
 
 class HitlInvalidRequest(HitlError, ValueError):
-    """A question to a person is not valid; nobody was asked, and nothing was stored."""
+    """The arguments make no valid request; nobody was asked, and nothing was stored."""
 
 
 class HitlConcurrencyError(HitlError):
@@ -678,16 +679,16 @@ class HitlConcurrencyError(HitlError):
 class HitlStaleAnswer(HitlError):
     """An answer or a cancel for a request that is not, or no longer, pending; it changed nothing.
 
-    ``status`` says how the request was settled, where that is known. ``is_unnamed`` says that its id was asked about
-    more than once, and that the answer does not name what was shown: give its ``digest``.
+    ``status`` says how the request was settled, where that is known. ``is_unnamed`` means that there were several
+    requests under this id, and the answer does not say which of them was shown: give the request's ``digest``.
     """
 
     def __init__(self, question_id: str, status: str | None = None, *, is_unnamed: bool = False) -> None:
         how = f"was already settled ({status})" if status else "is not the one that is pending"
         if is_unnamed:
             how = (
-                "was asked anew under the same id, and this answer does not say which of the two it is for: "
-                "name the digest of what was shown (digest=request.digest)"
+                "was asked anew under the same id, and this answer does not say which request it is for: "
+                "name the digest of the one that was shown (digest=request.digest)"
             )
         super().__init__(f"request {question_id!r} {how}; this answer changes nothing")
         self.question_id = question_id
@@ -727,10 +728,11 @@ class HitlRequestPending(HitlError):
 
 
 class WrongAgent(HitlError):
-    """An agent was to go on with a thread, or to end it, that is another's: its id differs, or it lacks the tool.
+    """An agent cannot resume or end a thread that belongs to another agent's run: the agents' ids differ, or this
+    agent lacks the tool of a pending call.
 
     Nothing was run, written or settled. ``run_by`` is the id of the agent whose run it is, or ``tool_name`` the tool
-    whose call waits for a person.
+    of the call that waits for a person.
     """
 
     def __init__(
@@ -776,7 +778,7 @@ class Denied(HitlError):
 
 
 class ResultNotKept(HitlError):
-    """The call ran, and its result could not be kept: it is no JSON, or larger than 1 MB. It does not run again."""
+    """The call ran, and its result could not be stored: not JSON, or larger than 1 MB. It does not run again."""
 
     def __init__(self, key: str, digest: str, problem: str) -> None:
         super().__init__(
@@ -799,9 +801,9 @@ class FailedBefore(HitlError):
 
 
 class GrantLost(HitlError):
-    """A body went on although its grant was lost: its process had stood still. Its result was not recorded.
+    """A body ended after its process had lost the grant, for example because the process had been suspended.
 
-    Another process may have run the call since, or a person is asked what to do.
+    The result was not recorded. Another process may have run the call since, or a person is asked what to do.
     """
 
     def __init__(self, key: str) -> None:
@@ -812,7 +814,7 @@ class GrantLost(HitlError):
 
 
 class StillRunning(HitlError):
-    """Another process runs the call, and did not end within the caller's ``wait``."""
+    """Another process runs the call, and the call did not end within the caller's ``wait``."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"another process runs the call {key!r} just now; call again to get its result")
@@ -839,7 +841,7 @@ class NotApproved(HitlError):
 
 
 class HitlControlException(_Portable):
-    """A signal that a person's action sends through the agent, such as detaching it.
+    """A signal that stops or interrupts a run, such as detaching the agent.
 
     It derives from ``BaseException``, like ``asyncio.CancelledError``, so that no ``except Exception``
     in a tool, a middleware or a listener can swallow it.
@@ -869,9 +871,9 @@ class HitlTimedOut(HitlControlException):
 
 
 class HitlDetached(HitlControlException):
-    """The agent was detached while it waited, and the request stays open; or the thread went on without it.
+    """The agent was detached while it waited, and the request stays open; or the thread went on in another process.
 
-    Its text says which; it is the reason of the run that ends with this.
+    The text says which, and becomes the ``reason`` of the run's end.
     """
 
     def __init__(self, reason: str = "it waits for a person") -> None:
@@ -894,8 +896,8 @@ class Pending(HitlControlException):
     """A person has not decided yet. The next call with the same key picks the decision up.
 
     `Gate.call` returns it; a guarded function raises it. ``case`` is the id of the request's page, ``link`` the
-    page's address, or None where the gate knows no service's. The link has no token: it says where to look, and
-    nobody can answer by it alone.
+    page's address, or None if the gate was given no service's address. The link has no token, so nobody can answer
+    with the link alone.
     """
 
     def __init__(self, key: str, request: Any, case: str, link: str | None = None) -> None:

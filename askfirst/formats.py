@@ -1,10 +1,10 @@
-"""Formats: a value as people read it, shown only where it can be read back to the very same value."""
+"""Formats: a value as people read it. A format is used only if the text can be read back to the same value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import Any, cast
@@ -18,9 +18,9 @@ _MINOR_DIGITS = {
 }
 """Currencies whose minor unit is not a hundredth (ISO 4217)."""
 _LONGEST = 400
-"""A longer text is no number, date or account: it is not formatted."""
+"""A longer text is not formatted: it cannot be a number, a date or an account."""
 _MOST_DIGITS = 18
-_SIZES = ("bytes", "KB", "MB", "GB", "TB")
+_SIZES = ("KB", "MB", "GB", "TB")
 _IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}")
 _UNIT = re.compile(r"[\w.%/-]{1,20}")
 _BOOL = re.compile(r"[^,]{1,20},[^,]{1,20}")
@@ -32,9 +32,12 @@ class Style:
     """How a language writes numbers, dates and yes or no. The default is English.
 
     ``date`` and ``datetime`` have places for ``day``, ``month`` (its name), ``number`` (of the month), ``year`` and
-    ``time``; ``day_units`` are the words for days, hours, minutes and seconds.
+    ``time``; ``day_units`` are the words for days, hours, minutes and seconds; ``bytes`` those for one and for
+    several. A list in a sentence is joined by ``comma``; after its first seven values ``more`` says how many it has
+    besides (``rest``) or in all. ``tag`` names the language.
     """
 
+    tag: str = "en"
     group: str = ","
     point: str = "."
     months: tuple[str, ...] = (
@@ -56,16 +59,29 @@ class Style:
     day_units: tuple[str, str, str, str] = ("d", "h", "min", "s")
     yes: str = "Yes"
     no: str = "No"
+    bytes: tuple[str, str] = ("byte", "bytes")
+    comma: str = ", "
+    more: str = " and {rest} more"
 
 
 ENGLISH = Style()
 CHINESE = Style(
+    tag="zh-Hans",
     date="{year}年{number}月{day}日",
     datetime="{year}年{number}月{day}日 {time}",
     day_units=("天", "小时", "分", "秒"),
     yes="是",
     no="否",
+    bytes=("字节", "字节"),
+    comma="、",
+    more="等共 {all} 项",
 )
+
+
+def style_for(tag: str) -> Style:
+    """How a language writes values: as English does, where nothing else is known of it."""
+    chinese = tag.lower().split("-")[0] == "zh"
+    return replace(CHINESE if chinese else ENGLISH, tag=tag)
 
 
 def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
@@ -87,7 +103,7 @@ def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
 
 
 def is_known(form: str) -> bool:
-    """Whether there is such a format, with such a unit."""
+    """Whether a format exists and takes the unit that it is given."""
     kind, _, unit = form.partition(":")
     if kind in _FORMATS:
         takes = _FORMATS[kind].unit
@@ -105,7 +121,7 @@ LAYOUTS = CODE | {"text", "list", "table", "secret", "object", "url", "email", "
 
 
 def _decimal(value: Any) -> Decimal:
-    """A number, or a text that is one; raises for anything else, and for what has too many digits to be read."""
+    """A number, or a text with a number; raises for anything else, and for numbers with too many digits to read."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
@@ -119,7 +135,7 @@ def _decimal(value: Any) -> Decimal:
 
 
 def _written(number: Decimal, digits: int, style: Style) -> str:
-    """A number with at least so many digits behind the point, and never fewer than it has."""
+    """A number with at least ``digits`` decimals, and with more if the number has more."""
     exponent = number.as_tuple().exponent
     own = -exponent if isinstance(exponent, int) and exponent < 0 else 0
     if own > digits:
@@ -174,23 +190,24 @@ def _percent_back(text: str, unit: str, style: Style, value: Any) -> bool:
 
 
 def _bytes(value: Any, _unit: str, style: Style) -> str:
-    """In the largest unit in which at most one digit behind the point says it exactly; else in bytes."""
+    """A size in the largest unit that needs at most one decimal to be exact; else in bytes."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
-    for step in range(len(_SIZES) - 1, 0, -1):
+    for step in range(len(_SIZES), 0, -1):
         size = _decimal(value).scaleb(-3 * step).normalize()
         if abs(size) >= 1 and cast(int, size.as_tuple().exponent) >= -1:
-            return f"{_written(size, 0 if size == size.to_integral() else 1, style)} {_SIZES[step]}"
-    return f"{_written(_decimal(value), 0, style)} bytes"
+            return f"{_written(size, 0 if size == size.to_integral() else 1, style)} {_SIZES[step - 1]}"
+    return f"{_written(_decimal(value), 0, style)} {style.bytes[abs(value) != 1]}"
 
 
 def _bytes_back(text: str, _unit: str, style: Style, value: Any) -> bool:
     number, _, unit = text.rpartition(" ")
-    return _number_in(number, style).scaleb(3 * _SIZES.index(unit)) == value
+    step = 0 if unit in style.bytes else _SIZES.index(unit) + 1
+    return _number_in(number, style).scaleb(3 * step) == value
 
 
 def _duration(value: Any, unit: str, style: Style) -> str:
-    """Days, hours, minutes and seconds; what is below a second stays with the seconds."""
+    """Days, hours, minutes and seconds; fractions of a second are decimals of the seconds."""
     if isinstance(value, str):
         raise TypeError
     left = _decimal(value) * _scale(unit)
@@ -233,7 +250,7 @@ def _date_back(text: str, _unit: str, style: Style, value: Any) -> bool:
 
 
 def _datetime(value: Any, _unit: str, style: Style) -> str:
-    """With seconds, their parts and the distance from UTC, as far as the value has them."""
+    """A time with its seconds, their fraction and the UTC offset, as far as the value has them."""
     at = _instant(value)
     time = at.strftime("%H:%M")
     if at.second or at.microsecond:
@@ -270,6 +287,14 @@ def _datetime_back(text: str, _unit: str, style: Style, value: Any) -> bool:
     )
 
 
+def instant_of(value: Any, form: str) -> float | None:
+    """When a value of the format ``datetime`` is, in seconds since 1970; None without one, or without an offset."""
+    if form != "datetime" or formatted(value, form) is None:
+        return None
+    at = _instant(value)
+    return None if at.tzinfo is None else at.timestamp()
+
+
 def _instant(value: Any) -> datetime:
     if isinstance(value, str):
         if "T" not in value and " " not in value:
@@ -292,7 +317,7 @@ def _dated(day: date, pattern: str, time: str, style: Style) -> str:
 
 
 def _day_in(text: str, pattern: str, style: Style) -> tuple[date, str]:
-    """The date, and the rest as its time, that a text in this pattern names."""
+    """The date in a text of this pattern, and the text of its time."""
     names = {"day": r"(?P<day>\d{1,2})", "year": r"(?P<year>\d{4})", "time": r"(?P<time>.+)"}
     names["month"] = f"(?P<month>{'|'.join(map(re.escape, style.months))})"
     names["number"] = r"(?P<number>\d{1,2})"

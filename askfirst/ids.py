@@ -1,4 +1,4 @@
-"""Ids: unique ones for threads, runs and writes, and ids derived from others, such as a subagent's thread."""
+"""Ids: unique ids for threads, runs and writes, and ids derived from others, such as that of a subagent's thread."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 
 # Our own random source: a program that seeds Python's shared one would get the same ids in every process.
 _random = random.Random()  # noqa: S311  (unique, not secret)
-_unforeseen = random.SystemRandom()
+_unpredictable = random.SystemRandom()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
 def new_id() -> str:
-    """An id for a thread or a run; unique, and no secret.
+    """An id for a thread or a run; unique, but not secret.
 
     Ids sort by the millisecond of their creation. So new rows are close together in a database's indexes, and many
     threads at once touch few index pages.
@@ -34,7 +34,7 @@ NONCE_DIGITS = 15
 
 def fresh_nonce() -> int:
     """An unpredictable number. Nobody can choose names so that a short id made with it equals another id."""
-    return _unforeseen.getrandbits(4 * NONCE_DIGITS)
+    return _unpredictable.getrandbits(4 * NONCE_DIGITS)
 
 
 _COUNTED_BITS, _CHANCE_BITS = 10, 11
@@ -59,8 +59,8 @@ def first_fence() -> int:
 
 
 def birth_of(fence: int) -> int:
-    """A number that distinguishes a thread from an earlier one with the same id; it grows by one about every thousand
-    steps."""
+    """A number that tells a thread from an earlier, deleted thread with the same id; it grows by one about every
+    thousand steps."""
     return fence >> _COUNTED_BITS
 
 

@@ -94,7 +94,7 @@ def schema_faults(
 
 
 def _is_as_shown(place: tuple[str, ...], args: Any, shown: Any) -> bool:
-    """Whether a place has the same value in both, or is missing in both. The empty place is the whole."""
+    """Whether a place has the same value in both trees, or is missing in both. The empty place is the whole tree."""
     if not place:
         return args == shown
     for step in place[:-1]:
@@ -228,10 +228,10 @@ def _string(words: Mapping[str, Any]) -> CoreSchema:
 
 def _unless_masked(value: Any, validate: Any) -> Any:
     """A masked secret is not checked against the rules for its value."""
-    return value if value == _MASK else validate(value)
+    return value if value == MASK else validate(value)
 
 
-_MASK = "*" * 10
+MASK = "*" * 10
 """What pydantic shows of a secret."""
 
 
@@ -239,7 +239,7 @@ def _text(words: Mapping[str, Any]) -> CoreSchema:
     bounds = {"min_length": words.get("minLength"), "max_length": words.get("maxLength")}
     try:
         SchemaValidator(core_schema.str_schema(pattern=words.get("pattern")))
-    except SchemaError:  # one that only Python's own engine knows
+    except SchemaError:  # a pattern that only Python's own engine supports
         return core_schema.str_schema(**bounds)
     return core_schema.str_schema(pattern=words.get("pattern"), **bounds)
 

@@ -1,6 +1,6 @@
 """MemoryKeeper: requests kept in this process, each of them settled once.
 
-A checkpointer is the keeper of requests that are stored; its transactions make the same checks (`store.requests`).
+Stored requests are kept by a checkpointer instead; its transactions make the same checks (`store.requests`).
 """
 
 from __future__ import annotations
@@ -78,17 +78,18 @@ class MemoryKeeper(Generic[Key]):
         by: str | None = None,
         via: str | None = None,
         digest: str | None = None,
-        fit: Fit = fit_answer,
+        fit: Fit | None = fit_answer,
     ) -> StoredRequest:
-        """A request with its answer, not kept yet: for owners that have to write it elsewhere before `put`.
+        """A request with its answer, not kept yet: for owners that write it elsewhere before they call `put`.
 
-        ``digest`` names what the person was shown; ``fit`` reads the answer. Raises `HitlStaleAnswer` if
-        the request is settled, past its deadline or not what was shown, and `HitlInvalidAnswer` if the answer does
-        not fit.
+        ``digest`` is the digest of what the person was shown; ``fit`` reads the answer, and is None for one that was
+        read before. Raises `HitlStaleAnswer` if
+        the request is settled, past its deadline or not the one that was shown, and `HitlInvalidAnswer` if the
+        answer does not fit.
         """
         known = self.pending(key, question_id)
         check_seen(known.request, digest, known.round)
-        fitted = fit(known.request, answer)
+        fitted = answer if fit is None else fit(known.request, answer)
         if by is not None or via is not None:
             check_names(question_id, by, via)
         return self.ended(known, "answered", answer=fitted, answered_by=by, via=via)
@@ -104,7 +105,7 @@ class MemoryKeeper(Generic[Key]):
         return self.ended(known, "cancelled", reason=reason)
 
     def expire(self, key: Key, known: StoredRequest) -> StoredRequest:
-        """A request; settled as timed out if it is pending and its deadline has passed."""
+        """The request ``known``, settled as timed out if it is pending and its deadline has passed."""
         return self.put(key, self.ended(known, "timed_out")) if self.is_overdue(known) else known
 
     def is_overdue(self, known: StoredRequest) -> bool:

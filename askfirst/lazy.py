@@ -1,4 +1,4 @@
-"""Packages whose public names are loaded when they are first used."""
+"""Lazy public names: a package loads the module of a name when the name is first used."""
 
 from __future__ import annotations
 

@@ -5,9 +5,11 @@ Every limit is in this module. ``docs/operate/service.md`` lists them in one tab
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 # What comes over HTTP.
 BODY_BYTES = 4_000_000
-"""The largest body of a request, whoever sends it."""
+"""The largest body of any request."""
 SMALL_BODY_BYTES = 50_000
 """The largest body where only a few short texts are expected, such as the reason of a cancellation."""
 BODY_VALUES = 20_000
@@ -44,6 +46,9 @@ REMINDERS = 100
 ADDRESSES = 20
 """The most addresses in ``verify_email``."""
 INLINE_ACTIONS = 20
+CHOICES = 20
+"""The most choices of an escalation; a page shows all of them."""
+CHOICE_CHARACTERS = 300
 POLICY_VALUES = 500
 """The most values in a verification policy."""
 REASON_CHARACTERS = 2_000
@@ -100,6 +105,17 @@ BODY_SECONDS = 60.0
 """The time-out for a request's body."""
 READING_SECONDS = 60.0
 """The time-out for a client that has stopped reading its answer."""
+
+# Held decisions.
+
+LONGEST_HOLD = 60.0
+"""For how many seconds a decision made on the page can be undone at most."""
+
+
+def is_hold(seconds: object) -> TypeGuard[float]:
+    """Whether a decision can be held for so long."""
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= LONGEST_HOLD
+
 
 # Links.
 

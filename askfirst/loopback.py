@@ -1,4 +1,4 @@
-"""The names of this machine: to these, plain ``http`` or SMTP in the clear crosses no network."""
+"""The loopback names of this machine: unencrypted HTTP or SMTP to them crosses no network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def only_here(url: str) -> bool:
-    """Whether an address leads to this machine from this machine alone, so that no phone can open it."""
+    """Whether a URL leads to a loopback address or ``0.0.0.0``: then no other device, such as a phone, opens it."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
         return False
-    unbound = host == "0.0.0.0"  # noqa: S104  (what a server listens on, and nobody reaches)
+    unbound = host == "0.0.0.0"  # noqa: S104  (a server listens on it, but no client reaches it)
     return unbound or host in LOOPBACK_HOSTS or host.endswith(".localhost") or host.startswith("127.")

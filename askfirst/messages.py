@@ -2,7 +2,7 @@
 
 A transcript is a list of messages that only ever grows at its end. The encoding is plain JSON, one
 object a message, told apart by ``role`` (messages) and ``type`` (parts). Fields and parts that a newer
-version wrote are kept as they are, so that an older reader passes them on unharmed.
+version wrote are kept unchanged, so that an older version passes them on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ from askfirst.digests import call_digest as call_digest
 from askfirst.digests import canonical_json as canonical_json
 from askfirst.errors import InvalidMessage
 
-# JSON and text as a transcript holds them: what can be written can be read again.
+# JSON and text of a transcript: whatever is accepted can be written, and read back.
 
 
 Text = Annotated[str, StringConstraints(min_length=0)]
@@ -52,7 +52,7 @@ def _encodable(value: Any) -> Any:
 
 
 def check_depth(encoded: bytes, within: int = 16) -> None:
-    """Raise ``ValueError`` for JSON that is too deep to be parsed ``within`` so many levels of a message."""
+    """Raise ``ValueError`` for JSON that is too deep to be parsed once it is nested ``within`` levels deeper."""
     if encoded.count(b"[") + encoded.count(b"{") > _SURELY_SHALLOW:
         from_json(b"[" * within + encoded + b"]" * within)
 
@@ -64,43 +64,13 @@ _SURELY_SHALLOW = 100
 JsonObject = Annotated[dict[str, JsonValue], _Encodable()]
 
 
-# The base of a transcript's values: frozen, keeping unknown fields, quick to make.
+# The bases of values: quick to make; those of a transcript are frozen, and keep unknown fields.
 
 
-_Init = TypeVar("_Init", bound=Callable[..., None])
-_JSON_FIELDS = ("args", "details", "provider")
+class Made(BaseModel):
+    """The base of values that are also made here, from fields that are known to be valid."""
 
-
-def plain_init(init: _Init) -> _Init:
-    """Mark an ``__init__`` that adds nothing to pydantic's own but its signature and its error type.
-
-    Without the mark pydantic would call it for every value it decodes; decoding needs no such detour.
-    (Should pydantic ever drop the mark, decoding gets slower and nothing else changes.)
-    """
-    cast(Any, init).__pydantic_base_init__ = True
-    return init
-
-
-class Value(BaseModel):
-    """The base of all transcript values: frozen, and keeping fields it does not know."""
-
-    model_config = ConfigDict(
-        defer_build=True,  # import stays quick; the first use of a type builds it
-        frozen=True,
-        extra="allow",
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        ser_json_bytes="base64",
-        ser_json_inf_nan="constants",  # kept in sight, for `encode` to refuse
-        val_json_bytes="base64",
-    )
-
-    @plain_init
-    def __init__(self, **fields: Any) -> None:
-        try:
-            self.__pydantic_validator__.validate_python(fields, self_instance=self)
-        except ValidationError as error:
-            raise invalid_value(error, error.errors(include_url=False)[0]["loc"]) from None
+    model_config = ConfigDict(defer_build=True)  # import stays quick; the first use of a type builds it
 
     @classmethod
     def of_valid(cls, **fields: Any) -> Self:
@@ -120,13 +90,48 @@ _set = object.__setattr__
 
 
 @cache
-def _defaults(kind: type[Value]) -> dict[str, Any]:
+def _defaults(kind: type[Made]) -> dict[str, Any]:
     """All fields in their order, with their defaults."""
     return {name: field.default for name, field in kind.model_fields.items()}
 
 
+_Init = TypeVar("_Init", bound=Callable[..., None])
+_JSON_FIELDS = ("args", "details", "provider")
+
+
+def plain_init(init: _Init) -> _Init:
+    """Mark an ``__init__`` that adds only a signature and an error type to pydantic's own.
+
+    Without the mark, pydantic would call it for every value that it decodes, which is slow and not needed.
+    (If pydantic ever drops the mark, decoding gets slower and nothing else changes.)
+    """
+    cast(Any, init).__pydantic_base_init__ = True
+    return init
+
+
+class Value(Made):
+    """The base of all transcript values: frozen, and keeping fields it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        ser_json_bytes="base64",
+        ser_json_inf_nan="constants",  # written as NaN, not as null, so that `encode` can refuse it
+        val_json_bytes="base64",
+    )
+
+    @plain_init
+    def __init__(self, **fields: Any) -> None:
+        try:
+            self.__pydantic_validator__.validate_python(fields, self_instance=self)
+        except ValidationError as error:
+            raise invalid_value(error, error.errors(include_url=False)[0]["loc"]) from None
+
+
 def invalid_value(error: ValidationError, loc: tuple[int | str, ...]) -> InvalidMessage:
-    """The first of pydantic's complaints, its location written as a path."""
+    """The first of pydantic's errors as an `InvalidMessage`, with its location as a path."""
     more = error.error_count() - 1
     problem = error.errors(include_url=False)[0]["msg"] + (f" (and {more} more)" if more else "")
     return InvalidMessage(_path(loc), problem)
@@ -169,7 +174,7 @@ class TextPart(Value):
 
 
 class ThinkingPart(Value):
-    """What a model thought before it spoke. ``signature`` is the provider's proof that it is unaltered."""
+    """A model's thinking before its answer. ``signature`` is the provider's proof that the text is unaltered."""
 
     type: Literal["thinking"] = "thinking"
     text: Text
@@ -184,7 +189,7 @@ class ThinkingPart(Value):
 class ToolCall(Value):
     """A model's call of a tool; *unresolved* until a tool result with its id follows.
 
-    Where the model's arguments are no JSON object, ``args`` is empty and ``malformed`` has the text; such a
+    If the model's arguments are not a JSON object, ``args`` is empty and ``malformed`` has their text; such a
     call is never run.
     """
 
@@ -206,7 +211,7 @@ class ToolCall(Value):
 
 
 class _Blob(Value):
-    """Bytes carried along (``data``, Base64 in JSON) or referred to (``url``); exactly one of the two."""
+    """Binary content: either the bytes themselves (``data``, Base64 in JSON) or a reference (``url``)."""
 
     media_type: Text
     data: bytes | None = Field(default=None, exclude_if=_absent)
@@ -246,7 +251,7 @@ def _tag(known: frozenset[str]) -> Discriminator:
             return None
         return kind if kind in known else "unknown"
 
-    return Discriminator(tag, custom_error_type="part", custom_error_message="is no part: it needs a type")
+    return Discriminator(tag, custom_error_type="part", custom_error_message="is not a part: it needs a type")
 
 
 InputPart = Annotated[
@@ -284,7 +289,11 @@ OutputContent = Annotated[tuple[OutputPart, ...], BeforeValidator(_parts)]
 
 def text_of(content: Sequence[Value]) -> str:
     """The text parts of a content, joined."""
-    return "".join([part.text for part in content if isinstance(part, TextPart)])
+    text = ""
+    for part in content:  # a loop, as in `_fields`: before Python 3.12 a comprehension is a call
+        if isinstance(part, TextPart):
+            text += part.text
+    return text
 
 
 # Messages.
@@ -321,7 +330,7 @@ class UserMessage(Value):
     def __init__(self, content: Input, **fields: Any) -> None:
         if not isinstance(content, str | Sequence | Value):
             wanted = "a text, or a list of parts such as TextPart and ImagePart"
-            raise InvalidMessage("content", f"what is said is {wanted}, not {type(content).__name__}")
+            raise InvalidMessage("content", f"has to be {wanted}, not {type(content).__name__}")
         super().__init__(content=content, **fields)
 
     @property
@@ -333,8 +342,8 @@ class UserMessage(Value):
 class AssistantMessage(Value):
     """What the model said, and why it stopped.
 
-    ``stop_reason`` ``"aborted"`` marks what was said until a person stopped it, ``"error"`` a run that
-    failed here; ``error`` then says why, and the message is not sent to any model.
+    ``stop_reason`` is ``"aborted"`` for a message that was cut off because the run was aborted, and ``"error"`` if
+    the run failed here; ``error`` then says why, and the message is not sent to any model.
     """
 
     role: Literal["assistant"] = "assistant"
@@ -408,7 +417,7 @@ class ToolCallDelta(Value):
 
 
 class RestartDelta(Value):
-    """The model starts this message anew (its connection broke): forget the deltas so far."""
+    """The model starts this message again because its connection broke: discard the deltas so far."""
 
     type: Literal["restart"] = "restart"
     reason: str
@@ -425,7 +434,7 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message, config=ConfigDict(defer_bu
 def encode(message: Message) -> str:
     """A message as JSON; `decode` gives back an equal message."""
     fields = _fields(message)
-    fields["content"] = [_fields(part) for part in message.content]
+    fields["content"] = list(map(_fields, message.content))
     if message.role == "assistant":
         fields["usage"] = _fields(message.usage)
     try:
@@ -437,19 +446,23 @@ def encode(message: Message) -> str:
 
 
 def _fields(value: Value) -> JsonObject:
-    """The fields of a value's JSON: those that are set, and unknown ones.
+    """The fields of a value's JSON: those that are not None, and unknown ones.
 
-    Pydantic's serializer gives the same, but calls Python for each field and part.
+    Pydantic's serializer gives the same, but is slower: it calls Python for each field and part.
     """
-    fields = {name: field for name, field in value.__dict__.items() if field is not None}
-    unknown = value.__pydantic_extra__
-    return {**fields, **unknown} if unknown else fields
+    fields: JsonObject = {}
+    for name, field in value.__dict__.items():
+        if field is not None:
+            fields[name] = field
+    if value.__pydantic_extra__:
+        fields |= value.__pydantic_extra__
+    return fields
 
 
 def decode(data: str | bytes | Mapping[str, Any]) -> Message:
     """The message that `encode` wrote, from JSON text or from the object parsed from it.
 
-    Raises `InvalidMessage`, naming the path to what is wrong, for anything else.
+    Raises `InvalidMessage`, which names the path to the fault, for anything else.
     """
     try:
         raw = data if isinstance(data, str | bytes) else to_json(data, inf_nan_mode="constants")

@@ -1,4 +1,4 @@
-"""What a person is asked: the kinds of requests, each with what it says of itself, and whether an answer fits."""
+"""What a person is asked: the kinds of requests, what each of them needs, and whether an answer fits."""
 
 from __future__ import annotations
 
@@ -63,14 +63,15 @@ class Why(NamedTuple):
 
 
 class _Payload(Frozen):
-    """What a kind of request says of itself, so that no other module has to ask which kind it is.
+    """The base of the request kinds. Its properties are what other modules need to know of a kind, so that no other
+    module has to branch on the kind.
 
     A new kind derives from this class, or from `_AboutCall` if it is about a call. It has a ``kind`` of its own and
     a place in `HitlPayload`.
     """
 
     written_by: ClassVar[Literal["agent", "side"]] = "side"
-    """Who wrote its words: the model (``"agent"``), or the program around it (``"side"``)."""
+    """Who wrote the request's words: the model (``"agent"``), or the program around it (``"side"``)."""
 
     @property
     @abstractmethod
@@ -85,18 +86,18 @@ class _Payload(Frozen):
     @property
     @abstractmethod
     def agreement(self) -> Any:
-        """The answer, as plain JSON, of somebody who agrees to everything: a test's `NoopChannel`."""
+        """The answer that agrees, as plain JSON. `NoopChannel` gives it in tests."""
 
     @abstractmethod
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
         """The answer as its model, and its faults; see `fit_answer`. May raise `ValidationError`."""
 
     def kept_answer(self, text: str) -> Any:
-        """An answer from the JSON text of a store; it was checked when it was stored."""
+        """An answer decoded from the JSON text in a store. It is not checked again: it was, before it was stored."""
         return from_json(text)
 
     def is_same(self, known: HitlPayload) -> bool:
-        """Whether an answer to what is ``known`` answers this; see `same_question`."""
+        """Whether an answer to the request ``known`` also answers this one; see `same_question`."""
         return known == self
 
     @property
@@ -107,7 +108,7 @@ class _Payload(Frozen):
 
     @property
     def drawn_digest(self) -> str | None:
-        """The digest of what is shown, computed from it and not taken from the request's own ``digest``."""
+        """The digest of what is shown, computed from the shown values, not taken from the request's ``digest``."""
         return self.shown_digest
 
     @property
@@ -129,7 +130,7 @@ class _Payload(Frozen):
 
     @property
     def call(self) -> AskedCall | None:
-        """The call that it is about: one to be approved, or one in doubt."""
+        """The call that the request is about: a call to be approved, or a call in doubt."""
         return None
 
     @property
@@ -294,7 +295,7 @@ class ApproveRequest(_AboutCall):
 
     @property
     def why(self) -> Why:
-        """From the details, which may hold anything if the request came through a channel."""
+        """The reason and the rule in the details, which may hold any values if the request came through a channel."""
         if not self.details:
             return Why()
         reason, rule = self.details.get("reason"), self.details.get("matched_rule_id")
@@ -315,7 +316,7 @@ class AskRequest(_Payload):
 
     @property
     def details(self) -> None:
-        """None: it has only questions."""
+        """None: a request with questions has no details."""
 
     @property
     def case_type(self) -> str:
@@ -375,7 +376,7 @@ class EscalateRequest(_AboutCall):
 
     @property
     def agreement(self) -> Any:
-        """``skip`` or the last choice: a call in doubt is not agreed to."""
+        """``skip``, else the last choice: agreeing does not repeat a call in doubt."""
         return "skip" if "skip" in self.choices else self.choices[-1]
 
     def fitted(self, answer: Any, check_args: ArgsCheck | None) -> tuple[Any, list[str]]:
@@ -395,7 +396,7 @@ class EscalateRequest(_AboutCall):
     def is_same(self, known: HitlPayload) -> bool:
         if not isinstance(known, EscalateRequest):
             return False
-        # The tool's current schema and words are no part of the question.
+        # The tool's current schema and words are not part of the question.
         now = {"args_schema": self.args_schema, "display": self.display}
         again = known.model_copy(update=now).sealed(self.seal)
         return known.seal in (None, self.seal) and again == self
@@ -441,7 +442,8 @@ KINDS: tuple[str, ...] = tuple(it.model_fields["kind"].default for it in get_arg
 
 
 class HitlRequest(Frozen):
-    """The envelope of what a person is asked. For an approve, ``question_id`` is the tool call's id."""
+    """The envelope of a request: ids and times around its payload. For an approve, ``question_id`` is the tool call's
+    id."""
 
     question_id: str
     thread_id: str | None = None
@@ -459,8 +461,8 @@ class HitlRequest(Frozen):
     def digest(self) -> str | None:
         """The digest that an answer names, so that it does not count for a later request under the same id.
 
-        It is the digest of the call, or else of the question's words; None for a call that was asked about without
-        one.
+        It is the digest of the call, or else of the question's words; None for an approve that was made without a
+        digest.
         """
         return self.payload.shown_digest
 
@@ -472,7 +474,7 @@ def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
 
 def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
     """Whether an answer to a request counts for the call with this digest and this seal."""
-    return asks_about(known, digest) and known.payload.seal in (None, seal)
+    return _is_call(known.payload, digest) and known.payload.seal in (None, seal)
 
 
 def asks_about(known: HitlRequest, digest: str | None) -> bool:
@@ -510,7 +512,7 @@ def _words_digest(payload: _Payload) -> str:
     """SHA-256 (hex) over the canonical JSON of a question, as a store gives it back."""
     asked = HitlRequest(question_id="", payload=cast(HitlPayload, payload), created_at=0)
     told: Any = from_json(asked.model_dump_json(exclude_none=True))["payload"]
-    for name in ("args_schema", "display"):  # the tool's current schema and words are no part of the question
+    for name in ("args_schema", "display"):  # the tool's current schema and words are not part of it
         told.pop(name, None)
     return hashlib.sha256(canonical_json(told)).hexdigest()
 
@@ -542,7 +544,7 @@ class StoredRequest:
 
     @property
     def cursor(self) -> str:
-        """Where this request stands in a checkpointer's ``pending``; hand it in as ``after``."""
+        """The request's place in a checkpointer's ``pending``; pass it as ``after``."""
         ids = f"{len(self.thread_id)}:{self.thread_id}{self.question_id}"
         return f"{round(self.request.created_at * 1000)}:{ids}"
 
@@ -551,7 +553,7 @@ class StoredRequest:
 
 
 def fit_answer(request: HitlRequest, answer: Any, check_args: ArgsCheck | None = None) -> Answer:
-    """The answer as its model, whether it came as that or as plain JSON.
+    """The answer as its model, whether it was given as a model or as plain JSON.
 
     Raises `HitlInvalidAnswer`, which names each fault and quotes no value, if it does not fit the request.
     ``check_args`` checks edited arguments, or those of a retry, if the tool is known; else the request's own schema
@@ -582,6 +584,6 @@ def check_seen(request: HitlRequest, digest: str | None, round: int = 1) -> None
 
 
 def check_in_time(request: HitlRequest) -> None:
-    """Raise `HitlStaleAnswer` if a request that is in no store is past its deadline."""
+    """Raise `HitlStaleAnswer` if a request that is not stored is past its deadline."""
     if request.expires_at is not None and request.expires_at <= SystemClock().now():
         raise HitlStaleAnswer(request.question_id, "timed_out")

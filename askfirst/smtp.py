@@ -1,4 +1,4 @@
-"""E-mail: one message built and handed to a server by SMTP, over an encrypted connection."""
+"""E-mail: composing a mail, and sending it to a server by SMTP over an encrypted connection."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ from askfirst.loopback import LOOPBACK_HOSTS
 SMTP_SECONDS = 15.0
 """The time-out for each reply of the server; sending a whole mail may take twice as long."""
 _PORTS = {"smtp": 587, "smtps": 465}
+_LACKS = {
+    "AUTH extension": "it offers no login (AUTH) on this port: leave user and password out of the address, with "
+    "?from= for the sender, or name the port where it does, usually 587, or smtps:// for 465",
+    "STARTTLS extension": "it offers no encryption (STARTTLS) on this port: name the port where it does, usually "
+    "587, or smtps:// for 465, or allow mail in clear with in_clear",
+}
+"""What a server may lack, by the library's words for it, and what to do about it."""
 
 
 class NotSent(Exception):
@@ -27,7 +34,7 @@ class NotSent(Exception):
     def __init__(self, kind: str, code: int | None, *, permanent: bool) -> None:
         super().__init__(kind if code is None else f"{kind}, {code}")
         self.kind = kind
-        """The library's name for the error."""
+        """The library's name for the error; where the server lacks something, what that is and what to do."""
         self.code = code
         """The server's reply code, if it gave one."""
         self.permanent = permanent
@@ -73,9 +80,9 @@ class SmtpServer:
         self._tls = tls
 
     async def hand_over(self, mail: Mail, *, domain: str) -> int:
-        """Send a mail to the server; returns how many of its recipients were refused. If all were, it raises.
+        """Send a mail to the server; returns how many of its recipients the server refused.
 
-        ``domain`` is the name that we greet the server with. Raises `NotSent`.
+        ``domain`` is our name in the SMTP greeting. Raises `NotSent`, also if all recipients were refused.
         """
         try:
             import aiosmtplib
@@ -96,10 +103,10 @@ class SmtpServer:
                     username=self._user,
                     password=self._password,
                     use_tls=self._implicit,
-                    # None encrypts if the server can.
+                    # None means: encrypt if the server supports it.
                     start_tls=False if self._implicit else None if self._in_clear else True,
                     tls_context=self._tls,
-                    local_hostname=domain,  # else it would ask the network for one
+                    local_hostname=domain,  # otherwise the library would look one up in the network
                     timeout=SMTP_SECONDS,
                 )
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
@@ -118,11 +125,14 @@ def _problem(error: Exception) -> NotSent:
         return NotSent(kind, codes[0], permanent=all(code >= 500 for code in codes))
     if isinstance(error, aiosmtplib.SMTPResponseException):
         return NotSent(kind, error.code, permanent=error.code >= 500)
+    lack = next((said for words, said in _LACKS.items() if words in str(error)), None)
+    if type(error) is aiosmtplib.SMTPException and lack is not None:
+        return NotSent(lack, None, permanent=True)
     passing = isinstance(error, OSError) and not isinstance(error, ssl.SSLError)
     return NotSent(kind, None, permanent=not passing)
 
 
-# A mail as bytes. Every mail program shows exactly the text that was given.
+# Composing a mail as bytes, so that every mail program shows exactly the given text.
 
 
 _ADDRESS = re.compile(r'[^@\s()<>\[\]:;,"\\]{1,64}@[^@\s()<>\[\]:;,"\\]{1,255}')
@@ -189,7 +199,7 @@ def compose(
             body.add_alternative(html, subtype="html")
         content = "".join(f"{line}\r\n" for line in lines).encode() + body.as_bytes()
     except UnicodeError:
-        raise NotComposed("the text is no valid Unicode") from None
+        raise NotComposed("the text is not valid Unicode") from None
     return Mail(sender, tuple(to), content)
 
 
@@ -215,7 +225,7 @@ def _encoded(text: str) -> str:
         try:
             each = char.encode()
         except UnicodeEncodeError:
-            raise NotComposed("the subject is no valid Unicode") from None
+            raise NotComposed("the subject is not valid Unicode") from None
         if len(held) + len(each) > _WORD_BYTES:
             words.append(_word(held))
             held = b""

@@ -20,7 +20,7 @@ Attribute = str | bool | int
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """What a tracer exports: ``name`` is the event's type, and ``phase`` that of an ``approval``.
+    """What a tracer exports: ``name`` is the event's type, ``phase`` the phase of an ``approval`` event.
 
     ``at`` is seconds since 1970 (UTC), ``agent_path`` the ids of the agents from the root to the one that it is
     about.
@@ -57,7 +57,7 @@ class Tracer:
         return list(self._events)
 
     def __call__(self, event: AgentEvent) -> Any:
-        """Hear of an event; to be awaited if the ``export`` is async."""
+        """Handle an event of the agent. Await the result if ``export`` is async."""
         traced = trace_event(event)
         if traced is None:
             return None
@@ -65,7 +65,7 @@ class Tracer:
         return self.export(traced)
 
     def export(self, event: TraceEvent) -> Any:
-        """Hand a trace event on; a subclass may send it wherever it likes."""
+        """Export a trace event by calling the function that was given; subclasses override this."""
         return None if self._export is None else self._export(event)
 
 
@@ -86,7 +86,7 @@ class OTelTracer(Tracer):
         self._tracer: Any = trace.get_tracer("askfirst", tracer_provider=tracer_provider)
 
     def export(self, event: TraceEvent) -> None:
-        """Export an approval; other events have spans already, wherever a provider is set."""
+        """Export an approval. Other events are not exported: `askfirst.tracing` makes spans for them."""
         if event.name == "approval":
             at = round(event.at * 1e9)
             attributes = {**event.attributes, "gen_ai.conversation.id": event.thread_id}
@@ -112,11 +112,11 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     "agent_suspended": {},
     "agent_aborted": {},
 }
-"""For each type of event, the fields that its trace event has, and their names there."""
+"""For each type of event: the fields that its trace event takes over, and the attributes they become."""
 
 
 def trace_event(event: AgentEvent) -> TraceEvent | None:
-    """What is traced of an event; None for pieces of messages and for progress, which nobody traces."""
+    """The trace event for an agent's event; None for messages, their deltas and progress, which are not traced."""
     phase: str | None = None
     if isinstance(event, ApprovalEvent):
         phase, attributes = event.phase, _of_approval(event)

@@ -1,10 +1,10 @@
-"""OpenTelemetry spans and metrics, and nothing at all without the ``tracing`` extra or a tracer provider.
+"""OpenTelemetry spans and metrics. Without the ``tracing`` extra there are none; without a tracer provider, no spans.
 
 Spans, each within the one before: ``invoke_agent ID`` (a run), ``turn``, ``chat MODEL`` (a model call) and
 ``execute_tool NAME`` (a tool's body), with the attribute names of OpenTelemetry's GenAI conventions; and
 ``hitl.approve``, ``hitl.confirm``, ``hitl.ask``, ``hitl.escalate`` (a wait for a person). A run that pauses or
-goes on with a person's decision has a span event ``approval``. What fails has the status error and an
-``error.type``, the name of what was raised; signals, and a thread that another worker has, are no errors. Metrics:
+goes on with a person's decision has a span event ``approval``. A span whose work failed has the status error and an
+``error.type``, the exception's name; control-flow signals, `LeaseHeld` and `LeaseLost` are not errors. Metrics:
 ``askfirst.hitl.open_requests`` and ``askfirst.hitl.time_to_answer``. No argument, answer or message is in any of
 them unless `record_content` is switched on, and then what pydantic masks (a ``SecretStr``) stays masked.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -22,9 +23,9 @@ record_content = False
 """Whether arguments and answers may go into spans; off unless a developer switches it on."""
 
 _otel: Any = None
-"""OpenTelemetry's trace and metrics modules, once looked for: a pair, or False where they are not installed."""
+"""OpenTelemetry's trace and metrics modules as a pair; False if they are not installed, None before the first use."""
 on = False
-"""Whether the current run is traced, decided at its start."""
+"""Whether spans are recorded: a tracer provider was set when the latest run began."""
 _instruments: dict[str, Any] = {}
 
 
@@ -43,10 +44,10 @@ class Span:
         """Set an attribute; None leaves it out."""
 
     def set_content(self, name: str, value: Callable[[], Any]) -> None:
-        """Set an attribute that holds what people or models said: only where `record_content` is on."""
+        """Set an attribute with arguments or answers; only if `record_content` is on."""
 
     def fail(self, kind: str) -> None:
-        """Mark what is traced as failed; ``kind`` names the failure without telling its contents."""
+        """Set the status to error; ``kind`` is the type of the failure, without its text."""
 
 
 class _Recording(Span):
@@ -97,15 +98,18 @@ def _load() -> Any:
 
 
 def is_set_up() -> bool:
-    """Whether a tracer provider is set; looked up at the start of a run, and valid for the whole run."""
+    """Whether a tracer provider is set; looked up at the start of a run, and valid for the whole run.
+
+    A program that has set one has imported OpenTelemetry, so that it is not imported here to find that there is none.
+    """
     global on
-    otel = _load() if _otel is None else _otel
+    otel = _load() if _otel is None and "opentelemetry.trace" in sys.modules else _otel
     on = bool(otel) and otel[0].get_tracer_provider().__class__ is not otel[0].ProxyTracerProvider
     return on
 
 
 def span(name: str, attributes: Mapping[str, Any]) -> Span:
-    """Trace what happens within, as a child of the span around it."""
+    """Trace a ``with`` block, as a child of the current span."""
     if not is_set_up():
         return _NO_SPAN
     known = {key: value for key, value in attributes.items() if value is not None}
@@ -148,7 +152,7 @@ def _operation(operation: str, name: str, attributes: Mapping[str, Any]) -> Span
 
 
 def note(name: str, attributes: Mapping[str, Any]) -> None:
-    """Add an event to the span that is going on."""
+    """Add a span event to the current span."""
     if on:
         known = {key: value for key, value in attributes.items() if value is not None}
         _load()[0].get_current_span().add_event(name, known)
@@ -165,7 +169,7 @@ def request_left(kind: str) -> None:
 
 
 def request_answered(kind: str, outcome: str, seconds: float) -> None:
-    """Record how long a person took."""
+    """Record the time from a request to its answer."""
     if _load():
         if "time_to_answer" not in _instruments:
             _instruments["time_to_answer"] = _meter().create_histogram(

@@ -1,4 +1,4 @@
-"""Text from models, tools and strangers, made safe to look at."""
+"""Untrusted text, made safe to look at: characters that hide, act or imitate others are written as their names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-# Which script a letter belongs to, for telling look-alikes apart: a table of the Unicode Character Database.
+# Which script a letter belongs to, for finding look-alikes: a table from the Unicode Character Database.
 
 
 _TABLE = """
@@ -178,9 +178,9 @@ def visible(text: str) -> str:
     """The text with every character that acts, hides or imitates another one written as its name.
 
     A character is written as its code point, ``<U+202E>``: control characters (newlines too), those that change
-    direction, those without width, those that no font knows, blanks that count as printable, marks that strike
+    direction, those without width, unassigned and private ones, blanks that count as printable, marks that strike
     through, and combining marks beyond `MOST_MARKS`. A letter of another script than the rest of its word is written
-    with that, ``p<Cyrillic ...>ypal.com``. Spaces of all kinds stay.
+    with the script's name, ``p<Cyrillic ...>ypal.com``. Spaces of all kinds stay.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -188,7 +188,7 @@ def visible(text: str) -> str:
 
 
 def numbered(text: str) -> str:
-    """A text as numbered lines, each with all that hides or acts written as what it is; a tab is four blanks."""
+    """A text as numbered lines, each made `visible`; a tab becomes four spaces."""
     lines = text.split("\n")
     width = max(len(str(len(lines))), 3)
     return "\n".join(
@@ -214,7 +214,7 @@ def _apart(text: str, spans: list[tuple[int, int, str]]) -> list[Piece]:
     parts: list[Piece] = []
     end = 0
     for start, stop, note in spans:
-        if start < end:  # a mark within letters that are pointed out already
+        if start < end:  # a mark among letters that have a note already
             continue
         if start > end:
             parts.append(Piece(text[end:start]))
@@ -226,7 +226,7 @@ def _apart(text: str, spans: list[tuple[int, int, str]]) -> list[Piece]:
 
 
 def escaped(text: str) -> str:
-    """A text for a string of JSON, every character of it as an escape."""
+    """A text with every character written as a JSON escape."""
     return "".join(json.dumps(char)[1:-1] if char > "\uffff" else f"\\u{ord(char):04x}" for char in text)
 
 
@@ -252,7 +252,7 @@ def _strikes(char: str) -> bool:
 
 def _hidden(text: str, odd: set[str]) -> Iterator[tuple[int, int, str]]:
     """The characters that hide, act or strike through, and the combining marks beyond the limit."""
-    marks, start, stop = 0, 0, 0  # the last ones found, which may be repeated
+    marks, start, stop = 0, 0, 0  # start and stop are the last run of equal characters found
     for place, char in enumerate(text):
         if char not in odd:
             marks = 0
@@ -279,14 +279,14 @@ def _is_symbol(char: str) -> bool:
 
 
 def _is_maths(text: str, place: int) -> bool:
-    """Whether a stroke makes a sign of its own, such as ≠ of =."""
+    """Whether a mark follows a mathematical sign, with which it makes a sign of its own, such as ≠ from =."""
     return place > 0 and unicodedata.category(text[place - 1]) == "Sm"
 
 
 def _foreign(text: str, scripts: frozenset[str]) -> Iterator[tuple[int, int, str]]:
     """Letters of another script than the rest of their word (UTS #39, highly restrictive).
 
-    So too whole words that look Latin but are not, where a dot, a slash or the like joins them to Latin ones.
+    Also whole words of letters that look Latin but are not, if a dot, a slash or the like joins them to Latin words.
     """
     mixed = _transitions(scripts)
     if mixed.search(text):
@@ -326,7 +326,7 @@ def _runs(text: str, start: int, stop: int, script: str, at: int = 0) -> Iterato
             continue
         place = at + first
         for each in _apart(part, [*_hidden(part, set(filter(_is_odd, part)))]):
-            if each.note is None:  # the others have notes of their own
+            if each.note is None:  # `_hidden` gives the others notes of their own
                 yield place, place + len(each.text), f"{name} {each.text}"
             place += len(each.text)
 
@@ -349,7 +349,7 @@ def _transitions(scripts: frozenset[str]) -> re.Pattern[str]:
 
 @cache
 def _words() -> re.Pattern[str]:
-    """Letters, marks and digits in a row, but those of scripts that are written without blanks."""
+    """Letters, marks and digits in a row, except in scripts that are written without blanks."""
     return re.compile(rf"(?:[{spaced_letters()}\d²³¹]|[^\W_{all_letters()}])+")
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: each figure is a ratio within one run, held against a budget."""
+"""Benchmarks: each figure is a ratio within one run, compared with a budget."""

@@ -19,7 +19,7 @@ def charge(cents: int) -> str:
 
 
 def work(gate: Gate | None) -> Callable[[], Awaitable[object]]:
-    """One run in a new session, which nobody keeps on either side."""
+    """One run in a new session, which is not stored on either side."""
     middleware = [] if gate is None else [AskfirstMiddleware(gate)]
     agent = Agent(client=ScriptedClient([5]), tools=[charge], middleware=middleware)
 

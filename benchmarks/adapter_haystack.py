@@ -22,7 +22,7 @@ def charge(cents: int) -> str:
 
 
 def work(gate: Gate | None) -> Callable[[], Awaitable[object]]:
-    """One run, with a key of its own."""
+    """One run, with a new key."""
     made: Any = None if gate is None else hooks(gate)
     agent = Agent(chat_generator=ScriptedGenerator([5]), tools=[charge], hooks=made)
 

@@ -23,7 +23,7 @@ def charge(cents: int) -> str:
 
 
 def work(gate: Gate | None) -> Callable[[], Awaitable[object]]:
-    """One run, on a thread of its own, which is forgotten afterwards."""
+    """One run, on a new thread, which is deleted afterwards."""
     saver = InMemorySaver()
     model = Model(turns=[calls(("c1", {"cents": 5})), AIMessage("done")])
     middleware: list[Any] = [] if gate is None else [AskfirstMiddleware(gate)]

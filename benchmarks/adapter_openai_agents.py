@@ -20,7 +20,7 @@ def charge(cents: int) -> str:
 
 
 def work(gate: Gate | None) -> Callable[[], Awaitable[object]]:
-    """One run, with a key of its own."""
+    """One run, with a new key."""
     model = ScriptedModel([("charge", {"cents": 5}, "call_1")])
     tools = [charge] if gate is None else openai_agents.gated(gate, [charge])
     agent: Agent[Any] = Agent("desk", model=model, tools=[*tools])

@@ -27,7 +27,7 @@ def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def work(gate: Gate | None) -> Callable[[], Awaitable[object]]:
-    """One run, in a conversation of its own."""
+    """One run, in a new conversation."""
     capabilities: list[Any] = [] if gate is None else [AskfirstGate(gate)]
     agent: Agent[None, Any] = Agent(
         FunctionModel(scripted),

@@ -1,9 +1,9 @@
-"""What the gate's line in a framework costs per call: the same run of an agent without it and with it, in turns.
+"""What the gate adds to a tool call of a framework: the same run of an agent without and with the gate, in turns.
 
 ``python -m benchmarks.adapters NAME`` runs in the environment of that framework; `scripts/bench adapters` runs all.
 The model is scripted, so the run is the framework's own work: two turns of the model, one call of a tool. With the
-gate the policy allows the call: what is measured is the line, not a person. The processor's time says what the line
-costs on a busy machine, too; the time itself has waiting for the disk and for threads in it.
+gate, the policy allows the call, so no person is asked. CPU time does not depend on how busy the machine is; wall
+time includes waiting for the disk and for threads.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""An approve cycle as one would write it by hand: what is left when nothing is promised.
+"""An approve cycle written by hand, without Askfirst's guarantees, for comparison.
 
-The very statements of Askfirst's cycle in the same six commits, shared by whoever waits for one; the same messages,
-requests and validation. No leases renewed, no listeners, no policy, no time-outs, no second look at anything.
+It sends the same statements as Askfirst's cycle in the same six commits, with group commit, and makes the same
+messages, requests and validation. It renews no leases, and has no listeners, no policy, no time-outs and no further
+checks.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from askfirst.requests import ApproveAnswer, ApproveRequest, HitlRequest
 from askfirst.store import audit_chain, sqlite_engine
 
 Sent = list[tuple[str, tuple[Any, ...], bool]]
-"""A transaction: statements, their parameters, and whether they give rows."""
+"""A transaction: statements, their parameters, and whether each returns rows."""
 
 
 async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
-    """What a cycle on SQLite sends, transaction by transaction, and the id of its thread."""
+    """The transactions that a cycle on SQLite sends, and the id of its thread."""
     agents: list[Any] = []
 
     async def noted() -> None:
@@ -39,7 +40,7 @@ async def recorded(cycle: Callable[[], Any]) -> tuple[list[Sent], str]:
 
 
 async def transactions(work: Callable[[], Any]) -> list[Sent]:
-    """What a work on SQLite sends, transaction by transaction."""
+    """The transactions that ``work`` sends to SQLite."""
     sent: list[Sent] = []
     run, execute = sqlite_engine._Job.run, sqlite_engine._execute
 
@@ -66,7 +67,7 @@ async def transactions(work: Callable[[], Any]) -> list[Sent]:
 
 
 class GroupCommit:
-    """A thread that commits whatever has come in since its last commit."""
+    """A thread that commits all transactions that have come in since its last commit (group commit)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -126,7 +127,7 @@ class GroupCommit:
 
 
 async def cycle(store: GroupCommit, sent: list[Sent], thread_id: str, model: Any, tool: Any) -> None:
-    """Prompt and pause, an answer, and the rest from what is stored."""
+    """Prompt and pause, settle the answer, and continue from the stored messages."""
     new = new_id()
     prompt, pause, answer, load, start, result, end = [_renamed(each, thread_id, new) for each in sent]
 
@@ -166,7 +167,7 @@ async def _ask(model: Any, messages: list[Message], tool: Any) -> Any:
 
 
 def _renamed(statements: Sent, old: str, new: str) -> Sent:
-    """The statements for another thread; an act has an id of its own, the first of its columns."""
+    """The statements for another thread; a row of the audit trail also gets a new id, its first column."""
     renamed: Sent = []
     for sql, values, reads in statements:
         named = [new if value == old else value for value in values]

@@ -1,4 +1,4 @@
-"""The client: what a thousand waits at once take, and how soon after an answer its outcome is there."""
+"""The client: the memory of a thousand waits at once, and the time from an answer to its outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from benchmarks.service import Server, answered, approve, follow, server
 
 WAITS, ANSWERS, WARM_UP = 1_000, 60, 10
 SPEED = 5.0
-"""How fast the clock runs where waits poll: the service asks for 30 seconds between two polls."""
+"""How many times as fast the clock runs for polling waits: the service asks for 30 seconds between two polls."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -57,11 +57,11 @@ class QuickClock:
 
 
 async def nobody(notice: Notice) -> None:
-    """Takes a notice: the benchmark plays the person, and knows the links."""
+    """A delivery that does nothing: the benchmark itself plays the person."""
 
 
 def asked(served: Server, number: int, *, follows: bool) -> httpx2.Response:
-    """The 202 that has opened a case, as whoever called got it."""
+    """The 202 response with which a case was opened."""
     base, (case_id, token) = f"http://127.0.0.1:{served.port}", served.cases[number]
     hitl = {
         "spec_version": "0.8",
@@ -80,7 +80,7 @@ def asked(served: Server, number: int, *, follows: bool) -> httpx2.Response:
 
 
 def resident() -> int:
-    """Bytes of memory that this process has."""
+    """The resident memory of this process, in bytes."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
 
@@ -93,9 +93,9 @@ def descriptors() -> int:
 async def waiting(
     served: Server, clock: Clock, *, follows: bool
 ) -> AsyncGenerator[tuple[list[asyncio.Task[Any]], float]]:
-    """A client with its waits, under way, and the bytes that each takes."""
+    """A client with its waits running, and the memory of each wait in bytes."""
     async with HitlClient(deliver=nobody, clock=clock) as client:
-        await client.request("GET", f"http://127.0.0.1:{served.port}/healthz")  # what is loaded but once
+        await client.request("GET", f"http://127.0.0.1:{served.port}/healthz")  # a warm-up
         before, open_before = resident(), descriptors()
         waits = [
             asyncio.create_task(client.handle(asked(served, number, follows=follows)))
@@ -124,7 +124,7 @@ async def timed(answering: Coroutine[Any, Any, None], outcome: asyncio.Task[Any]
 
 
 async def by_events(folder: Path) -> list[Figure]:
-    """Waits that follow; one of them, and a bare stream beside it, is answered in turns."""
+    """Waits that follow events; a case of such a wait and a case of a bare stream are answered in turns."""
     async with (
         server(folder / "events.db", WAITS + ANSWERS + WARM_UP) as served,
         waiting(served, SystemClock(), follows=True) as (waits, each),
@@ -145,9 +145,9 @@ async def by_events(folder: Path) -> list[Figure]:
 
 
 async def bare_poller(served: Server, number: int) -> str:
-    """Asks as often as the service allows; returns what was decided."""
+    """Polls as often as the service allows; returns the decision."""
     while True:
-        connection = await served.connect()  # one that is kept is closed before it is used again
+        connection = await served.connect()  # the server closes an idle connection before the next poll
         told = json.loads(await connection.ask(served.status(number)))
         if told["status"] == "completed":
             return told["result"]["action"]
@@ -155,7 +155,7 @@ async def bare_poller(served: Server, number: int) -> str:
 
 
 async def by_polls(folder: Path) -> list[Figure]:
-    """Waits that poll, and bare pollers at the same pace; as many of each are answered, over some rounds of polls."""
+    """Waits that poll, and bare pollers with the same interval; equally many are answered, over several intervals."""
     async with (
         server(folder / "polls.db", WAITS + ANSWERS) as served,
         waiting(served, QuickClock(), follows=False) as (waits, each),

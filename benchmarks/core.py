@@ -44,7 +44,7 @@ async def fetch(key: str, limit: int = 1) -> str:
 
 
 class TwoTurns:
-    """A model without latency: one tool call, then a word; the same for both loops."""
+    """A model without latency, for both loops: one tool call, then a text."""
 
     name = "two-turns"
 
@@ -58,7 +58,7 @@ class TwoTurns:
 
 
 async def bare(model: TwoTurns) -> str:
-    """What one would write by hand: the same awaits, the same validation, the same messages, nothing else."""
+    """A loop written by hand: the same awaits, the same validation, the same messages, nothing else."""
     messages: list[Message] = [UserMessage("go")]
     while True:
         final: AssistantMessage | None = None
@@ -98,7 +98,7 @@ async def charge(amount: int) -> str:
 
 
 class CallThenDone:
-    """A model that takes no time: one call of ``charge``, then a word."""
+    """A model without latency: one call of ``charge``, then a text."""
 
     name = "call-then-done"
 
@@ -110,7 +110,7 @@ class CallThenDone:
 
 
 async def approve_calls() -> Figure:
-    """An approve cycle in memory: the run pauses as a value, a person approves, and it goes on."""
+    """An approve cycle in memory: the run pauses as a portable value, a person approves, and the run is resumed."""
     spec = AgentSpec("bench", CallThenDone(), [charge])
 
     async def approve() -> None:
@@ -124,10 +124,10 @@ async def approve_calls() -> Figure:
 
 
 def imports() -> Iterator[Figure]:
-    """Whole interpreters, started in turns, with bytecode as an installed package has it.
+    """Whole interpreters, started in turns, with compiled bytecode, as an installed package has it.
 
-    The bytecode is written to a folder of the benchmark's own by a first round, which is not counted. Without it
-    Askfirst's modules would be compiled at each start, and pydantic's, which pip compiled, would not.
+    A first round, which is not counted, writes the bytecode to a temporary folder. Otherwise Askfirst's modules would
+    be compiled at each start, and pydantic's, which pip compiled, would not.
     """
     statements = (
         "import askfirst",

@@ -1,6 +1,6 @@
-"""The gate: what a call costs that the policy allows, alone and among many, and with a million requests in the store.
+"""The gate: the cost of a call that the policy allows, alone, among many, and with a million requests in the store.
 
-``ASKFIRST_BENCH_REQUESTS`` is how many settled requests the fuller of the two databases has.
+``ASKFIRST_BENCH_REQUESTS`` is the number of settled requests in the larger of two databases.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def refund(order: str, cents: int) -> str:
 
 
 def calling(gate: Gate, effect: str) -> Callable[[], Awaitable[None]]:
-    """A call that the policy allows, with a key of its own."""
+    """A call that the policy allows, with a new key."""
 
     async def call() -> None:
         outcome = await gate.call(refund, ARGS, requires_approval=False, effect=effect)
@@ -79,7 +79,7 @@ async def in_memory() -> list[Figure]:
 async def on_sqlite(folder: Path) -> list[Figure]:
     async with SQLiteCheckpointer(folder / "gate.db") as store, Gate(store, policy=ALLOWS) as gate:
         once, free = calling(gate, "once"), calling(gate, "none")
-        await once()  # what is done once only, is done
+        await once()  # a warm-up, for what happens only once
         written = await _commits(once)
         assert len(written) == 2, written
         assert await _commits(free) == []
@@ -109,7 +109,7 @@ async def on_sqlite(folder: Path) -> list[Figure]:
 
 
 async def _commits(call: Callable[[], Awaitable[None]]) -> list[list[str]]:
-    """What the commits of a call write, row by row."""
+    """The rows that the commits of a call write, a list for each commit."""
     sent = await by_hand.transactions(call)
     commits = [["\0".join(map(str, values)) for _, values, reads in job if not reads] for job in sent]
     return [rows for rows in commits if rows]
@@ -119,7 +119,7 @@ async def _commits(call: Callable[[], Awaitable[None]]) -> list[list[str]]:
 
 
 async def with_many_requests() -> list[Figure]:
-    """Each verb on a database with a thousand settled requests, and on one with many, in turns."""
+    """Each verb on a database with a thousand settled requests, and on one with `MANY`, in turns."""
     async with AsyncExitStack() as stack:
         few, many = [await stack.enter_async_context(_filled(count)) for count in (FEW, MANY)]
         times = await _verbs(few, many)
@@ -137,7 +137,7 @@ async def with_many_requests() -> list[Figure]:
 
 @asynccontextmanager
 async def _filled(count: int) -> AsyncIterator[Gate]:
-    """A gate on a database with that many calls that a person approved and that ran."""
+    """A gate on a database with ``count`` calls that a person approved and that ran."""
     async with own_database("gate") as url, PostgresCheckpointer(url) as store, Gate(store) as gate:
         await _whole_call(gate, "seed")
         connection = await asyncpg.connect(url)
@@ -165,7 +165,7 @@ async def _multiply(connection: Any, table: str, count: int) -> None:
 
 
 async def _whole_call(gate: Gate, key: str) -> dict[str, float]:
-    """A call through every verb; how long each took."""
+    """Take a call through every verb; returns the seconds of each."""
     action = Action(tool="refund", args=ARGS)
     taken: dict[str, float] = {}
 
@@ -184,7 +184,7 @@ async def _whole_call(gate: Gate, key: str) -> dict[str, float]:
 
 
 async def _verbs(few: Gate, many: Gate, rounds: int = 400) -> dict[str, tuple[float, float]]:
-    """The median seconds of each verb on either, in turns."""
+    """The median seconds of each verb on both databases, measured in turns."""
     samples: dict[str, tuple[list[float], list[float]]] = {}
     for gate in (few, many):
         for _ in range(20):

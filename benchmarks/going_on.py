@@ -1,4 +1,4 @@
-"""How long it takes from an answer to the resumed body in another process, against a bare NOTIFY there and back."""
+"""The time from an answer to the resumed body in another process, against a bare NOTIFY round trip."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
@@ -21,6 +20,7 @@ from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
 from askfirst.workers import Continuation
 from benchmarks.measure import Figure
+from benchmarks.own_database import own_database
 
 ROUNDS = 300
 WARM = 30
@@ -30,7 +30,7 @@ _back: list[Any] = []
 
 
 async def resume(continuation: Continuation) -> None:
-    """The resumed body: it says at once that it runs."""
+    """The resumed body: it reports at once that it runs."""
     if not _back:
         _back.append(await asyncpg.connect(os.environ[DSN]))
     await _back[0].execute(f"NOTIFY {PONG}, '{continuation.thread_id}'")
@@ -49,7 +49,7 @@ async def echo() -> None:
 
 
 class Ends:
-    """Waits for what other processes say on a channel."""
+    """Waits for notifications of other processes on a channel."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -72,7 +72,7 @@ def figures() -> Iterator[Figure]:
 async def _all() -> list[Figure]:
     found: list[Figure] = []
     for engine, budget in (("askfirst", 5.0), ("procrastinate", 5.0)):
-        async with _database() as dsn, checkpointer_from_url(dsn) as store:
+        async with own_database("bench") as dsn, checkpointer_from_url(dsn) as store:
             bare, gone_on = await _measured(dsn, store, engine)
         for name, of in (("median", statistics.median), ("p99", _p99)):
             this, that = of(gone_on), of(bare)
@@ -127,7 +127,7 @@ async def _measured(dsn: str, store: SqlCheckpointer, engine: str) -> tuple[list
 
 
 async def _up(ends: Ends) -> None:
-    """Wait for the process that echoes."""
+    """Wait until the echoing process answers."""
     while True:
         try:
             async with asyncio.timeout(0.5):
@@ -152,19 +152,3 @@ async def _gone_on(ends: Ends, store: SqlCheckpointer, gate: Gate, name: str) ->
 
 def _p99(values: list[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
-
-
-@asynccontextmanager
-async def _database() -> AsyncIterator[str]:
-    """An empty database, which is dropped at the end."""
-    server = os.environ.get("ASKFIRST_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
-    name = f"askfirst_bench_{secrets.token_hex(4)}"
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(f"CREATE DATABASE {name}")
-        try:
-            yield f"{server.rpartition('/')[0]}/{name}"
-        finally:
-            await connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-    finally:
-        await connection.close()

@@ -20,7 +20,7 @@ JSON = "application/json"
 
 
 def corpus() -> Any:
-    """The requests, which the tests have as data."""
+    """The module of the tests with the hostile requests."""
     spec = importlib.util.spec_from_file_location("hostile_corpus", CORPUS)
     assert spec is not None
     assert spec.loader is not None
@@ -30,7 +30,7 @@ def corpus() -> Any:
 
 
 async def exchange(connection: Connection, request: bytes) -> tuple[int, bytes]:
-    """The status and the body of an answer, whatever it is."""
+    """Send a request; returns the status and the body of the answer."""
     connection.writer.write(request)
     head = await connection.reader.readuntil(b"\r\n\r\n")
     length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
@@ -47,13 +47,13 @@ def path_of(url: str) -> str:
 
 
 class Slowest:
-    """Measures requests one after another, while somebody polls."""
+    """Measures requests one after another, while a poller polls."""
 
     def __init__(self, served: Server) -> None:
         self.served = served
         self.seconds, self.name = 0.0, ""
         self._polls = 0
-        known = corpus()  # made before anybody polls: whoever polls waits for this process too
+        known = corpus()  # loaded before the polling starts, because the poller runs in this process, too
         self._bodies = {name: (kind, make()) for name, (kind, make) in known.BODIES.items()}
         self._openings = {name: make() for name, make in known.OPENINGS.items()}
         self._answers = {name: (kind, which, make()) for name, (kind, which, make) in known.ANSWERS.items()}
@@ -65,7 +65,7 @@ class Slowest:
         return time.perf_counter() - begin
 
     async def measure(self, name: str, request: bytes) -> tuple[int, bytes]:
-        """Send a request on a connection of its own."""
+        """Send a request on a new connection."""
         connection = await self.served.connect()
         begin = time.perf_counter()
         status, body = await exchange(connection, request)
@@ -94,7 +94,7 @@ class Slowest:
 
 
 async def hostile(folder: Path) -> Iterator[Figure]:
-    """A poller goes on polling while the corpus is sent."""
+    """A poller keeps polling while the corpus is sent."""
     async with server(folder / "hostile.db", 3_000) as served:
         slowest, poller = Slowest(served), await served.connect()
         ordinary = statistics.median([await slowest.poll(poller) for _ in range(POLLS)])

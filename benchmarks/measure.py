@@ -1,4 +1,4 @@
-"""Measuring two things side by side."""
+"""Measuring several works side by side, in one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import FrameType
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number and the budget it has to keep; without one it is for orientation."""
+    """One measured number and its budget; without a budget it is for orientation."""
 
     name: str
     value: float
@@ -32,7 +32,7 @@ class Figure:
 
 
 def report(figures: Iterator[Figure]) -> int:
-    """Print figures as they come; return how many missed their budget."""
+    """Print figures as they are measured; returns how many missed their budgets."""
     missed = 0
     for figure in figures:
         missed += not figure.kept
@@ -54,9 +54,9 @@ async def interleaved(
     per_round: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[float]:
-    """The median seconds of each work, measured in turns so that a slow moment of the machine hits all.
+    """The median seconds of each work, measured in turns, so that a slow moment of the machine affects all works.
 
-    ``time.process_time`` as the ``clock`` counts the processor's time alone, of all threads.
+    With ``time.process_time`` as the ``clock``, it is the CPU time of all threads.
     """
     times: list[list[float]] = [[] for _ in works]
     for work in works:
@@ -74,9 +74,9 @@ async def interleaved(
 
 
 async def python_calls(work: Callable[[], Awaitable[object]], *, warm: int = 5) -> int:
-    """How many Python functions a work calls on this thread, asyncio's and libraries' own included.
+    """The number of Python calls of a work on this thread, those of asyncio and libraries included.
 
-    It is a count, the same on every machine. What is done once only is done in the rounds before.
+    It is a count, the same on every machine. Rounds before the count do what happens only once.
     """
     for _ in range(warm):
         await work()
@@ -97,7 +97,7 @@ async def python_calls(work: Callable[[], Awaitable[object]], *, warm: int = 5) 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector, which comes when it likes, out of what is measured."""
+    """Switch the garbage collector off, because it would run at random times of a measurement."""
     gc.collect()
     gc.disable()
     try:

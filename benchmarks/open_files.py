@@ -1,4 +1,4 @@
-"""Room for thousands of connections in one process."""
+"""The limit on open files, for thousands of connections in one process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import resource
 
 
 def allow_many() -> None:
-    """As many open files as the system allows, up to 20,000."""
+    """Raise the limit on open files as far as the system allows, up to 20,000."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 20_000)), hard))

@@ -1,4 +1,4 @@
-"""A PostgreSQL database of a benchmark's own."""
+"""A temporary PostgreSQL database for a benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import asyncpg
 
 @asynccontextmanager
 async def own_database(purpose: str) -> AsyncIterator[str]:
-    """The address of a new PostgreSQL database, dropped in the end."""
+    """The address of a new PostgreSQL database, which is dropped at the end."""
     server = os.environ.get("ASKFIRST_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
     name = f"askfirst_{purpose}_{secrets.token_hex(4)}"
     connection = await asyncpg.connect(server)

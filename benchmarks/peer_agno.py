@@ -1,4 +1,4 @@
-"""The approve cycle as agno's users write it, on the databases that it ships.
+"""The approve cycle as agno's users write it, on agno's own stores.
 
 Its ``SqliteDb`` and ``PostgresDb`` are faster than their async twins, also below ``arun``. Both calls are measured:
 ``run`` is the faster one, and it blocks the event loop.
@@ -55,7 +55,7 @@ async def postgres(dsn: str) -> AsyncIterator[Ways]:
 
 @asynccontextmanager
 async def after_turns(folder: Path, turns: int) -> AsyncIterator[Ways]:
-    """The turns before the last are copies of a real one, put into its own table by its own method."""
+    """The earlier turns are copies of a real turn, written into agno's table by agno's own method."""
     db = SqliteDb(db_file=str(folder / "agno-long.db"))
     agent = _agent(db, add_history_to_context=True, num_history_runs=2 * turns)
     ways = _stored(agent, session_id="long")
@@ -74,7 +74,7 @@ def _copied(run: RunOutput) -> RunOutput:
 
 
 def _stored(agent: Agent, session_id: str | None = None) -> Ways:
-    """What goes from the pause to the resume is what a page would carry: the ids and the answers."""
+    """Only the ids and the answers are passed from the pause to the resume, as a page would do."""
 
     async def run() -> None:
         session = session_id or secrets.token_hex(8)
@@ -104,7 +104,7 @@ def _check(result: RunOutput) -> None:
 
 @dataclass
 class _Model(Model):
-    """A model that takes no time: one call of ``charge``, then a word."""
+    """A model without latency: one call of ``charge``, then a text."""
 
     id: str = "call-then-done"
 

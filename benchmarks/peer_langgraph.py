@@ -1,7 +1,7 @@
 """The approve cycle as LangGraph's users write it: LangChain's agent with its human-in-the-loop middleware.
 
-One warm graph, on the checkpointers that it ships. Measured as it comes, and with ``durability="exit"``, where it
-writes at the pause and at the end only, and a crash in between loses what was done.
+One warm graph, on LangGraph's own checkpointers. Measured with its defaults, and with ``durability="exit"``: then it
+writes only at the pause and at the end, and a crash in between loses the work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def in_memory() -> AsyncIterator[Ways]:
     graph = _graph(saver)
 
     async def forgotten() -> None:
-        """Forget each thread, so that what is kept does not slow the next one down."""
+        """Delete each thread, so that stored threads do not slow down the next one."""
         thread_id = secrets.token_hex(8)
         await _cycle(graph, thread_id, AS_IT_COMES)
         saver.delete_thread(thread_id)
@@ -65,9 +65,9 @@ async def postgres(dsn: str) -> AsyncIterator[Ways]:
 
 @asynccontextmanager
 async def after_turns(folder: Path, turns: int) -> AsyncIterator[Ways]:
-    """The turns before the last come with one prompt: lived through, each would leave gigabytes of copies.
+    """The earlier turns are given in one prompt: run one by one, they would write gigabytes of copies.
 
-    The delta channel, which is in beta, writes what is new instead of the whole transcript.
+    The delta channel, which is in beta, writes only what is new instead of the whole transcript.
     """
 
     async def grown(graph: Any, durability: dict[str, Any]) -> Callable[[], Awaitable[None]]:
@@ -119,7 +119,7 @@ def _call() -> AIMessage:
 
 
 class _Model(BaseChatModel):
-    """A model that takes no time: one call of ``charge``, then a word."""
+    """A model without latency: one call of ``charge``, then a text."""
 
     @property
     def _llm_type(self) -> str:

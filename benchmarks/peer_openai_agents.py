@@ -30,7 +30,7 @@ async def in_memory() -> AsyncIterator[Ways]:
 
 
 class _Model(Model):
-    """A model that takes no time: one call of ``charge``, then a word."""
+    """A model without latency: one call of ``charge``, then a text."""
 
     async def get_response(
         self, system_instructions: Any, input: Any, *args: Any, **kwargs: Any

@@ -33,7 +33,7 @@ async def in_memory() -> AsyncIterator[Ways]:
 
 
 async def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """A model that takes no time; it says what it used, so that nothing is spent on an estimate."""
+    """A model without latency; it reports its usage, so that no time is spent on an estimate."""
     usage = RequestUsage(input_tokens=1, output_tokens=1)
     if isinstance(messages[-1].parts[-1], ToolReturnPart):
         return ModelResponse(parts=[TextPart("done")], usage=usage)

@@ -1,7 +1,7 @@
-"""The same approve cycle by Askfirst and by its peers, in one run: pause, a person approves, resume.
+"""The same approve cycle with Askfirst and with its peers, in one run: pause, a person approves, resume.
 
-Each ``benchmarks/peer_*.py`` is one peer, used as its users would; its functions yield one or more `Ways`. The
-fastest way of all peers is what Askfirst is held against.
+Each ``benchmarks/peer_*.py`` is one peer, used as its users would use it; its functions yield one or more `Ways`.
+Askfirst is compared with the fastest way of all peers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from benchmarks.own_database import own_database
 
 Work = Callable[[], Awaitable[object]]
 Ways = dict[str, Work]
-"""One approve cycle, checked by itself, under the name of each way to do it."""
+"""By name: a function that runs one approve cycle and checks its result."""
 
 KILOBYTE = "x" * 1024
 AT_ONCE = 64
 TURNS = 1000
 WITH_A_STORE = ("agno", "langgraph")
-"""The peers that ship a store which keeps a paused run."""
+"""The peers that have a store for paused runs."""
 PEERS = (*WITH_A_STORE, "openai_agents", "pydantic_ai")
 _MODULES = (
     "agents",
@@ -45,10 +45,10 @@ _MODULES = (
 
 
 def installed() -> bool:
-    """Whether all peers are there; nothing of them is imported for it."""
+    """Whether all peers are installed; they are not imported."""
     try:
         return all(find_spec(name) for name in _MODULES)
-    except ModuleNotFoundError:  # not even the package that it would be in
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
@@ -99,7 +99,7 @@ async def on_postgres() -> Figure:
 
 
 async def after_many_turns(folder: Path) -> Figure:
-    """One more turn on a thread with a thousand; the model is shown all of them."""
+    """One more turn on a thread with a thousand turns; the model gets all of them."""
     async with AsyncExitStack() as stack:
         peers = await _entered(stack, WITH_A_STORE, "after_turns", folder, TURNS)
         store = await stack.enter_async_context(SQLiteCheckpointer(folder / "askfirst-long.db"))
@@ -112,7 +112,7 @@ async def after_many_turns(folder: Path) -> Figure:
 
 
 class Model:
-    """A model that takes no time: one call of ``charge``, then a word."""
+    """A model without latency: one call of ``charge``, then a text."""
 
     name = "call-then-done"
 
@@ -134,7 +134,7 @@ SPEC = AgentSpec("bench", Model(), [charge])
 
 
 async def cycle_in_memory() -> None:
-    """The pause is a value, as it is with the peers; no store is written, and nobody waits meanwhile."""
+    """The pause is a portable value, as with the peers; nothing is written to a store."""
     paused = await run_agent(SPEC, "go")
     responses = [ApprovalResponse(id=each.id, decision="approve") for each in paused.pending_approvals]
     result = await run_agent_resume(SPEC, paused.checkpoint, responses)
@@ -142,7 +142,7 @@ async def cycle_in_memory() -> None:
 
 
 async def cycle(store: Any, thread_id: str) -> None:
-    """A prompt that pauses, the stored answer of a person, and a fresh agent that goes on."""
+    """A prompt that pauses, a person's answer settled in the store, and a new agent that resumes."""
     paused = await Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id).prompt("go")
     call = paused.messages[-1].tool_calls[0]
     await store.settle(thread_id, call.id, {"decision": "approve"}, by="ann", via="bench")
@@ -151,7 +151,7 @@ async def cycle(store: Any, thread_id: str) -> None:
 
 
 async def live(store: Any, thread_id: str, turns: int) -> None:
-    """That many cycles by one agent that stays; a fresh one for each would load all that was said before."""
+    """Run ``turns`` cycles with one agent; a new agent for each would load the whole transcript each time."""
     agent = Agent.from_spec(SPEC, checkpointer=store, thread_id=thread_id)
     for _ in range(turns):
         call = (await agent.prompt("go")).messages[-1].tool_calls[0]
@@ -163,7 +163,7 @@ async def live(store: Any, thread_id: str, turns: int) -> None:
 
 
 async def _entered(stack: AsyncExitStack, names: tuple[str, ...], place: str, *args: Any) -> Ways:
-    """All ways of these peers to do the cycle in that place."""
+    """All ways of these peers to run the cycle in one place: in memory, on SQLite or on PostgreSQL."""
     ways: Ways = {}
     for name in names:
         peer = importlib.import_module(f"benchmarks.peer_{name}")
@@ -182,14 +182,14 @@ def _at_once(work: Work) -> Work:
 async def _measured(
     askfirst: Work, peers: Ways, *, rounds: int, per_round: int
 ) -> tuple[float, dict[str, float]]:
-    """Our seconds, and those of each way of the peers, the fastest first."""
+    """Askfirst's seconds, and the seconds of each way of the peers, the fastest first."""
     ours, *theirs = await interleaved(askfirst, *peers.values(), rounds=rounds, per_round=per_round)
     times = zip(peers, theirs, strict=True)
     return ours, dict(sorted(times, key=lambda pair: pair[1]))
 
 
 def _figure(name: str, ours: float, theirs: dict[str, float], budget: float, *, of: int = 0) -> Figure:
-    """How many times as fast as the first of theirs; ``of``: the times are for so many cycles at once."""
+    """How many times as fast as the fastest peer; with ``of``, the times are for that many cycles at once."""
 
     def shown(seconds: float) -> str:
         return f"{of / seconds:,.0f}/s" if of else f"{seconds * 1e3:.2f} ms"

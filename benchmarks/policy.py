@@ -37,7 +37,7 @@ def principals(number: int) -> dict[str, Any]:
 
 
 async def compared(name: str, rule: Callable[[int], dict[str, Any]], tool: Callable[[int], str]) -> Figure:
-    """The last rule of many against the last rule of few, behind a rule for everything that does not match."""
+    """The last rule of many against the last rule of few, after a rule for all tools that does not match."""
     mine, theirs = await interleaved(
         evaluating(MANY, rule, tool(MANY)), evaluating(FEW, rule, tool(FEW)), rounds=60, per_round=200
     )

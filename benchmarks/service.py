@@ -1,4 +1,4 @@
-"""The service: what a poll, an answer's way to those who follow, a new case and a hundred thousand open ones cost."""
+"""The service: the cost of a poll, an event to its streams, a new case, and a hundred thousand open cases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ POLLERS, POLLS = 8, 400
 STREAMS, ANSWERS = 2_000, 60
 FEW, MANY = 100, 100_000
 BEFORE = 500
-"""Cases that are there before one is recorded: by then a row's number is like no other number in it."""
+"""Cases that are opened before the recorded one, so that its row number differs from all other numbers in the row."""
 
 
 def figures() -> Iterator[Figure]:
@@ -41,23 +41,23 @@ def figures() -> Iterator[Figure]:
         yield asyncio.run(streams(Path(folder)))
         yield asyncio.run(creation(Path(folder)))
         yield asyncio.run(among_many(Path(folder)))
-        from benchmarks.hostile import hostile  # it needs what is below
+        from benchmarks.hostile import hostile  # here, because it imports this module
 
         yield from asyncio.run(hostile(Path(folder)))
 
 
-# A service in a process of its own, and a client that costs little.
+# A service in a separate process, and a client with little overhead.
 
 
 @dataclass
 class Connection:
-    """A connection to a server that is kept, and speaks just enough HTTP."""
+    """A persistent connection to a server, with a minimal HTTP client."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     async def ask(self, request: bytes) -> bytes:
-        """The body of the answer, which must be one of success."""
+        """Send a request and return the answer's body; its status has to be 200."""
         self.writer.write(request)
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
@@ -106,7 +106,7 @@ async def server(path: Path, cases: int) -> AsyncIterator[Server]:
 
 
 async def polls(folder: Path) -> Figure:
-    """Eight pollers at once, as fast as they can, many cases in turn: no case is asked for too often."""
+    """Eight pollers at once, as fast as they can, over many cases in turn, so that no case is polled too often."""
     async with server(folder / "polls.db", 3_000) as served:
         pollers = [await served.connect() for _ in range(POLLERS)]
         count = 0
@@ -139,7 +139,7 @@ async def follow(served: Server, number: int) -> Connection:
 
 
 async def approve(served: Server, number: int, person: Connection) -> None:
-    """A person says yes to a case."""
+    """A person approves a case."""
     case_id, token = served.cases[number]
     body = '{"action":"approve","data":{}}'
     head = f"POST /review/{case_id}/respond?token={token} HTTP/1.1\r\nHost: a\r\n"
@@ -148,7 +148,7 @@ async def approve(served: Server, number: int, person: Connection) -> None:
 
 
 async def answered(served: Server, number: int, stream: Connection, person: Connection) -> float:
-    """Seconds from sending an answer to hearing of it."""
+    """Seconds from sending an answer to receiving its event."""
     begin = time.perf_counter()
     answering = asyncio.create_task(approve(served, number, person))
     await stream.reader.readuntil(b"event: review.completed")
@@ -159,7 +159,7 @@ async def answered(served: Server, number: int, stream: Connection, person: Conn
 
 
 async def streams(folder: Path) -> Figure:
-    """Two services, one with many followers and one with a single one; a case of each is answered in turns."""
+    """Two services, one with many streams and one with a single stream; a case of each is answered in turns."""
     async with (
         server(folder / "streams.db", STREAMS + ANSWERS) as busy,
         server(folder / "stream.db", ANSWERS) as quiet,
@@ -189,7 +189,7 @@ REVIEW = {
 
 async def creation(folder: Path) -> Figure:
     async with SQLiteCheckpointer(folder / "raw.db"):
-        pass  # the same tables and indices
+        pass  # makes the same tables and indexes
     many = Budgets(open_cases=10**9, cases_per_hour=10**9)
     url = f"sqlite:///{folder / 'created.db'}"
     app = create_app(url, base_url="http://127.0.0.1:8000", budgets=many)
@@ -215,7 +215,7 @@ Sent = tuple[str, list[Any]]
 
 
 async def _recorded(work: Callable[[], Awaitable[None]]) -> list[Sent]:
-    """What opening one case writes, statement by statement."""
+    """The statements that opening one case sends."""
     sent: list[Sent] = []
     execute = sqlite_engine._execute
 
@@ -240,11 +240,11 @@ async def _recorded(work: Callable[[], Awaitable[None]]) -> list[Sent]:
 
 
 def _replayed(path: Path, sent: list[Sent]) -> Callable[[], None]:
-    """The same statements in one commit, each time with ids of their own."""
+    """A function that sends the same statements in one commit, with new ids each time."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    # The case's id, what its token hashes to, and the ids of the rows that tell of it.
+    # The case's id, the hash of its token, and the ids of its rows in the audit trail.
     _, _, (_, token), *acts = sent
     names = {sent[0][1][0], token[1], *(act[0] for _, act in acts)}
     count = 0

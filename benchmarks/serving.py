@@ -1,6 +1,6 @@
-"""``python -m benchmarks.serving DATABASE CASES``: a service with open cases, and a bare route beside it.
+"""``python -m benchmarks.serving DATABASE CASES``: a service with open cases, and a bare route for comparison.
 
-It says in one line of JSON where it is and what opens its cases, and serves until it is terminated.
+It prints its port, its key and the tokens of its cases as one line of JSON, and serves until it is terminated.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from askfirst.store.rows import fresh_write_id
 from askfirst.store.statement import Transaction
 from benchmarks.open_files import allow_many
 
-rate.KEPT = rate.LIMIT.most  # a case is polled here as often in seconds as an agent does in minutes
+rate.KEPT = rate.LIMIT.most  # here a case is polled as often in seconds as elsewhere in minutes
 NOW = 1_900_000_000.0
-"""Cases are open until long after any benchmark."""
+"""The time of the cases: far in the future, so that they stay open."""
 BATCH = 5_000
 NAMED = 5_000
-"""Of so many cases the id and the token are told."""
+"""The number of cases whose ids and tokens are printed."""
 
 
 def case(number: int, key_id: str) -> Case:
@@ -54,7 +54,7 @@ def case(number: int, key_id: str) -> Case:
 
 
 def bare(body: bytes) -> FastAPI:
-    """What one would write by hand, did it always say the same."""
+    """A route written by hand that always gives the same answer."""
     app = FastAPI(docs_url=None, redoc_url=None)
 
     @app.get("/bare/{case_id}")
@@ -71,7 +71,7 @@ def insert(rows: Sequence[CaseRow], tokens: Sequence[dict[str, Any]]) -> Transac
 
 
 async def populate(store: SQLiteCheckpointer, key_id: str, count: int) -> list[tuple[str, str]]:
-    """Open cases without any ceremony; returns ids and review tokens of the first."""
+    """Insert open cases directly; returns the ids and review tokens of the first `NAMED`."""
     opened: list[tuple[str, str]] = []
     for begin in range(0, count, BATCH):
         made = [case(number, key_id) for number in range(begin, min(begin + BATCH, count))]
@@ -88,7 +88,7 @@ async def main(database: str, count: int) -> None:
     async with SQLiteCheckpointer(database) as store:
         key = await Keys(store.engine).issue("bench", by="bench")
         opened = await populate(store, key.key_id, count)
-        # Said to be TCP: only then asyncio lets what is written go out at once.
+        # With the protocol named as TCP, asyncio switches Nagle's algorithm off, so that writes are sent at once.
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
             listening.bind(("127.0.0.1", 0))
             listening.listen(2048)

@@ -1,4 +1,4 @@
-"""The store's part of an approve cycle: its steps, handed to the checkpointer without an agent."""
+"""The store's part of an approve cycle: its calls of the checkpointer, made without an agent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.ids import new_id
 
 Deed = Callable[[SqlCheckpointer, str], Awaitable[object]]
-"""Something done to a thread of a store."""
+"""A call of the checkpointer for a thread."""
 
 
 async def recorded(cycle: Callable[[], Awaitable[object]]) -> list[Deed]:
-    """What a cycle has a checkpointer do, to be done again to other threads."""
+    """A cycle's calls of the checkpointer, to be repeated on other threads."""
     deeds: list[Deed] = []
     commit, begin_commit = SqlCheckpointer.commit, SqlCheckpointer.begin_commit
     settle, load = SqlCheckpointer.settle, SqlCheckpointer.load
@@ -46,7 +46,7 @@ async def recorded(cycle: Callable[[], Awaitable[object]]) -> list[Deed]:
 
 
 async def cycle(store: SqlCheckpointer, deeds: list[Deed]) -> None:
-    """Do it all to a new thread."""
+    """Make all calls on a new thread."""
     thread_id = new_id()
     for deed in deeds:
         await deed(store, thread_id)

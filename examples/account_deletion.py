@@ -1,4 +1,4 @@
-"""A run that pauses as a value: no account is deleted before a person has said yes. Type approve or deny WHY."""
+"""A run that pauses as a portable value: no account is deleted before a person approves. Type approve or deny WHY."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ model = ScriptedModel(
     [
         ToolCall("call_find", "find_account", {"account_id": "12345"}),
         ToolCall("call_delete", "delete_account", {"account_id": "12345"}),
-        lambda messages: f"This is what came of it: {messages[-1].text}",
+        lambda messages: f"The result was: {messages[-1].text}",
     ]
 )
 spec = AgentSpec("support", model, [find_account, delete_account], policy=policy)
 
 
 def ask(pending: PendingApproval) -> list[ApprovalResponse]:
-    """The person's decision; none if they have not made up their mind."""
+    """The person's decision, as a list with one response; an empty list if they did not decide."""
     try:
         word, _, rest = input("approve or deny WHY > ").strip().partition(" ")
     except EOFError:
@@ -64,7 +64,7 @@ async def main() -> None:
         print(f"because {pending.reason}")
     if result.checkpoint is None:
         return
-    kept = result.checkpoint.to_json()  # a text: put it wherever you like, the process may end here
+    kept = result.checkpoint.to_json()  # a text: store it anywhere, the process may end here
 
     responses = [answer for pending in result.pending_approvals for answer in ask(pending)]
     result = await run_agent_resume(spec, RunCheckpoint.from_json(kept), responses)

@@ -39,8 +39,8 @@ def pay(to: str, cents: int) -> str:
 class Keyboard:
     """Lines from standard input, read without blocking the event loop.
 
-    It listens only while a line is wanted. What was typed into a terminal before is thrown away: it was no
-    answer to a question that was not there yet.
+    It reads only while a line is wanted. What was typed into a terminal before is discarded: it cannot be an answer
+    to a question that was not shown yet.
     """
 
     def __init__(self) -> None:
@@ -72,11 +72,11 @@ class Keyboard:
             self._lines.feed_data(data)
         else:
             self._lines.feed_eof()
-            asyncio.get_running_loop().remove_reader(self._file)  # it would be ready for ever
+            asyncio.get_running_loop().remove_reader(self._file)  # at its end, a file is always readable
 
 
 def understood(line: str) -> dict[str, Any]:
-    """What a line says, as an answer; nonsense is left for the channel to refuse."""
+    """A typed line as an answer; the channel refuses an invalid one."""
     word, _, rest = line.partition(" ")
     if word == "edit":
         with suppress(ValueError):
@@ -85,7 +85,7 @@ def understood(line: str) -> dict[str, Any]:
 
 
 async def ask(channel: InMemoryChannel, keyboard: Keyboard, request: HitlRequest) -> None:
-    """Put one request to the person, again until the answer fits."""
+    """Ask the person about one request, and again until the answer fits."""
     while True:
         line = await keyboard.line("approve, deny WHY or edit JSON > ")
         try:
@@ -102,7 +102,7 @@ async def ask(channel: InMemoryChannel, keyboard: Keyboard, request: HitlRequest
 
 
 async def sit_at(channel: InMemoryChannel) -> None:
-    """The person: answers what is asked, one request after another."""
+    """The person: answers one request after another."""
     keyboard = Keyboard()
     async for request in channel.subscribe():
         await ask(channel, keyboard, request)
@@ -114,7 +114,7 @@ async def main() -> int:
         [
             ToolCall("c1", "look_up", {"name": "Ada"}),
             ToolCall("c2", "pay", {"to": "Ada", "cents": 490000}),
-            lambda messages: f"This is what came of it: {messages[-1].text.splitlines()[-1]}",
+            lambda messages: f"The result was: {messages[-1].text.splitlines()[-1]}",
         ]
     )
     middleware = [ConfirmToolCallMiddleware(channel, {"pay"})]

@@ -1,9 +1,9 @@
-"""A Celery task behind the gate: it is tried again until a person has decided, and what it does is done once.
+"""A Celery task behind the gate: it is retried until a person has decided, and its effect happens once.
 
     celery --app gate_celery worker
 
-The task's id is the key. It stays the same when the task is retried, and when a worker was killed and the broker
-hands the task to another one; ``acks_late`` and ``reject_on_worker_lost`` have it handed over.
+The task's id is the key. It stays the same when the task is retried, and when the broker delivers the task of a
+killed worker to another worker; ``acks_late`` and ``reject_on_worker_lost`` make the broker do that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pay_back(order: str, cents: int) -> str:
 
 @app.task(bind=True, acks_late=True, reject_on_worker_lost=True, max_retries=None)
 def refund(task: Any, order: str, cents: int) -> str:
-    """Pay back, once a person has said so."""
+    """Pay back, once a person has approved."""
     outcome = gate.call(
         pay_back,
         {"order": order, "cents": cents},

@@ -1,9 +1,9 @@
-"""FastAPI behind the gate: an endpoint answers 202 while a person decides, and the result when it is asked again.
+"""FastAPI behind the gate: an endpoint answers 202 while a person decides, and a later request gets the result.
 
     uvicorn gate_fastapi:app
 
-The order's number is the key. So a client may repeat its request as often as it likes, also after a crash of this
-process: one person is asked once, and the money goes out once.
+The order's number is the key. So a client may repeat its request, also after a crash of this process: a person is
+asked once, and the money is paid once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ gate = Gate(os.environ.get("ASKFIRST_DATABASE_URL", "sqlite:///askfirst.db"), ti
 
 @asynccontextmanager
 async def opened(_: FastAPI) -> AsyncGenerator[None]:
-    """Have the gate's store open as long as the application runs."""
+    """Keep the gate's store open while the application runs."""
     async with gate:
         yield
 
@@ -52,7 +52,7 @@ async def refund(order: str, cents: int) -> Receipt:
 
 @app.post("/orders/{order}/refund")
 async def post_refund(order: str, wanted: Refund) -> Any:
-    """Pay back, once a person has said so."""
+    """Pay back, once a person has approved."""
     outcome = await gate.call(
         refund,
         {"order": order, "cents": wanted.cents},

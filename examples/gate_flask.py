@@ -2,8 +2,8 @@
 
     flask --app gate_flask run
 
-A `SyncGate` serves all threads of a process, and opens its store at its first use: so a server that forks its
-workers, as gunicorn does, needs no care.
+A `SyncGate` serves all threads of a process, and opens its store at its first use. So it also works in a server that
+forks its workers, such as gunicorn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def refund(order: str, cents: int) -> dict[str, Any]:
 
 @app.post("/orders/<order>/refund")
 def post_refund(order: str) -> tuple[dict[str, Any], int]:
-    """Pay back, once a person has said so."""
+    """Pay back, once a person has approved."""
     outcome = gate.call(
         refund,
         {"order": order, "cents": request.get_json()["cents"]},

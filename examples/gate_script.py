@@ -1,8 +1,8 @@
-"""A plain script behind the gate: run it, let somebody decide, run it again.
+"""A plain script behind the gate: run it, let a person decide, run it again.
 
-The first run asks and ends; nothing waits meanwhile. A person decides on the page (``askfirst serve``, ``askfirst
-link``) or by ``askfirst answer``. The next run has the decision, and every later one the same result: nothing is paid
-twice.
+The first run asks and ends; no process waits meanwhile. A person decides on the page (``askfirst serve``, ``askfirst
+link``) or by ``askfirst answer``. The next run acts on the decision, and every later run returns the same result:
+nothing is paid twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ gate = SyncGate(os.environ.get("ASKFIRST_DATABASE_URL", "sqlite:///askfirst.db")
 
 
 def key(order: str, cents: int) -> str:
-    """What the call is known by: one refund for each order."""
+    """The key of the call: one refund for each order."""
     return f"refund-{order}"
 
 
@@ -33,7 +33,7 @@ def refund(order: str, cents: int) -> str:
 
 
 def main(order: str = "A-1042") -> None:
-    """Ask, or go on with what was decided."""
+    """Ask for approval, or act on the decision."""
     try:
         print(refund(order, 4900))
     except Pending as pending:

@@ -1,4 +1,4 @@
-"""Telegram on this machine: a Bot API that checks what the platform checks, and people who press buttons."""
+"""A local Telegram: a Bot API that makes the platform's checks, and people who press buttons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 PATIENCE = 180.0
-"""How long to wait for what has to come."""
+"""The time-out of `TelegramServer.until`, in seconds."""
 TOKEN = "4711:AAF-not_a_real-token_of-any-bot"  # noqa: S105
 CHAT = -1001
 USER = {"id": 7, "is_bot": False, "first_name": "Ada", "last_name": "Lovelace", "username": "ada"}
@@ -33,7 +33,7 @@ PARAMETERS = {
 
 
 class Refusal(Exception):
-    """An answer that is not ok."""
+    """An answer with ``ok: false``."""
 
     def __init__(self, code: int, description: str, **parameters: Any) -> None:
         self.code = code
@@ -52,22 +52,22 @@ def utf16(text: str) -> int:
 
 @dataclass
 class TelegramServer:
-    """A Bot API server: what was called, what stands in the chats, and what to refuse next."""
+    """A Bot API server: the calls it received, the messages in its chats, and the refusals to come."""
 
     url: str = ""
     chats: set[int] = field(default_factory=lambda: {CHAT})
     messages: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """What was told to whoever pressed, by query."""
+    """By query id: the text that the person who pressed a button was shown."""
     updates: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Those that nobody has confirmed yet."""
+    """Updates that the bot has not confirmed yet."""
     refusals: dict[str, list[Refusal | bytes]] = field(default_factory=dict[str, list[Refusal | bytes]])
-    """What to answer next to a method instead: a refusal, or these bytes, after which the line is cut."""
+    """By method: answers to the next calls. Bytes are sent as they are, and then the connection is closed."""
     reactions: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     old_queries: bool = False
     faults: list[str] = field(default_factory=list[str])
-    """What no client may do."""
+    """Errors that no client may make; the server fails at its end if there are any."""
 
     def __post_init__(self) -> None:
         self.changed = asyncio.Condition()
@@ -88,7 +88,7 @@ class TelegramServer:
         data: str | None = None,
         **chat: Any,
     ) -> str:
-        """Press a button by its label; a client that cheats can send any data. Returns the query's id."""
+        """Press a button by its label, or with forged ``data``. Returns the query's id."""
         message = self.messages[message_id]
         if data is None:
             [data] = [each["callback_data"] for each in self.buttons(message_id) if each["text"] == label]
@@ -111,7 +111,7 @@ class TelegramServer:
         return message_id
 
     def posted(self, chat: int = CHAT) -> list[str]:
-        """What the bot has posted in a chat, as it stands now."""
+        """The current texts of the bot's messages in a chat."""
         return [each["text"] for each in self.messages.values() if each["chat_id"] == chat and "text" in each]
 
     async def add_update(self, update: dict[str, Any]) -> None:
@@ -120,12 +120,12 @@ class TelegramServer:
             self.changed.notify_all()
 
     async def told(self, query_id: str) -> str:
-        """What the person who pressed is told."""
+        """The text that the person who pressed a button is shown."""
         await self.until(lambda: query_id in self.answers)
         return self.answers[query_id]["text"]
 
     async def until(self, holds: Any) -> None:
-        """Wait for something to become true of this server."""
+        """Wait until a condition on this server holds."""
         async with asyncio.timeout(PATIENCE), self.changed:
             await self.changed.wait_for(holds)
 
@@ -276,7 +276,7 @@ class TelegramServer:
             if at.scheme not in ("http", "https") or "." not in host or ":" in host:
                 raise bad(f"inline keyboard button URL '{button['url']}' is invalid: Wrong HTTP URL")
 
-    # The line.
+    # Connections.
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.lines.add(writer)
@@ -316,7 +316,7 @@ def _form(body: bytes) -> dict[str, Any]:
 
 @asynccontextmanager
 async def telegram_server() -> AsyncGenerator[TelegramServer]:
-    """A server for as long as the block runs; fails if a client did what none may do."""
+    """Run a server within this context; raises `AssertionError` at the end if a client made an error (`faults`)."""
     server = TelegramServer()
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Three middlewares: a guard that blocks, a redaction that edits results, an audit that listens."""
+"""Three middlewares: a guard that denies calls, a redaction that edits results, an audit that prints results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def send_mail(to: str, text: str) -> str:
 
 
 class OnlyOurDomain(Middleware):
-    """Blocks mail to strangers; the model reads why and can do something else."""
+    """Denies mail to other domains; the model is told why and can do something else."""
 
     async def before_tool_call(self, ctx: ToolCallContext) -> BeforeToolCallResult | None:
         if ctx.tool.name == "send_mail" and not str(ctx.tool_call.args["to"]).endswith("@example.com"):
@@ -42,7 +42,7 @@ class HideCards(Middleware):
 
 
 class Audit(Middleware):
-    """Prints what happened to every call."""
+    """Prints the result of every call."""
 
     async def on_event(self, event: AgentEvent) -> None:
         if event.type == "message_ended" and isinstance(event.message, ToolResultMessage):

@@ -1,10 +1,10 @@
 """A support agent in Slack: a policy that asks, chat tools behind the gate, and threads that survive a restart.
 
-    python examples/slack_bot.py --local            a workspace on this machine: see it without an account
-    python examples/slack_bot.py --local --auto     the same, and the person is played, too
+    python examples/slack_bot.py --local            a simulated workspace on this machine: no account needed
+    python examples/slack_bot.py --local --auto     the same, with a simulated person
     python examples/slack_bot.py                    your workspace: SLACK_BOT_TOKEN, SLACK_APP_TOKEN, SLACK_PEOPLE
 
-SLACK_PEOPLE are those who may talk to it and decide: "T024BE7LD:U2147483697=Ada, T024BE7LD:U1234=Ben".
+SLACK_PEOPLE has the people who may talk to the agent and decide: "T024BE7LD:U2147483697=Ada, T024BE7LD:U1234=Ben".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cancel_order(order: str) -> str:
 
 
 def say(messages: Sequence[Message]) -> str | list[str | ToolCall]:
-    """What the scripted model says; a real one is named: ``AgentSpec("support", "anthropic:…", tools)``."""
+    """The scripted model's next turn. For a real model, name it: ``AgentSpec("support", "anthropic:…", tools)``."""
     last, call_id = messages[-1], f"call_{len(messages)}"
     if last.role == "user":
         return ["I will see to it.", ToolCall(call_id, "cancel_order", {"order": "A-1042"})]
@@ -69,19 +69,11 @@ async def serve() -> None:
 
 
 @asynccontextmanager
-async def worker(slack: LocalSlack) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """This program in a process of its own, for the workspace on this machine."""
-    environment = {
-        **os.environ,
-        "SLACK_API": slack.url,
-        "SLACK_BOT_TOKEN": BOT_TOKEN,
-        "SLACK_APP_TOKEN": APP_TOKEN,
-        "SLACK_PEOPLE": f"{TEAM}:{ADA.id}=Ada",
-    }
-    before = slack.connections
-    process = await asyncio.create_subprocess_exec(sys.executable, __file__, env=environment)
+async def program(path: str, **variables: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Run a program in another process, with these environment variables; it is killed at the end."""
+    environment = {**os.environ, **variables}
+    process = await asyncio.create_subprocess_exec(sys.executable, path, env=environment)
     try:
-        await slack.until(lambda: slack.connections > before)
         yield process
     finally:
         with suppress(ProcessLookupError):
@@ -89,19 +81,34 @@ async def worker(slack: LocalSlack) -> AsyncGenerator[asyncio.subprocess.Process
         await process.wait()
 
 
+@asynccontextmanager
+async def worker(slack: LocalSlack) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Run this program in another process, and wait until it is connected to the workspace on this machine."""
+    variables = {
+        "SLACK_API": slack.url,
+        "SLACK_BOT_TOKEN": BOT_TOKEN,
+        "SLACK_APP_TOKEN": APP_TOKEN,
+        "SLACK_PEOPLE": f"{TEAM}:{ADA.id}=Ada",
+    }
+    before = slack.connections
+    async with program(__file__, **variables) as process:
+        await slack.until(lambda: slack.connections > before)
+        yield process
+
+
 def posted(slack: LocalSlack, thread: str) -> list[str]:
-    """What the app has posted into a thread."""
+    """The texts that the app has posted into a thread."""
     return [slack.text(CHANNEL, each["ts"]) for each in slack.in_channel(CHANNEL, thread) if "bot_id" in each]
 
 
 def open_card(slack: LocalSlack, people: People, thread: str) -> str | None:
-    """The message that has buttons, if there is one."""
+    """The last message with buttons, if there is one."""
     found = [each["ts"] for each in slack.in_channel(CHANNEL, thread) if people.buttons(CHANNEL, each["ts"])]
     return found[-1] if found else None
 
 
 async def play() -> None:
-    """The whole story: a message, a card, kill -9, a press, another worker that goes on, and the tool once."""
+    """The whole story: a message, a card, kill -9, a press, another worker that resumes, and the tool runs once."""
     async with local_slack(ack_seconds=60, trigger_seconds=60) as slack:
         people = People(slack)
         async with worker(slack) as first:

@@ -25,9 +25,9 @@ async def main() -> None:
     )
     agent = Agent(model=model, tools=[index])
     seen: list[AgentEvent] = []
-    unsubscribe = agent.subscribe(seen.append)  # a listener hears every run of this agent
+    unsubscribe = agent.subscribe(seen.append)  # a listener gets the events of every run
 
-    async for event in agent.stream("Index my notes."):  # the loop sees this run, and may leave early
+    async for event in agent.stream("Index my notes."):  # this run's events; the loop may stop early
         match event:
             case MessageDeltaEvent(delta=TextDelta(text=text)):
                 print(text, end="", flush=True)

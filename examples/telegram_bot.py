@@ -1,10 +1,10 @@
 """The same support agent as in `slack_bot.py`, in a Telegram chat.
 
-    python examples/telegram_bot.py --local            Telegram on this machine: see it without an account
-    python examples/telegram_bot.py --local --auto     the same, and the person is played, too
+    python examples/telegram_bot.py --local            a simulated Telegram on this machine: no account needed
+    python examples/telegram_bot.py --local --auto     the same, with a simulated person
     python examples/telegram_bot.py                    your bot: TELEGRAM_BOT_TOKEN, TELEGRAM_PEOPLE
 
-TELEGRAM_PEOPLE are those who may talk to it and decide: "1001=Ada, 1002=Ben".
+TELEGRAM_PEOPLE has the people who may talk to the agent and decide: "1001=Ada, 1002=Ben".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from local_telegram import TOKEN, USER, TelegramServer, telegram_server
-from slack_bot import support
+from slack_bot import program, support
 
 from askfirst.chat import TelegramChat, serve_channels
 
@@ -38,32 +38,26 @@ async def serve() -> None:
 
 @asynccontextmanager
 async def worker(telegram: TelegramServer) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """This program in a process of its own, for the Telegram on this machine."""
-    environment = {
-        **os.environ,
+    """Run this program in another process, and wait until it polls the Telegram on this machine."""
+    variables = {
         "TELEGRAM_API": telegram.url,
         "TELEGRAM_BOT_TOKEN": TOKEN,
         "TELEGRAM_PEOPLE": f"{USER['id']}=Ada",
     }
     before = telegram.polls
-    process = await asyncio.create_subprocess_exec(sys.executable, __file__, env=environment)
-    try:
+    async with program(__file__, **variables) as process:
         await telegram.until(lambda: telegram.polls > before)
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 def open_card(telegram: TelegramServer) -> int | None:
-    """The message that has buttons, if there is one."""
+    """The last message with buttons, if there is one."""
     found = [each for each in telegram.messages if telegram.buttons(each)]
     return found[-1] if found else None
 
 
 async def play() -> None:
-    """The whole story: a message, a card, kill -9, a press, another process that goes on, and the tool once."""
+    """The whole story: a message, a card, kill -9, a press, another process that resumes, and the tool runs once."""
     async with telegram_server() as telegram:
         async with worker(telegram) as first:
             print("Ada: cancel my order A-1042")

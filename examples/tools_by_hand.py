@@ -13,7 +13,7 @@ from askfirst.models import ScriptedModel
 
 
 class Transfer(BaseModel):
-    """What the model may pass; pydantic checks it before the body runs."""
+    """The tool's arguments; pydantic validates them before the body runs."""
 
     account: str = Field(pattern=r"^[A-Z]{2}\d{4}$", description="like DE1234")
     cents: int = Field(gt=0)
@@ -21,8 +21,8 @@ class Transfer(BaseModel):
 
 
 async def transfer(args: Transfer, ctx: ToolContext) -> ToolResult:
-    """The body: it gets the validated model, and the context because it asks for one."""
-    # A bank that knows the key books a repeated attempt only once.
+    """The body: it gets the validated arguments, and the context because it has a parameter for it."""
+    # A bank that supports idempotency keys books a repeated attempt only once.
     receipt = {"idempotency_key": ctx.idempotency_key, "account": args.account}
     return ToolResult(f"{args.cents / 100:.2f} sent to {args.account}", details=receipt)
 

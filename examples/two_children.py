@@ -1,4 +1,4 @@
-"""A parent with two subagents that both ask: one pause shows both, and they may be answered in any order."""
+"""An agent with two subagents that both ask: one pause shows both requests, which may be answered in any order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ support = AgentSpec(
 
 
 def show(result: AgentResult) -> None:
-    """How far the run is, and what waits, with the path to who asks."""
+    """Print the run's status, and its pending approvals with the path to the agent that asks."""
     print(f"{result.status}: {result.text or result.reason}")
     for pending in result.pending_approvals:
         path = " > ".join([*pending.agent_path, pending.tool_call.name])

@@ -1,4 +1,4 @@
-"""The house in figures: how long its files and functions are, what points in a circle, and three walks through it.
+"""The package in figures: lengths of files and functions, import cycles, and three walks through its modules.
 
 A room is a module. ``--check`` prints nothing unless a limit is broken: on the length of files and functions, on
 import cycles, on context variables. The number of files has no limit, for new capabilities bring new rooms.
@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "askfirst"
 FILE_LINES, FUNCTION_LINES, CONTEXT_VARIABLES, FIELDS = 600, 60, 3, 12
 MAY_BE_LONGER = {"askfirst.errors"}
-"""The whole exception tree stays in one file, drawn at its top: whoever catches an error looks in one place."""
+"""Modules without a limit. The whole exception tree stays in one file, drawn at its top, to be found in one place."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """A module: its name, its source, and what it imports when it is imported itself."""
+    """A module: its name, its file, its number of lines and its syntax tree."""
 
     name: str
     path: Path
@@ -31,7 +31,7 @@ class Room:
 
 
 def rooms() -> list[Room]:
-    """Every module but the migrations, which stay as they were written."""
+    """Every module except the migrations, which are frozen."""
     found: list[Room] = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if "migrations" in path.parts:
@@ -43,7 +43,7 @@ def rooms() -> list[Room]:
 
 
 def functions(room: Room) -> Iterator[tuple[int, str]]:
-    """The functions of a room, each with its lines, docstring aside; what is defined within one counts for itself."""
+    """The functions of a room with their lengths, without docstrings; inner functions count separately."""
     for node in ast.walk(room.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             apart = [*_inner_functions(node), *_docstring(node)]
@@ -67,7 +67,7 @@ def _inner_functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunct
 
 
 def imported_at_once(room: Room, known: set[str]) -> set[str]:
-    """The rooms that are imported with this one: not those within functions, or for type checkers alone."""
+    """The rooms that this one imports at import time: not inside functions, and not only for type checkers."""
     found: set[str] = set()
     for node in _at_run_time(room.tree.body):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -89,7 +89,7 @@ def _at_run_time(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """The groups of rooms that import one another in a circle."""
+    """The import cycles: groups of rooms that import one another."""
     found: list[list[str]] = []
     seen: set[str] = set()
     reach = {name: _reachable(name, graph) for name in graph}
@@ -121,7 +121,7 @@ def context_variables(room: Room) -> list[str]:
 
 
 def fields(room: Room) -> Iterator[tuple[int, str]]:
-    """The classes of a room, each with how many fields it has."""
+    """The classes of a room with their numbers of fields."""
     for node in ast.walk(room.tree):
         if isinstance(node, ast.ClassDef):
             names = {
@@ -143,7 +143,7 @@ def fields(room: Room) -> Iterator[tuple[int, str]]:
 
 
 def broken(house: list[Room]) -> list[str]:
-    """The limits that are not kept, each in a sentence."""
+    """A sentence for each broken limit."""
     known = {room.name for room in house}
     graph = {room.name: imported_at_once(room, known) for room in house}
     said = [
@@ -157,7 +157,7 @@ def broken(house: list[Room]) -> list[str]:
             for length, name in functions(room)
             if length > FUNCTION_LINES
         ]
-    said += [f"these import one another in a circle: {', '.join(circle)}" for circle in cycles(graph)]
+    said += [f"these modules form an import cycle: {', '.join(circle)}" for circle in cycles(graph)]
     variables = [name for room in house for name in context_variables(room)]
     if len(variables) > CONTEXT_VARIABLES:
         said.append(

@@ -1,11 +1,12 @@
-# Sourced by the other scripts: `need GROUP` puts the project's virtual environment in place with what
-# GROUP asks for ("demo", "demo-models", "dev" or "adapter-NAME"), in no time if it is there already. Leaves $PY set to its Python.
-# `need GROUP beside` returns while what was installed is still being compiled, for those who go on without that.
+# Sourced by the other scripts: `need GROUP` makes the project's virtual environment, with the packages of GROUP ("demo",
+# "demo-models", "dev" or "adapter-NAME"). It returns at once if the environment is ready. $PY is its Python.
+# `need GROUP beside` returns while installed packages are still being compiled, for scripts that need not wait for that.
 set -euo pipefail
 CDPATH='' cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
 VENV=${ASKFIRST_VENV:-.venv}
 PY=$VENV/bin/python
+export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1  # no warnings that are not about this installation
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
@@ -23,7 +24,7 @@ find_python() {
 
 make_venv() {
   local python=$1 said
-  [ ! -e "$VENV" ] || [ -e "$VENV/pyvenv.cfg" ] || die "$VENV is in the way: it is no virtual environment."
+  [ ! -e "$VENV" ] || [ -e "$VENV/pyvenv.cfg" ] || die "$VENV exists and is not a virtual environment: remove it, or set ASKFIRST_VENV."
   said=$("$python" -m venv --clear "$VENV" 2>&1) && return
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then  # Debian ships venv apart from Python
     apt-get update -qq >&2 || true
@@ -37,10 +38,10 @@ make_venv() {
   die "$python cannot make virtual environments (on Debian and Ubuntu: apt-get install python3-venv):" "$said"
 }
 
-# False if the environment's Python is gone, is too old, or was replaced by another that lacks its packages.
+# False if the environment's Python is missing, too old, or was replaced by another one without the packages.
 sound() { "$PY" -c 'import pip, tomllib' 2>/dev/null; }
 
-fingerprint() {  # what an installation depends on, as one word
+fingerprint() {  # a hash of what an installation depends on
   "$PY" - <<'PYTHON'
 import hashlib, pathlib, sys, tomllib
 project = tomllib.loads(pathlib.Path("pyproject.toml").read_text("utf-8"))
@@ -61,12 +62,12 @@ install() {
     *) die "setup.sh: no such group: $group" ;;
   esac
   say "Installing what this needs into $VENV (once) …"
-  "$PY" -m pip install --help | grep -q -e '--group' || "$PY" -m pip install --quiet --upgrade pip
-  if "$PY" -m pip install --quiet --no-compile "$@"; then
+  "$PY" -m pip install --help | grep -q -e '--group' || "$PY" -m pip install -qq --upgrade pip
+  if "$PY" -m pip install -qq --no-compile "$@"; then
     fingerprint > "$stamp"
     case $group in
-      adapter-*) ;;  # its tests load a small part of it, in few processes
-      *) "$PY" -m compileall -qq -j 0 "$VENV/lib" 9<&- & ;;  # pip does it on one core, and all else has to wait
+      adapter-*) ;;  # its tests load only a small part of the packages, in few processes
+      *) "$PY" -m compileall -qq -j 0 "$VENV/lib" 9<&- & ;;  # on all cores and in the background; pip would use one
     esac
   else
     [ -e "$stamp" ] || die "What Askfirst needs could not be installed; pip says why above."
@@ -78,7 +79,7 @@ need() {
   local python
   ready "$1" && return
   python=$(find_python)
-  exec 9<scripts/setup.sh  # one at a time; the lock belongs to this shell and ends with the descriptor
+  exec 9<scripts/setup.sh  # one installation at a time; the lock ends when the descriptor is closed
   "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' || true
   sound || make_venv "$python"
   ready "$1" || install "$1"

@@ -1,8 +1,8 @@
-"""The lock file of the application's image, and the list of what is in it.
+"""The lock file of the application's image, and the software bill of materials (SBOM) of the image.
 
 ``python scripts/supply_chain.py check`` compares ``requirements/service.lock`` with ``pyproject.toml``, and writes a
-CycloneDX list (SBOM) to ``build/sbom.cdx.json``; ``lock UV`` makes the lock file anew, by ``uv``. The lock file has
-names, versions and hashes, and no address: where packages come from is pip's configuration.
+CycloneDX SBOM to ``build/sbom.cdx.json``; ``lock UV`` writes the lock file again, with ``uv``. The lock file has
+names, versions and hashes, and no address: pip's configuration says where packages come from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "service.lock"
 SBOM = ROOT / "build" / "sbom.cdx.json"
 EXTRAS = ("cli", "delivery", "encryption", "mysql", "postgres", "service", "slack", "tracing", "yaml")
-"""What the image has: the service, its command, every database and every way to reach people."""
+"""The extras in the image: the service, its command, every database and every delivery."""
 HEADER = """\
 # What the application's image installs: pip install --require-hashes -r requirements/service.lock
 # Made by scripts/lock from pyproject.toml; scripts/check compares the two.
@@ -36,7 +36,7 @@ _HASH = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A package of the lock file; ``via`` are the packages that want it, ``askfirst`` among them if we do."""
+    """A package of the lock file; ``via`` are the packages that require it, which may include ``askfirst``."""
 
     name: str
     version: str
@@ -46,7 +46,7 @@ class Locked:
 
 
 def read_lock(text: str) -> tuple[list[Locked], list[str]]:
-    """The packages of a lock file, and what is wrong with its lines."""
+    """The packages of a lock file, and the faults of its lines."""
     packages: list[Locked] = []
     faults: list[str] = []
     for block in _blocks(text):
@@ -63,7 +63,7 @@ def read_lock(text: str) -> tuple[list[Locked], list[str]]:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each package: it begins at the margin, and what is indented belongs to it."""
+    """The lines of each package: the first is not indented, the following lines are."""
     block: list[str] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -98,7 +98,7 @@ def _package(block: Sequence[str]) -> Locked | None:
 
 
 def compare(packages: Sequence[Locked], project: Mapping[str, Any]) -> list[str]:
-    """What of ``pyproject.toml`` the lock file does not fulfil."""
+    """The requirements of ``pyproject.toml`` that the lock file does not meet, each as a sentence."""
     locked: dict[str, list[Locked]] = {}
     for package in packages:
         locked.setdefault(package.name, []).append(package)
@@ -108,7 +108,7 @@ def compare(packages: Sequence[Locked], project: Mapping[str, Any]) -> list[str]
         if not found and needed:
             faults.append(f"{requirement.name} is not in the lock file: run scripts/lock")
         faults += [
-            f"{each.name} {each.version} is locked, and pyproject.toml wants {requirement}: run scripts/lock"
+            f"{each.name} {each.version} is locked, but pyproject.toml requires {requirement}: run scripts/lock"
             for each in found
             if not requirement.specifier.contains(each.version, prereleases=True)
         ]
@@ -116,7 +116,7 @@ def compare(packages: Sequence[Locked], project: Mapping[str, Any]) -> list[str]
 
 
 def _requirements(project: Mapping[str, Any]) -> Iterator[tuple[bool, Requirement]]:
-    """Each requirement of the project, and whether the image has to have it."""
+    """Each requirement of the project, and whether the image needs it."""
     yield from ((True, Requirement(each)) for each in project["dependencies"])
     for extra, wanted in project["optional-dependencies"].items():
         for each in map(Requirement, wanted):
@@ -125,7 +125,7 @@ def _requirements(project: Mapping[str, Any]) -> Iterator[tuple[bool, Requiremen
 
 
 def sbom(packages: Sequence[Locked], project: Mapping[str, Any]) -> dict[str, Any]:
-    """The CycloneDX list of what the image has; the same lock file gives the same list."""
+    """The CycloneDX SBOM of the image; the same lock file gives the same SBOM."""
     root = f"pkg:pypi/{project['name']}@{project['version']}"
     refs = {each.name: _purl(each) for each in packages}
     needs: dict[str, list[str]] = {root: [], **{ref: [] for ref in refs.values()}}
@@ -181,7 +181,7 @@ def project_of(root: Path = ROOT) -> dict[str, Any]:
 
 
 def check() -> int:
-    """Print what is wrong with the lock file, and write the list; 1 if something is."""
+    """Print the faults of the lock file, and write the SBOM; returns 1 if there are faults."""
     project = project_of()
     packages, faults = read_lock(LOCK.read_text("utf-8"))
     faults += compare(packages, project)
@@ -194,7 +194,7 @@ def check() -> int:
 
 
 def lock(uv: str) -> int:
-    """Make the lock file anew, for every platform and Python that we run on."""
+    """Write the lock file again, for every platform and Python version that is supported."""
     extras = [part for extra in EXTRAS for part in ("--extra", extra)]
     options = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-header"]
     options += [

@@ -1,4 +1,5 @@
-"""Three walks through the package with a profile hook: which rooms (modules) they enter, and how often again."""
+"""Three walks through the package with a profile hook: which rooms (modules) they enter, and how often they re-enter
+one."""
 
 from __future__ import annotations
 
@@ -41,19 +42,19 @@ CROSS_CUTTING = (
     "store.wakeups",
     "store.schema",
     "service.observability",
-    "service.bodies",
+    "service.request_bodies",
     "service.app",
     "service.rate",
     "service.budgets",
     "service.worker_threads",
 )
-"""Rooms that every path needs: telling, time, ids, the inside of the engine, and the middleware of the web."""
+"""The cross-cutting rooms: events, tracing, time, ids, the engine's internals, and the web middleware."""
 BROWSER = {"accept": "text/html", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
 BASE = "https://reviews.example"
 
 
 class Walk:
-    """The rooms that were entered, in order, and how often one was entered again."""
+    """The rooms that were entered, in order, and how often a room was entered again."""
 
     def __init__(self) -> None:
         self.has_begun = False
@@ -63,7 +64,7 @@ class Walk:
         self._names: dict[str, str | None] = {}
 
     def hook(self, frame: FrameType, event: str, _argument: Any) -> None:
-        """What the profiler calls."""
+        """The profile hook: record the room of each call."""
         if event != "call" or not self.has_begun:
             return
         name = self._name(frame.f_code.co_filename)
@@ -85,9 +86,9 @@ class Walk:
 
 
 async def walked(path: Callable[[Callable[[], None]], Awaitable[None]]) -> Walk:
-    """Walk a path twice, and look at the second time: what is done once only is done by then.
+    """Walk a path twice, and record the second walk, without what happens only once in a process.
 
-    The hook is there before a path starts threads of its own, and counts from where the path calls ``begin``.
+    The hook is set before the path starts threads, and counts from the moment at which the path calls ``begin``.
     """
     walk = Walk()
     await path(lambda: None)
@@ -120,7 +121,7 @@ async def over_the_page(begin: Callable[[], None]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with SQLiteCheckpointer(Path(folder) / "walk.db") as store:
             cases: asyncio.Queue[Any] = asyncio.Queue()
-            app = create_app(store, base_url=BASE, on_case=cases.put)
+            app = create_app(store, base_url=BASE, on_case=cases.put, hold_seconds=0)
             async with app.router.lifespan_context(app):
                 agent = Agent(model=model(), tools=[refund], checkpointer=store)
                 begin()
@@ -156,11 +157,11 @@ async def run_and_resume(begin: Callable[[], None]) -> None:
 
 
 async def http_202(begin: Callable[[], None]) -> None:
-    """A service answers 202 and asks for a person; the client tells the person, polls, and has the outcome."""
+    """A service answers 202; the client delivers the link, polls, and gets the outcome."""
     transport = httpx2.MockTransport(_service)
 
     async def heard(notice: Any) -> None:
-        """The person is told."""
+        """A delivery that does nothing."""
 
     async with (
         httpx2.AsyncClient(transport=transport) as http,

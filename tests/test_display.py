@@ -13,6 +13,7 @@ from askfirst.adapters.gated_call import GatedTools
 from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.display import Display, Risk, button_text, filled, is_link, steps_before
 from askfirst.errors import InvalidTool
+from askfirst.formats import CHINESE
 
 ARGS = {"cents": 4900, "order_id": "A-1042"}
 
@@ -60,15 +61,15 @@ def test_titles_and_formats_of_parameters_are_labels_and_formats() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"sentence": "Pay {amount}"}, "sentence names 'amount', and its arguments are: cents"),
+        ({"sentence": "Pay {amount}"}, "sentence names 'amount', but the arguments are: cents"),
         ({"approve": "Pay {amount}"}, "approve names 'amount'"),
         ({"labels": {"amount": "Amount"}}, "labels names 'amount'"),
         ({"formats": {"amount": "number"}}, "formats names 'amount'"),
         ({"important": ["amount"]}, "important names 'amount'"),
         ({"sentence": "Pay {cents:moneys}"}, "'moneys', which does not exist"),
         ({"formats": {"cents": "moneys"}}, "'moneys', which does not exist"),
-        ({"sentence": "Pay {cents!r}"}, "a brace that is no placeholder"),
-        ({"sentence": "Pay {}"}, "a brace that is no placeholder"),
+        ({"sentence": "Pay {cents!r}"}, "a brace that is not a placeholder"),
+        ({"sentence": "Pay {}"}, "a brace that is not a placeholder"),
         ({"risk": "huge"}, "risk is one of low, normal, high, critical"),
         ({"consequences": ["doom"]}, "consequences are some of money"),
         ({"help_url": "http://wiki.example"}, "help_url is an https address"),
@@ -127,6 +128,8 @@ def test_a_value_in_a_sentence_is_visible_in_one_line_and_cut() -> None:
     assert filled("To {a}", {"a": "{b}", "b": "no"}, {}) == "To {b}"  # what a value holds is no placeholder
     assert filled("{a} {b} {c}", {"a": None, "b": True, "c": [1, 2]}, {}) == "– Yes 1, 2"
     assert filled("{a}", {"a": list(range(9))}, {}) == "0, 1, 2, 3, 4, 5, 6 and 2 more"
+    assert filled("{a}", {"a": list(range(9))}, {}, CHINESE) == "0、1、2、3、4、5、6等共 9 项"
+    assert filled("{a:bytes}", {"a": 1023}, {}, CHINESE) == "1,023 字节"
     assert filled("{a}", {"a": 10**5000}, {}) == "…"
     assert filled("The code is {a}", {"a": "hunter2"}, {"a": "secret"}) == "The code is …"
 

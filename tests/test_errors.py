@@ -54,7 +54,7 @@ def example(cls: type[BaseException]) -> BaseException:
     for name in inspect.signature(cls).parameters:
         if name == "faults":
             listed = cls.__name__ in ONE_BY_ONE
-            given[name] = ["a: no", "b: no"] if listed else {"a": "is no number", "": "is missing"}
+            given[name] = ["a: no", "b: no"] if listed else {"a": "is not a number", "": "is missing"}
         else:
             given[name] = EXAMPLES.get(name, f"the {name}")
     return cls(**given)

@@ -30,6 +30,7 @@ GERMAN = Style(group=".", point=",", yes="Ja", no="Nein", date="{day}. {month} {
         (1840233, "number", "1,840,233"),
         (1500000, "bytes", "1.5 MB"),
         (1840233, "bytes", "1,840,233 bytes"),
+        (1, "bytes", "1 byte"),
         (12.5, "percent", "12.5 %"),
         (1800, "duration:s", "30 min"),
         (90061.5, "duration", "1 d 1 h 1 min 1.5 s"),

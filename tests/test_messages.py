@@ -175,7 +175,7 @@ def test_round_trip_through_parsed_json(message: Message) -> None:
 @given(messages)
 def test_the_encoding_is_plain_json(message: Message) -> None:
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not JSON")
 
     json.loads(encode(message).encode().decode(), parse_constant=refuse)
 

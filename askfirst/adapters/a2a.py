@@ -1,7 +1,7 @@
 """A2A: a task that waits for people at the gate is ``input-required``, and its client's next message may answer.
 
-`gated` wraps your agent's executor. A client is often an agent itself, so a message answers only what the host says
-that its authenticated user may answer, of the requests that this task was shown and that are still open.
+`gated` wraps your agent's executor. A client is often an agent itself. So a message answers a request only if the
+request is open, if it was shown in this task, and if the host allows the authenticated user to answer it.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import needs
 from askfirst.adapters.response_schemas import response_schema
 from askfirst.adapters.shown_requests import ABANDONED, Shown, ShownRequests, logger
 from askfirst.errors import HitlInvalidAnswer, Pending
@@ -27,11 +27,11 @@ with needs("a2a"):
     from a2a.server.tasks import TaskUpdater
 
 PROTOCOL = "a2a"
-"""What an answer's ``via`` says."""
+"""The ``via`` of answers that come through A2A."""
 DATA = "askfirst"
 """The field of a data part that holds requests, or answers to them."""
 _SAFE = 2**53
-"""A2A's numbers are doubles: whole numbers from here on would change."""
+"""A2A's numbers are doubles: whole numbers of this size and larger may be rounded."""
 
 
 MayAnswer = Callable[[str, StoredRequest], bool]
@@ -42,9 +42,9 @@ def gated(gate: Gate, executor: AgentExecutor, *, may_answer: MayAnswer | None =
     """An executor whose tasks wait for people: ``DefaultRequestHandler(agent_executor=gated(gate, executor), …)``.
 
     If the executor raises `Pending`, the task becomes ``input-required``, with the request as a text and as data.
-    The next message of the task runs the executor again, once nothing is open. So its gated calls need keys that
-    stay the same, such as ``f"a2a:{context.task_id}:refund"``. Without ``may_answer`` no message answers anything:
-    people do, on the pages and in the messengers of the gate.
+    The next message of the task runs the executor again, if no request of the task is open any more. So the gated
+    calls of the executor need stable keys, such as ``f"a2a:{context.task_id}:refund"``. Without ``may_answer``
+    messages answer nothing: people answer on the gate's pages and in its messengers.
     """
     return _GatedExecutor(gate, executor, may_answer)
 
@@ -56,7 +56,7 @@ class _GatedExecutor(AgentExecutor):
         self._requests = ShownRequests(gate, PROTOCOL)
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Take the answers of a message, then run the executor unless something is open."""
+        """Settle the requests that the message answers, then run the executor unless a request is still open."""
         task_id, updater = str(context.task_id), _updater(context, event_queue)
         problem = None if context.current_task is None else await self._answered(task_id, context)
         still_open = [] if context.current_task is None else await self._requests.open(task_id)
@@ -70,7 +70,7 @@ class _GatedExecutor(AgentExecutor):
             await updater.requires_input(_asked(updater, shown, None))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Withdraw what is open, then cancel as the executor does."""
+        """Cancel the task's open requests, then let the executor cancel the task."""
         task_id = str(context.task_id)
         cases = {it.case: ABANDONED for it in await self._requests.open(task_id)}
         if cases:
@@ -80,14 +80,14 @@ class _GatedExecutor(AgentExecutor):
         await self._executor.cancel(context, event_queue)
 
     async def _answered(self, task_id: str, context: RequestContext) -> str | None:
-        """Settle what a message answers; returns what is wrong with it, if something is."""
+        """Settle the requests that a message answers; returns why that failed, or None."""
         answers = _answers(context)
         if not answers:
             return None
         by, may = _user(context), self._may_answer
         asked = [it.stored for it in await self._requests.open(task_id) if it.case in answers]
         if by is None or may is None or not all(may(by, it) for it in asked):
-            logger.warning("a2a: a message answers what its sender may not answer")
+            logger.warning("a2a: a message answers a request that its sender may not answer; it was ignored")
             return "Nothing was answered: you may not decide this."
         try:
             await self._requests.settle(task_id, answers, by=by)
@@ -101,7 +101,7 @@ def _updater(context: RequestContext, event_queue: EventQueue) -> TaskUpdater:
 
 
 def _user(context: RequestContext) -> str | None:
-    """Who sent the message, as the server's authentication found; nothing in the message counts."""
+    """The authenticated sender of the message; None if there is none. Names inside the message are not trusted."""
     user = context.call_context.user
     return user.user_name if user.is_authenticated and user.user_name else None
 
@@ -131,18 +131,19 @@ def _asked(updater: TaskUpdater, shown: Sequence[Shown], problem: str | None) ->
 
 
 def _whole(value: Any) -> Any:
-    """JSON that came as A2A's data, in which every number is a double: whole numbers are integers again."""
+    """JSON from an A2A data part, in which every number is a double: whole numbers become integers again."""
     if isinstance(value, Mapping):
         return {name: _whole(it) for name, it in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):
         return [_whole(it) for it in cast("list[Any]", value)]
     if not isinstance(value, float) or not value.is_integer():
         return value
-    return int(value) if abs(value) < _SAFE else str(value)  # which no schema takes for a number
+    # A larger number may have been rounded. As a text, a schema refuses it.
+    return int(value) if abs(value) < _SAFE else str(value)
 
 
 def _doubles(value: Any) -> Any:
-    """JSON for A2A's data: whole numbers that a double cannot hold are texts, so that nobody sees another number."""
+    """JSON for an A2A data part: whole numbers that a double cannot hold become texts, so that none is rounded."""
     if isinstance(value, Mapping):
         return {name: _doubles(it) for name, it in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Google ADK: the gate before an app's tools as a plugin, and going on by a worker.
+"""Google ADK: the gate before an app's tools as a plugin, and a resumer for workers.
 
-The plugin asks ADK for a confirmation while a person decides. Whatever the confirmation is answered with, the gate
-asks its store again: an early, repeated or forged answer is left out of the run, and the call still waits.
+The plugin asks ADK for a confirmation while a person decides. The answer to that confirmation decides nothing: the
+gate reads the decision from its store. An early, repeated or forged answer is removed, and the call still waits.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -16,9 +16,8 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_jsonable_python
 
 from askfirst.adapters.adk_confirmations import CONFIRMATION, OURS, open_confirmations
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
 from askfirst.workers.continuations import Continuation
@@ -36,9 +35,9 @@ RESUMER = "adk"
 class AskfirstPlugin(BasePlugin):
     """The gate before the tools of an app: ``App(…, plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. Put it first among the plugins: ADK
-    does not tell a plugin of a tool's end if one before it has replaced the result.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. Put it
+    first among the plugins: if a plugin before it replaces a result, ADK does not tell this one that the tool ended.
     """
 
     def __init__(
@@ -47,17 +46,17 @@ class AskfirstPlugin(BasePlugin):
         super().__init__(name=name)
         self._gated = GatedTools.of(gate, "adk", tools, resumer)
         self._waits: dict[str, list[str]] = {}
-        """By invocation that a message goes on with: the tools whose calls still wait for a person."""
+        """By the invocation that a message continues: the tools whose calls still wait for a person."""
         self._entered: dict[tuple[str, str], tuple[GatedCall, Start | Done | Told]] = {}
-        """By invocation and call: those that it goes on with, which are at the gate before the run starts."""
+        """By invocation and call id: confirmed calls that entered the gate before the run started."""
         self._running: dict[tuple[str, str], tuple[GatedCall, Start]] = {}
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> Any:
-        """Put the calls that a message confirms to the gate; what still waits is left out of the message."""
+        """Put the calls that a message confirms to the gate, and remove confirmations of calls that still wait."""
         session, invocation = invocation_context.session, invocation_context.invocation_id
         parts = user_message.parts or []
         given = {it.function_response.id for it in parts if it.function_response}
-        asked = sorted(open_confirmations(session.events))  # in one order, so that nobody waits in a ring
+        asked = sorted(open_confirmations(session.events))  # in one order, to avoid deadlocks
         if given.isdisjoint(it.id for it in asked):
             return None
         waits = self._waits[invocation] = []
@@ -72,7 +71,7 @@ class AskfirstPlugin(BasePlugin):
         return types.Content(role="user", parts=left) if left else None
 
     async def before_run_callback(self, *, invocation_context: Any) -> Any:
-        """End a run at once that would only find out that people have not decided."""
+        """End a run at once if all calls that it would continue still wait for a person."""
         invocation = invocation_context.invocation_id
         waits = self._waits.get(invocation)
         if not waits or any(it[0] == invocation for it in self._entered):
@@ -111,7 +110,7 @@ class AskfirstPlugin(BasePlugin):
                 return _noted(value, note)
 
     async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> Any:
-        """Record what a body returned, or that it waits for something else by itself."""
+        """Record a body's result, or that the body stopped to wait for a confirmation or a login of its own."""
         actions, call_id = tool_context.actions, tool_context.function_call_id
         call, start = self._running.pop((tool_context.invocation_id, call_id), (None, None))
         if call is None or start is None:
@@ -123,27 +122,27 @@ class AskfirstPlugin(BasePlugin):
         return None if start.note is None else _noted(result, start.note)
 
     async def on_tool_error_callback(self, *, tool_context: Any, error: BaseException, **_: Any) -> None:
-        """Record that a body raised, or was cut off."""
+        """Record that a body raised, or was cancelled."""
         here = tool_context.invocation_id, tool_context.function_call_id
         if (running := self._running.pop(here, None)) is not None:
             await running[0].stop(running[1], error)
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
-        """Release what is left at the end of a run."""
+        """Release the calls that are left at the end of a run."""
         invocation = invocation_context.invocation_id
         self._waits.pop(invocation, None)
-        for here in [it for it in self._entered if it[0] == invocation]:  # ADK did not come to it
+        for here in [it for it in self._entered if it[0] == invocation]:  # ADK did not start its body
             await self._unused(*self._entered.pop(here))
-        for here in [it for it in self._running if it[0] == invocation]:  # nobody said how it ended
+        for here in [it for it in self._running if it[0] == invocation]:  # ADK reported no end
             call, start = self._running.pop(here)
             await call.abandon(start)
 
     async def on_run_error_callback(self, *, invocation_context: Any, error: Exception) -> None:
-        """The same for a run that failed."""
+        """Release the calls that are left after a run that failed."""
         await self.after_run_callback(invocation_context=invocation_context)
 
     async def _unused(self, call: GatedCall, entered: Start | Done | Told) -> None:
-        """Release a call whose body has not begun: the next one begins it."""
+        """Release the grant of a call whose body has not begun, so that a later run can begin it."""
         if isinstance(entered, Start) and entered.is_recorded:
             await self._gated.gate.pause(call.key)
 
@@ -164,9 +163,9 @@ class AskfirstPlugin(BasePlugin):
 
 
 def adk_resumer(runner: Any) -> Resumer:
-    """A resumer that goes on with a session when people have decided.
+    """A resumer that continues a session when people have decided.
 
-    ``runner`` is the `Runner` with its plugin, or a function (async if need be) that gives it.
+    ``runner`` is the `Runner` with its plugin, or a function (sync or async) that returns it.
     """
 
     async def resume(continuation: Continuation) -> Any:
@@ -180,20 +179,19 @@ def adk_resumer(runner: Any) -> Resumer:
         parts = [types.Part(function_response=it) for it in asked]
         how: dict[str, Any] = {"new_message": types.Content(role="user", parts=parts)}
         if not parts:
-            last = [it for it in session.events if it.content][-1]  # others say that something failed
+            last = [it for it in session.events if it.content][-1]  # events without content report errors
             if last.author == "user" or (last.is_final_response() and not last.get_function_calls()):
                 return []
             if last.get_function_calls() and not getattr(runs.resumability_config, "is_resumable", False):
                 raise ResumeFailed("its process died before it paused, and the app has no ResumabilityConfig")
-            how = {
-                "invocation_id": last.invocation_id
-            }  # a process died before the pause, or before the model
+            # A process died before the run paused, or before the model was called with the results.
+            how = {"invocation_id": last.invocation_id}
         return [it async for it in runs.run_async(user_id=user, session_id=session_id, **how)]
 
     return resume
 
 
 def _noted(result: Any, note: str | None) -> dict[str, Any]:
-    """A result as ADK has it, with what the model is told before it."""
+    """A result as ADK's dictionary, with the note for the model before it."""
     whole: dict[str, Any] = dict(result) if isinstance(result, dict) else {"result": result}
     return whole if note is None else {"note": note, **whole}

@@ -1,4 +1,4 @@
-"""The confirmations that the gate has asked Google ADK for, read off a session's events."""
+"""The confirmations that the gate has asked Google ADK for, read from a session's events."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 CONFIRMATION = "adk_request_confirmation"
 """The function call by which ADK asks for a confirmation."""
 OURS = "askfirst"
-"""The field of a confirmation's payload that says that it is the gate's."""
+"""The field of a confirmation's payload that marks it as a confirmation of the gate."""
 
 
 class Confirmation(NamedTuple):
-    """A confirmation that the gate has asked for, of one call."""
+    """A confirmation that the gate has asked for, about one call."""
 
     call_id: str
     id: str
     tool: str
     args: dict[str, Any]
-    """As a person sees them: with the tool's defaults."""
+    """The arguments as a person sees them: with the tool's defaults."""
 
 
 def open_confirmations(events: Sequence[Any]) -> list[Confirmation]:
-    """Those of the gate's whose calls have not run since they were answered; ADK takes an answer to them."""
+    """The gate's confirmations that ADK still accepts an answer to: their calls have no result after an answer."""
     found: dict[str, Confirmation] = {}
     answered: set[str] = set()
     for event in events:

@@ -1,8 +1,8 @@
 """AG-UI: requests of the gate as interrupts of a run, and a front end's resume entries as answers to them.
 
-A run that waits for people ends with an interrupt outcome. The next run on the thread brings resume entries. The
-store decides what they change: an entry for an interrupt that this thread was not shown, or that is settled, changes
-nothing, and while something is open the run ends with the interrupts again.
+A run that waits for people ends with an interrupt outcome. The next run on the thread brings resume entries. An entry
+for an interrupt that this thread was not shown, or that is settled, changes nothing. While a request is open, the run
+ends with the interrupts again.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import needs
 from askfirst.adapters.response_schemas import response_schema
 from askfirst.adapters.shown_requests import ABANDONED, Shown, ShownRequests, WaitingGiven
 from askfirst.errors import HitlInvalidAnswer, Pending
@@ -33,17 +33,17 @@ with needs("ag-ui"):
     )
 
 PROTOCOL = "ag-ui"
-"""What an answer's ``via`` says."""
+"""The ``via`` of answers that come through AG-UI."""
 INVALID = "askfirst:invalid_answer"
 """The code of a `RunErrorEvent` for a payload that does not fit its interrupt's schema."""
 _REASONS = {"confirm": "confirmation", "ask": "input_required"}
 
 
 class AgUiBridge:
-    """Shows what waits at a gate to AG-UI front ends, and takes their answers.
+    """Shows the open requests of a gate to AG-UI front ends, and settles them with their answers.
 
-    ``by`` is always the user that your server has verified, and that may see this thread. What a front end says of
-    itself, in a payload or in metadata, is not read.
+    ``by`` is always the user that your server has verified, and that may see this thread. A user's name in a payload
+    or in metadata is not read.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -52,10 +52,10 @@ class AgUiBridge:
     async def run(
         self, given: RunAgentInput, body: Callable[[RunAgentInput], AsyncIterator[Any]], *, by: str
     ) -> AsyncIterator[Any]:
-        """The events of one run. ``body`` gives those of your agent, without the run's start and end.
+        """The events of one run. ``body`` yields the events of your agent, without the run's start and end.
 
-        Resume entries are answered first; the body runs when nothing is open. If it raises `Pending`, the run ends
-        with an interrupt.
+        Resume entries are settled first. The body runs if no request of the thread is open then. If the body raises
+        `Pending`, the run ends with an interrupt.
         """
         yield RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id)
         ended = await self.resume(given, by=by)
@@ -69,10 +69,10 @@ class AgUiBridge:
         yield ended
 
     async def resume(self, given: RunAgentInput, *, by: str) -> RunFinishedEvent | RunErrorEvent | None:
-        """Take the answers of an input's resume entries. Returns the event that the run ends with; None to go on.
+        """Settle requests with an input's resume entries. Returns the event that ends the run; None to go on.
 
-        The run ends while something of this thread is open. A payload that does not fit ends it with an error, and
-        then none of the entries counts.
+        The run ends while a request of this thread is open. A payload that does not fit ends the run with an error,
+        and then none of the entries counts.
         """
         payloads = {
             it.interrupt_id: ABANDONED if it.status == "cancelled" else it.payload
@@ -86,9 +86,9 @@ class AgUiBridge:
         return _interrupted(given, still_open) if still_open else None
 
     async def interrupted(self, given: RunAgentInput, waiting: WaitingGiven) -> RunFinishedEvent:
-        """The end of a run that waits for people: ``waiting`` are what the gate raised or returned.
+        """The event that ends a run that waits for people; ``waiting`` has what the gate raised or returned.
 
-        As a mapping it has the ids of the tool calls that your run has told of, so that a front end shows each
+        As a mapping, its keys are the ids of the tool calls in your run's events, so that a front end shows each
         request with its call.
         """
         return _interrupted(given, await self._requests.show(given.thread_id, waiting))

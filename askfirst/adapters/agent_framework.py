@@ -1,7 +1,7 @@
-"""Microsoft Agent Framework: the gate before an agent's tools as function middleware, and runs that are kept.
+"""Microsoft Agent Framework: the gate before an agent's tools as function middleware, and runs that are stored.
 
-The middleware answers a call with the framework's own approval request while a person decides. Whatever approval
-response comes back, the gate asks its store again; an early, repeated or forged response is asked about again.
+The middleware answers a call with the framework's own approval request while a person decides. The approval response
+decides nothing: the gate reads the decision from its store, and pauses again after an early or forged response.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -18,10 +18,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.workers.resumers import Resumer
@@ -39,9 +38,9 @@ with needs("agent-framework"):
 RESUMER = "agent-framework"
 """The name under which a worker knows `agent_framework_resumer`, unless another is given."""
 _OURS = "askfirst"
-"""The property of the gate's approval requests, and the field of a kept session that the framework does not read."""
+"""The property that marks the gate's approval requests, and the field of a stored session with the gate's data."""
 _BOUND = "_approved_function_arguments"
-"""Where the framework binds a call to the arguments that were approved; the gate binds an edited one itself."""
+"""The metadata that binds a call to the approved arguments; removed if a person edited them at the gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,9 @@ class Ended:
 class AskfirstMiddleware(FunctionMiddleware):
     """The gate before the tools of an agent: ``Agent(…, middleware=[AskfirstMiddleware(gate)])``, run with `run`.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. An agent that is not run with `run`
-    needs a session, which is then yours to keep.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. An
+    agent that is not run with `run` needs a session, which your own code then has to store.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
@@ -72,7 +71,7 @@ class AskfirstMiddleware(FunctionMiddleware):
         call = self._call(context)
         is_new = context.session.state.get(_OURS) and "approval_response" not in context.metadata
         if is_new and await self._gated.gate.asks(call.action):
-            self._pause(context, None)  # `run` keeps the session first, and comes back to have a person asked
+            self._pause(context, None)  # `run` stores the session first, then resumes, and a person is asked
             return
         match await call.enter():
             case Pending() as pending:
@@ -119,10 +118,10 @@ class AskfirstMiddleware(FunctionMiddleware):
 
 
 async def run(agent: Any, messages: Any, *, gate: Gate, key: str, **options: Any) -> Any:
-    """Run an agent until it ends, or pauses because people have to decide: then it has ``user_input_requests``.
+    """Run an agent until it ends, or pauses for people to decide: then the result has ``user_input_requests``.
 
-    ``key`` names the run in the gate's store. Whoever runs again with it goes on where the run is, whatever the
-    messages, and gets `Ended` if it has ended. Options are those of the agent's own ``run``.
+    ``key`` names the run in the gate's store. Another call with the same key continues the stored run and ignores its
+    own ``messages``; it returns `Ended` if the run has ended. Options are those of the agent's own ``run``.
     """
     await gate.ready()
     this = _Run(agent, KeptRun(gate.checkpointer, RESUMER, key), options)
@@ -133,9 +132,9 @@ async def run(agent: Any, messages: Any, *, gate: Gate, key: str, **options: Any
 
 
 def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
-    """A resumer that goes on with a run of an agent when people have decided.
+    """A resumer that continues a run of an agent when people have decided.
 
-    ``agent`` is the agent that the run began with, or a function (async if need be) that gives it.
+    ``agent`` is the agent that the run began with, or a function (sync or async) that returns it.
     """
 
     async def go_on(kept: KeptRun) -> object:
@@ -146,14 +145,14 @@ def agent_framework_resumer(agent: Any, **options: Any) -> Resumer:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of an agent, as this process goes on with it."""
+    """One run of an agent, in this process."""
 
     agent: Any
     kept: KeptRun
     options: dict[str, Any]
 
     async def read(self) -> tuple[Any, Ended | None, list[Any]]:
-        """The run as it is kept: its session, how it ended if it has, and the gate's requests that it waits for."""
+        """The stored run: its session, its end if it has ended, and the gate's approval requests it waits for."""
         state: dict[str, Any] = dict(await self.kept.state() or {"session_id": self.kept.run})
         ours: dict[str, Any] = state.pop(_OURS, None) or {"ended": None, "requests": []}
         session = AgentSession.from_dict(copy.deepcopy(state))
@@ -162,14 +161,14 @@ class _Run:
         return session, ended, [Content.from_dict(it) for it in ours["requests"]]
 
     async def go_on(self) -> Any:
-        """Say yes to what the run waits for, and leave the decision to the gate."""
+        """Continue the run: approve its approval requests to the framework; the gate then decides on each call."""
         session, ended, requests = await self.read()
         if ended is not None:
             return ended
         return await self.settle(session, await self.agent_run(_yes(requests), session))
 
     async def settle(self, session: Any, response: Any) -> Any:
-        """Keep what the run has come to, then have people asked; go on with what is decided by then."""
+        """Store the run's state, then have people asked; continue until the run ends or waits for people."""
         while True:
             requests = [
                 it for it in response.user_input_requests if _OURS in (it.additional_properties or {})
@@ -177,7 +176,7 @@ class _Run:
             ended = None if response.user_input_requests else response.text
             ours = {"ended": ended, "requests": [it.to_dict() for it in requests]}
             if not await self.kept.keep(to_jsonable_python({**session.to_dict(), _OURS: ours})):
-                await self.kept.load()  # another process has gone on with the run: so does this one
+                await self.kept.load()  # another process has continued the run: continue from what it stored
                 return await self.go_on()
             if all(it.additional_properties[_OURS] for it in requests):
                 return response

@@ -1,6 +1,7 @@
-"""Claude Agent SDK: the gate as hooks and as `can_use_tool`, and going on with a session by a worker.
+"""Claude Agent SDK: the gate as hooks and as `can_use_tool`, and a resumer for workers.
 
-Claude Code, which the SDK drives, runs the tools. `hooks` has it ask the gate before a tool and report to it after.
+Claude Code, which the SDK drives, runs the tools. With `hooks`, it asks the gate before a tool runs, and reports to
+the gate afterwards.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -14,8 +15,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending, told
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Start, ToolsGiven
-from askfirst.adapters.missing import needs
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
 from askfirst.workers.continuations import Continuation
@@ -33,9 +34,9 @@ with needs("claude"):
     )
 
 WAIT_SECONDS = 540.0
-"""How long a hook waits in place for the decision, unless it is told otherwise."""
+"""How long a hook waits in place for the decision, by default."""
 _MARGIN = 60.0
-"""Seconds that a hook has beside its wait: Claude Code gives it up after that."""
+"""Seconds that a hook has in addition to its wait, before Claude Code's time-out for the hook."""
 
 
 def hooks(
@@ -49,12 +50,12 @@ def hooks(
 ) -> dict[Any, list[HookMatcher]]:
     """Hooks for ``ClaudeAgentOptions(hooks=hooks(gate, matcher="Bash|mcp__.*"))``.
 
-    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` names those that a person decides on,
-    with options of `Gate.guarded` where it is a mapping; all others are put to the gate's policy. Without either a
-    person decides on every call. The hook waits ``wait`` seconds in place for the decision. If nobody has decided by
-    then, the call is denied, or with ``while_pending="defer"`` the session stops, to be resumed by `claude_resumer`.
-    Claude Code ignores ``"defer"`` in interactive sessions and where a message makes several calls, and runs what its
-    own rules allow; so it is not the default. A hook that fails blocks the call.
+    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` names the tools that a person decides
+    on, as a mapping also with options of `Gate.guarded`. The gate's policy decides on all other tools. Without
+    ``tools`` and without a policy, a person decides on every call. The hook waits ``wait`` seconds in place for the
+    decision. If nobody has decided by then, the call is denied, or with ``while_pending="defer"`` the session stops,
+    to be resumed by `claude_resumer`. Claude Code ignores ``"defer"`` in interactive sessions and if a message makes
+    several calls, and runs what its own rules allow; so it is not the default. A hook that fails blocks the call.
     """
     events = ClaudeHooks.of(gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, stays=True)
 
@@ -71,8 +72,9 @@ def can_use_tool(
 ) -> Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[Any]]:
     """A callback for ``ClaudeAgentOptions(can_use_tool=can_use_tool(gate))`` that waits in place for the decision.
 
-    Claude Code asks it only about calls that no rule allows. ``session`` is the session's id: the same that the
-    options have, so that `hooks` beside it know the call. Calls that the gate has nothing to say about are denied.
+    Claude Code asks it only about calls that none of its own rules allows. ``session`` is the session's id, the same
+    as in the options, so that `hooks` used with it recognize the call. A call is denied if its tool is not among
+    ``tools`` and the gate has no policy.
     """
     events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
 
@@ -95,9 +97,9 @@ def claude_resumer(
     *,
     transport: Callable[[], Any] | None = None,
 ) -> Resumer:
-    """A resumer that goes on with a session when people have decided; it returns the session's `ResultMessage`.
+    """A resumer that continues a session when people have decided; it returns the session's `ResultMessage`.
 
-    ``options`` are those of the session, with `hooks`, or a function of the session's id that gives them. They are
+    ``options`` are the session's options, with `hooks`, or a function that returns them for a session's id. They are
     used with ``resume`` set to the session's id.
     """
 
@@ -122,5 +124,5 @@ def claude_resumer(
 
 
 async def _once(prompt: str) -> Any:
-    """The prompt as a stream: hooks need one."""
+    """The prompt as a stream of one message: the SDK runs hooks only for streams."""
     yield {"type": "user", "message": {"role": "user", "content": prompt}, "parent_tool_use_id": None}

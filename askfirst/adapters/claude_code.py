@@ -1,7 +1,7 @@
 """Claude Code's hook events at the gate: `PreToolUse` asks, `PostToolUse` and `PostToolUseFailure` record the end.
 
 Claude Code runs the tool itself, between two hooks that may be two processes. So the first hook begins the effect
-and the second ends it. A call that is begun and has no end on record is in doubt, and does not run again by itself.
+and the second finishes it. A call that was begun and not finished is in doubt: only a person can let it run again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ RESUMER = "claude"
 """The name under which a worker knows the resumer of Claude's sessions, unless another is given."""
 
 WhilePending = Literal["defer", "ask", "deny"]
-"""What Claude Code is told while nobody has decided.
+"""What a hook answers while nobody has decided.
 
-``"defer"``: stop the session here, to be resumed (``claude -p`` only, and only where a message makes one call).
+``"defer"``: stop the session here, to be resumed (``claude -p`` only, and only if a message makes one call).
 ``"ask"``: ask at Claude Code's own terminal. ``"deny"``: do not run the call.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeHooks:
-    """What a hook answers to an event of Claude Code, as a command hook and as a callback of the Agent SDK."""
+    """Answers the hook events of Claude Code, for command hooks and for callbacks of the Agent SDK."""
 
     tools: GatedTools
     wait: float | None
-    """Seconds to wait in place for the decision; None is for ever."""
+    """Seconds to wait in place for the decision; None waits without limit."""
     while_pending: WhilePending
     stays: bool
-    """Whether this process lives as long as the tool runs, and so can hold the grant meanwhile."""
+    """Whether this process lives until the tool has ended, so that it can hold the grant meanwhile."""
 
     @classmethod
     def of(
@@ -49,11 +49,11 @@ class ClaudeHooks:
         resumer: str = RESUMER,
         stays: bool = False,
     ) -> ClaudeHooks:
-        """Hooks for a gate; ``tools`` names those that a person decides on, and all others are put to its policy."""
+        """Hooks for a gate. ``tools`` names the tools that a person decides on; the policy decides on all others."""
         return cls(GatedTools.of(gate, "claude", tools, resumer), wait, while_pending, stays)
 
     async def answer(self, event: Mapping[str, Any]) -> JsonObject:
-        """What to answer to one event, as Claude Code's JSON; ``{}`` leaves the call to Claude Code's own rules."""
+        """The answer to one event, as Claude Code's JSON; ``{}`` leaves the call to Claude Code's own rules."""
         kind = _text(event, "hook_event_name")
         if kind == "PreToolUse":
             return await self._before(event)
@@ -64,7 +64,7 @@ class ClaudeHooks:
     async def permission(
         self, name: str, args: Mapping[str, Any], session: str, call_id: str
     ) -> Start | Done | Told | Pending:
-        """The same for a call by its name, arguments and ids."""
+        """Put a call to the gate, given by its name, arguments and ids; see `entered`."""
         return await self.entered(self._call(name, args, session, call_id, ()))
 
     def _call(
@@ -75,7 +75,9 @@ class ClaudeHooks:
     def _called(self, event: Mapping[str, Any]) -> GatedCall | None:
         name, args = _text(event, "tool_name"), event.get("tool_input")
         if not isinstance(args, Mapping):
-            raise HitlInvalidRequest(f"the event of {name} has no tool_input, so it cannot be asked about")
+            raise HitlInvalidRequest(
+                f"the event of {name} has no tool_input, so nobody can be asked about it"
+            )
         agent = event.get("agent_type") or event.get("agent_id")
         path = (str(agent),) if event.get("agent_id") else ()
         call_id, session = _text(event, "tool_use_id"), _text(event, "session_id")
@@ -83,7 +85,7 @@ class ClaudeHooks:
         return self._call(name, given, session, call_id, path) if self.tools.has(name) else None
 
     async def entered(self, call: GatedCall) -> Start | Done | Told | Pending:
-        """Take a call as far as its body, waiting in place for as long as ``wait`` says."""
+        """Take a call through the gate up to its body, waiting in place for at most ``wait`` seconds."""
         entered = await call.enter()
         while isinstance(entered, Pending) and self.wait != 0:
             settled = await call.gate.ledger.wait(call.key, entered.request.question_id, self.wait)
@@ -110,10 +112,10 @@ class ClaudeHooks:
 
     async def _waits(self, call: GatedCall, pending: Pending) -> JsonObject:
         why = f"{call.action.tool} waits for a person to decide (case {pending.case})."
-        if self.while_pending == "ask":  # whoever sits at the terminal decides, so nobody else is to
-            await withdraw(call, "it was asked at Claude Code's own terminal instead")
+        if self.while_pending == "ask":  # the person at the terminal decides, so nobody else should
+            await cancel_request(call, "it was asked at Claude Code's own terminal instead")
         elif self.while_pending == "deny":
-            await withdraw(call, "nobody decided while Claude Code waited")
+            await cancel_request(call, "nobody decided while Claude Code waited")
             why = not_run(call.action.tool, "nobody decided in time")
         return _decision(self.while_pending, permissionDecisionReason=why)
 
@@ -125,7 +127,7 @@ class ClaudeHooks:
         if not await call.gate.ledger.adopt(call.key):
             if await call.gate.waiting(call.key) is None:
                 return {}
-            await withdraw(call, "Claude Code ran it before anybody had decided")
+            await cancel_request(call, "Claude Code ran it before anybody had decided")
             raise HitlError(
                 f"Claude Code ran {call.action.tool} although nobody had approved it: it ignores defer in "
                 "interactive sessions and where a message makes several calls; let the hook wait or deny instead"
@@ -134,20 +136,20 @@ class ClaudeHooks:
             await call.gate.finish(call.key, event.get("tool_response"))
         else:
             await call.gate.fail(call.key, str(event.get("error")))
-        await withdraw(call, "it has ended meanwhile")
+        await cancel_request(call, "it has ended meanwhile")
         return {}
 
 
 def told(tool: str, outcome: Told | Done) -> str:
-    """What the model is told in place of a result; a hook cannot give the result of a call that ran before."""
+    """The text for the model in place of a result: a hook cannot return the result of a call that ran before."""
     if isinstance(outcome, Told):
         return outcome.text
     ran = f"{tool} ran before, so it was not run again. Its result was: {outcome.value!r}"
     return ran if outcome.note is None else f"{outcome.note} {ran}"
 
 
-async def withdraw(call: GatedCall, reason: str) -> None:
-    """End what is open about a call, if anything is."""
+async def cancel_request(call: GatedCall, reason: str) -> None:
+    """Cancel the open request about a call, if there is one."""
     try:
         await call.gate.cancel(call.key, reason)
     except (HitlNoPendingRequest, HitlStaleAnswer):

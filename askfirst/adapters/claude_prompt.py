@@ -1,7 +1,7 @@
-"""Claude Code's permission prompts at the gate: the answers that ``--permission-prompt-tool`` wants, and a server.
+"""Claude Code's permission prompts at the gate: the answers for ``--permission-prompt-tool``, and an MCP server.
 
-Claude Code asks a tool of an MCP server whether a call may run, where none of its own rules says so. It runs the
-call itself and reports nothing back. So what the gate records is the permission: it is given once for each call.
+If none of Claude Code's own rules decides on a call, it asks a tool of an MCP server whether the call may run. It
+runs the call itself and does not report the end. So the gate records the permission, given once for each call.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -15,9 +15,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from askfirst.adapters.claude_code import ClaudeHooks, told, withdraw
+from askfirst.adapters.claude_code import ClaudeHooks, cancel_request, told
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Start, ToolsGiven
-from askfirst.adapters.missing import needs
 from askfirst.agent.verdicts import not_run
 from askfirst.concurrency import finish
 from askfirst.errors import Pending
@@ -30,37 +30,37 @@ TOOL = "approve"
 
 
 class PermissionPrompts:
-    """Answers permission prompts. ``tools`` names those that a person decides on; others are put to the policy.
+    """Answers permission prompts. ``tools`` names the tools that a person decides on; the policy decides on others.
 
-    ``wait`` is how many seconds a prompt waits for the decision, None for ever. After that it is denied, and nobody
-    is asked any more.
+    ``wait`` is how many seconds a prompt waits for the decision, None without limit. After that the call is denied,
+    and its request is cancelled.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, wait: float | None = None) -> None:
         self._events = ClaudeHooks.of(gate, tools, wait=wait, while_pending="deny", stays=True)
-        self._session = f"prompt:{new_id()}"  # some providers' ids of calls come again in another session
+        self._session = f"prompt:{new_id()}"  # with some providers, call ids are unique only within a session
 
     async def answer(self, name: str, args: Mapping[str, Any], call_id: str | None) -> JsonObject:
-        """What Claude Code is answered: ``allow`` with the arguments that run, or ``deny`` with the reason."""
+        """The answer for Claude Code: ``allow`` with the arguments to run with, or ``deny`` with the reason."""
         if not self._events.tools.has(name):
             return _deny(not_run(name, "nobody is asked about it"))
         call = self._events.tools.call(name, args, thread=self._session, call_id=call_id or new_id())
         try:
             entered = await self._events.entered(call)
-        except asyncio.CancelledError:  # Claude Code has ended, or waits no longer
-            await finish(asyncio.ensure_future(withdraw(call, "Claude Code waits no longer")))
+        except asyncio.CancelledError:  # Claude Code has ended, or does not wait any longer
+            await finish(asyncio.ensure_future(cancel_request(call, "Claude Code waits no longer")))
             raise
         if isinstance(entered, Start):
             await call.finish(entered, "Claude Code was told that it may run")
             return {"behavior": "allow", "updatedInput": entered.args}
         if isinstance(entered, Pending):
-            await withdraw(call, "nobody decided while Claude Code waited")
+            await cancel_request(call, "nobody decided while Claude Code waited")
             return _deny(not_run(name, "nobody decided in time"))
         return _deny(told(name, entered))
 
 
 def permission_server(prompts: PermissionPrompts) -> Any:
-    """An `MCPServer` with the one tool; ``await server.run_stdio_async()`` serves it."""
+    """An `MCPServer` with the tool ``approve``; ``await server.run_stdio_async()`` serves it."""
     with needs("mcp"):
         from mcp.server import MCPServer
 

@@ -1,7 +1,7 @@
-"""CrewAI Flows: a provider of human feedback that asks through the gate, effects behind it, and going on by a worker.
+"""CrewAI Flows: a provider of human feedback that asks through the gate, gated effects, and a resumer for workers.
 
-CrewAI resumes a flow with whatever text it is given. So the decision is read from the store, by the resumer and
-again by what has the effect: an early, repeated or forged resume pauses the flow again.
+CrewAI resumes a flow with whatever text it is given. So both the resumer and the method with the effect read the
+decision from the store: an early, repeated or forged resume pauses the flow again.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 from pydantic_core import to_jsonable_python
 
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Codec, GatedCall, GatedTools, Told
-from askfirst.adapters.missing import needs
 from askfirst.errors import Denied, HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Approved, Refused
@@ -41,9 +41,9 @@ _OURS = "askfirst"
 class AskfirstFeedback:
     """Asks people through the gate: ``@human_feedback(message="…", provider=AskfirstFeedback(gate))``.
 
-    A person approves what the method returned, edits it, or denies it. With ``emit``, an approval leads to its first
-    outcome and a denial to its last; no model reads the answer. ``options`` are those of `Gate.guarded`. The gate
-    needs its store's URL, because CrewAI calls a provider in a thread of its own.
+    A person approves, edits or denies what the method returned. With ``emit``, an approval leads to the first outcome
+    and a denial to the last; no model interprets the answer. ``options`` are those of `Gate.guarded`. The gate has
+    to be made with its store's URL, because CrewAI calls a provider in a separate thread.
     """
 
     def __init__(self, gate: Gate, *, resumer: str = RESUMER, **options: Any) -> None:
@@ -51,9 +51,9 @@ class AskfirstFeedback:
         self._options, self._resumer = options, resumer
 
     def request_feedback(self, context: Any, flow: Any) -> NoReturn:
-        """Have a person asked, once the flow is stored, and pause it; CrewAI calls this."""
+        """Store the flow, have a person asked, and pause the flow; CrewAI calls this."""
         if context.emit and len(context.emit) < 2:
-            raise HitlError("the gate needs two outcomes in emit: one for yes, first, and one for no, last")
+            raise HitlError("the gate needs two outcomes in emit: first for an approval, last for a denial")
         args = {"output": to_jsonable_python(context.method_output, fallback=str)}
         stored = {**context.to_dict(), "method_output": args["output"], "metadata": {}}
         asked = replace(context, metadata={**context.metadata, _OURS: {"context": stored}})
@@ -67,10 +67,10 @@ class AskfirstFeedback:
         self._pause(asked, waits)
 
     def effect(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Put a listener behind the gate: it runs if the feedback that it is given was approved, and once.
+        """Put a listener behind the gate: it runs only if the feedback that it is given was approved, and only once.
 
-        ``@listen("yes") @feedback.effect def pay(self, feedback): …``. What it is given as ``feedback.output`` is
-        what was approved, as a person edited it. One approval is for one effect.
+        ``@listen("yes") @feedback.effect def pay(self, feedback): …``. ``feedback.output`` is what was approved, with
+        the person's edits. One approval permits one effect.
         """
 
         @functools.wraps(method)
@@ -78,7 +78,7 @@ class AskfirstFeedback:
             ours = getattr(feedback, "metadata", {}).get(_OURS)
             if ours is None:
                 raise HitlError(
-                    f"{method.__name__} was not run: what it was given is no feedback of the gate's"
+                    f"{method.__name__} was not run: it was given feedback that does not come from the gate"
                 )
 
             def body(start: Any) -> Any:
@@ -100,7 +100,7 @@ class AskfirstFeedback:
         return run
 
     async def decide(self, context: Any) -> str | None:
-        """Put into a paused flow's context what was decided; the text to resume it with, None while nobody has."""
+        """Write the decision into a paused flow's context; returns the text to resume it with, None while pending."""
         asked = context.metadata[_OURS]["context"]
         await self.gate.ready()
         verdict = await self.gate.decision(self._call(asked).key)
@@ -118,7 +118,7 @@ class AskfirstFeedback:
         if not context.emit:
             return text
         context.default_outcome = context.emit[0] if isinstance(verdict, Approved) else context.emit[-1]
-        return ""  # CrewAI takes the default outcome for an empty text, and asks a model about any other
+        return ""  # for an empty text CrewAI takes the default outcome; for any other it asks a model
 
     def _call(self, asked: dict[str, Any], gate: Gate | None = None) -> GatedCall:
         name, options = asked["method_name"], {"title": asked["message"] or None, **self._options}
@@ -133,7 +133,8 @@ class AskfirstFeedback:
 
 
 class _Asked(PendingFeedbackContext):
-    """A context that keeps the method that asked, whichever one waits: a flow that is resumed goes on after it."""
+    """A context whose ``method_name`` stays the method that asked, also if an effect pauses the flow: a resumed flow
+    continues after the method that asked."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "method_name" or not hasattr(self, name):
@@ -141,7 +142,7 @@ class _Asked(PendingFeedbackContext):
 
 
 class _Held(FlowPersistence):
-    """Another persistence, in which a pending feedback stays until the flow has come to its next stop."""
+    """A wrapper around the flow's persistence that keeps a pending feedback until the flow ends or pauses again."""
 
     persistence_type: str = "askfirst"
     kept: Any
@@ -163,17 +164,17 @@ class _Held(FlowPersistence):
 
 
 def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = None, **options: Any) -> Resumer:
-    """A resumer that goes on with a flow when people have decided.
+    """A resumer that continues a flow when people have decided.
 
     ``flow`` is the class of the flow, ``feedback`` its provider; ``persistence`` and further options are those of
-    ``from_pending``. A flow that a crash stopped goes on from its feedback, so its listeners may run again.
+    ``from_pending``. After a crash, a flow continues from its feedback, so its listeners may run again.
     """
 
     async def resume(continuation: Continuation) -> Any:
         flow_id = continuation.thread_id
         held = _Held(kept=persistence or default_flow_persistence())
         if held.load_pending_feedback(flow_id) is None:
-            return None  # another process has gone on already
+            return None  # another process has already continued the flow
         paused = flow.from_pending(flow_id, held, **options)
         if _OURS not in paused.pending_feedback.metadata:
             return None  # it waits for feedback of another provider
@@ -182,7 +183,7 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
             return None
         try:
             result = await paused.resume_async(text)
-        except Denied as denied:  # its effect may not run, now or later: the flow has ended
+        except Denied as denied:  # the effect will never run, so the flow has ended
             result = denied
         if not isinstance(result, HumanFeedbackPending):
             held.kept.clear_pending_feedback(flow_id)
@@ -193,5 +194,5 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
 
 def _of(name: str, kept: Any) -> Any:
     if kept["of"] != name:
-        raise HitlError(f"{name} was not run: the approval was for {kept['of']}, and one is for one effect")
+        raise HitlError(f"{name} was not run: the approval was used for {kept['of']}, and permits one effect")
     return kept["value"]

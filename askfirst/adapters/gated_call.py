@@ -1,7 +1,7 @@
 """GatedCall: one call of another framework's tool at the gate, with the steps that every adapter takes.
 
-An adapter only translates: its framework's call into a `GatedCall`, and what comes of it into its framework's words.
-The store is the authority. So an adapter ignores the value with which somebody resumes, and asks the gate again.
+An adapter only translates: its framework's call into a `GatedCall`, and the outcome into its framework's types. The
+store is the authority. So an adapter ignores the value with which a run is resumed, and asks the gate again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ToolsGiven = Iterable[str] | Mapping[str, Mapping[str, Any]] | None
 """The tools of an adapter: names, or names with options of `Gate.guarded`; None for all."""
 
 _LOOKS = 5
-"""How often the gate is asked again that was answered between two looks."""
-_OTHER_ARGUMENTS = "its arguments are not those that it was asked about with"
+"""How often `GatedCall.enter` tries again if a request is settled between two of its reads."""
+_OTHER_ARGUMENTS = "its arguments are not those that a person was asked about"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The call does not run, or is not repeated: what the model is told in place of a result."""
+    """The call does not run, or is not repeated: the text that the model gets in place of a result."""
 
     text: str
 
@@ -42,16 +42,16 @@ class Start:
 
     args: JsonObject
     note: str | None = None
-    """What the model is told before the result, if a person changed the arguments."""
+    """The text that the model gets before the result, if a person changed the arguments."""
     idempotency_key: str | None = None
     attempt: int = 1
     is_recorded: bool = True
-    """Whether the ledger waits for the end; False for an effect of ``"none"``."""
+    """Whether the ledger records the call; False for the effect ``"none"``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The body ran before: ``value`` is the JSON that was stored of its result."""
+    """The body ran before: ``value`` is its result, as the stored JSON."""
 
     value: Any
     note: str | None = None
@@ -59,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How a framework's result becomes JSON for the ledger, and is made again from it."""
+    """How a framework's result is encoded as JSON for the ledger, and decoded again."""
 
     encode: Callable[[T], Any]
     decode: Callable[[Any], T]
@@ -73,12 +73,13 @@ class GatedCall:
     key: str
     action: Action
     pauses: tuple[type[BaseException], ...] = ()
-    """What the framework raises in a body that stops to wait; it runs such a body again from its start."""
+    """Exceptions by which a body itself stops to wait; the framework later runs such a body again from its start."""
     before_asking: Callable[[], Awaitable[None]] | None = None
-    """Stores what the framework needs to go on; awaited before a person is asked."""
+    """Stores what the framework needs to continue; awaited before a person is asked."""
 
     async def decided(self) -> Approved | Told | None:
-        """Have the call asked about, once, and say what was decided; None while a person has to. Nothing begins."""
+        """Open the call's request, once, and return the decision; None while a person has to decide. The body does
+        not begin."""
         try:
             verdict = await self.gate.open(self.key, self.action, before_asking=self.before_asking)
         except KeyConflict:
@@ -86,7 +87,7 @@ class GatedCall:
         return self._refused(verdict) if isinstance(verdict, Refused) else verdict
 
     async def enter(self) -> Start | Done | Told | Pending:
-        """Take the call as far as its body. `Pending`: a person has to decide first."""
+        """Take the call through the gate up to its body. `Pending`: a person has to decide first."""
         for _ in range(_LOOKS):
             entered = await self._enter()
             if entered is not None:
@@ -94,7 +95,7 @@ class GatedCall:
         return Told(not_run(self.action.tool, "its request was withdrawn"))
 
     async def _enter(self) -> Start | Done | Told | Pending | None:
-        """The same; None if what was open a moment ago was settled meanwhile, so that the gate is asked again."""
+        """One try of `enter`; None if the request was settled between two reads, so that another try is needed."""
         tool = self.action.tool
         try:
             verdict = await self.gate.open(self.key, self.action, before_asking=self.before_asking)
@@ -115,7 +116,7 @@ class GatedCall:
             case Finished(stored):
                 return self._finished(stored, note)
             case InDoubt():
-                if self.before_asking is not None:  # the policy may have allowed the call: nobody was asked
+                if self.before_asking is not None:  # if the policy allowed the call, nobody was asked so far
                     await self.before_asking()
                 return await self.gate.waiting(self.key)
             case Refused():
@@ -134,12 +135,12 @@ class GatedCall:
             await self.gate.fail(self.key, error)
 
     async def abandon(self, started: Start) -> None:
-        """Release the grant of a body that was cut off: its effect is in doubt from now on."""
+        """Release the grant of a body that was cancelled: its effect is in doubt from now on."""
         if started.is_recorded:
             await self.gate.ledger.abandon(self.key)
 
     async def stop(self, started: Start, error: BaseException) -> None:
-        """Record how a body ended that raised: it failed, it stopped by itself to wait, or it was cut off."""
+        """Record how a body that raised has ended: it failed, it stopped by itself to wait, or it was cancelled."""
         if isinstance(error, self.pauses):
             if started.is_recorded:
                 await self.gate.pause(self.key)
@@ -151,7 +152,7 @@ class GatedCall:
     async def run(
         self, body: Callable[[Start], Awaitable[T]], codec: Codec[T]
     ) -> Ran[tuple[T, str | None]] | Told | Pending:
-        """Take the call through the gate, with its body; the result comes with what the model is told before it."""
+        """Take the call through the gate and run its body; the result comes with the note for the model before it."""
         entered = await self.enter()
         if isinstance(entered, Done):
             return Ran((codec.decode(entered.value), entered.note))
@@ -168,7 +169,8 @@ class GatedCall:
     def run_here(
         self, body: Callable[[Start], T], codec: Codec[T]
     ) -> Ran[tuple[T, str | None]] | Told | Pending:
-        """The same for code without an event loop: the body runs in this thread. The gate needs its store's URL."""
+        """`run` for code without an event loop: the body runs in this thread. The gate has to be made with its
+        store's URL."""
         portal = self.gate.portal
         entered = portal.run(lambda gate: self._on(gate).enter())
         if isinstance(entered, Done):
@@ -211,11 +213,11 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class GatedTools:
-    """Which tools of a framework go through the gate, and how each of them is asked about.
+    """Which tools of a framework go through the gate, and how requests about each of them are shown.
 
     ``tools`` are names, or a mapping from names to options of `Gate.guarded` (``sentence``, ``risk``, ``effect``,
-    ``timeout``, ``to``, …): a person decides on every call of these. All other tools are put to the gate's policy.
-    Without ``tools`` and without a policy a person decides on every call.
+    ``timeout``, ``to``, …): a person decides on every call of these tools. The gate's policy decides on all other
+    tools. Without ``tools`` and without a policy, a person decides on every call.
     """
 
     gate: Gate
@@ -233,7 +235,7 @@ class GatedTools:
         resumer: str | None = None,
         pauses: tuple[type[BaseException], ...] = (),
     ) -> GatedTools:
-        """Read what an adapter was given; ``resumer`` is the name that workers know it by."""
+        """Read the arguments of an adapter; ``resumer`` is the name of its resumer, under which workers know it."""
         return cls(gate, framework, resumer, None if tools is None else _given(tools), pauses)
 
     def has(self, name: str) -> bool:
@@ -251,7 +253,7 @@ class GatedTools:
         agent_path: Collection[str] = (),
         before: Sequence[Mapping[str, Any]] = (),
     ) -> GatedCall:
-        """A call as the gate sees it. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
+        """A call at the gate. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
 
         ``before`` are the framework's last steps, for the person who decides: ``{"who": "tool", "text": "…"}``.
         """
@@ -292,7 +294,7 @@ def _read(name: str, options: Mapping[str, Any]) -> _Options:
     seconds = approval_seconds(words.pop("timeout", None))
     to: str | None = words.pop("to", None)
     display = display_of(words)
-    display.check(name, None)  # the framework knows the arguments; here only the words are
+    display.check(name, None)  # only the words are checked: the arguments are known to the framework alone
     return _Options(display, effect, seconds, to)
 
 

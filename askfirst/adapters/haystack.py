@@ -1,7 +1,7 @@
-"""Haystack: the gate before an agent's tools, as a confirmation strategy and the hook that records how they ended.
+"""Haystack: the gate before an agent's tools, as a confirmation strategy and a hook that records how calls ended.
 
-Haystack waits in place while a person decides, and keeps nothing of a run. So a run has a key: an agent that is run
-again with it, in whatever process, finds what was decided and what has run, and no effect happens twice.
+Haystack waits in place while a person decides, and stores nothing of a run. So a run has a key: an agent that is run
+again with the same key, in any process, finds the decisions and the results, and no effect happens twice.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic_core import to_json
 
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
-from askfirst.adapters.missing import needs
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.ids import new_id
@@ -35,25 +35,26 @@ def hooks(
 ) -> dict[str, list[Any]]:
     """The gate as hooks of an agent: ``Agent(…, hooks=hooks(gate))``, run with ``hook_context={"key": "order-7"}``.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. The agent waits in place, for
-    ``wait`` seconds at most: then it raises `Pending`, and is run again with the same key later. ``resumer`` names a
-    resumer of your own that does so. `Agent.run` needs a gate with its store's URL; `Agent.run_async` does not.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
+    agent waits in place, for ``wait`` seconds at most. Then it raises `Pending`: run it again later with the same
+    key. ``resumer`` names a resumer of your own that does so. `Agent.run` needs a gate that was made with its store's
+    URL; `Agent.run_async` does not.
     """
     hook = AskfirstHook(GatedTools.of(gate, "haystack", tools, resumer), wait)
     return {"before_tool": [hook], "after_tool": [hook]}
 
 
 class AskfirstStrategy:
-    """A confirmation strategy for the calls of one message: asks the gate about them, and waits."""
+    """A confirmation strategy for the calls of one message: puts each call to the gate, and waits for decisions."""
 
     def __init__(self, gate: Gate, calls: dict[str | None, GatedCall], wait: float | None) -> None:
         self._gate, self._calls, self._wait = gate, calls, wait
         self.running: dict[str | None, tuple[GatedCall, Start]] = {}
-        """By the id of the call: those that the gate has let run."""
+        """By call id: the calls that the gate has granted, and whose end is not recorded yet."""
 
     def run(self, *, tool_name: str, tool_params: dict[str, Any], tool_call_id: str | None, **_: Any) -> Any:
-        """Decide about a call; Haystack calls this."""
+        """Decide on a call; Haystack calls this."""
         if (call := self._calls.get(tool_call_id)) is None:
             return ToolExecutionDecision(tool_name, True, tool_call_id, None, tool_params)
         entered = self._gate.portal.run(lambda gate: self._entered(replace(call, gate=gate)))
@@ -62,7 +63,7 @@ class AskfirstStrategy:
     async def run_async(
         self, *, tool_name: str, tool_params: dict[str, Any], tool_call_id: str | None, **_: Any
     ) -> Any:
-        """The same for an agent that runs in an event loop."""
+        """`run` for an agent that runs in an event loop."""
         if (call := self._calls.get(tool_call_id)) is None:
             return ToolExecutionDecision(tool_name, True, tool_call_id, None, tool_params)
         return self._decision(call, await self._entered(call), tool_params, tool_call_id)
@@ -91,14 +92,14 @@ class AskfirstStrategy:
 
 
 class AskfirstHook:
-    """Before tools run it asks about their calls, and after that it records how they ended."""
+    """Puts calls to the gate before the tools run, and records afterwards how the calls ended."""
 
     allowed_hook_points = ("before_tool", "after_tool")
 
     def __init__(self, gated: GatedTools, wait: float | None) -> None:
         self._gated, self._wait = gated, wait
         self._steps: WeakKeyDictionary[Any, AskfirstStrategy] = WeakKeyDictionary()
-        """By the state of a run: the calls of its last message."""
+        """By the state of a run: the strategy for the calls of its last message."""
 
     def run(self, state: Any) -> None:
         """Haystack calls this before and after tools run."""
@@ -113,7 +114,7 @@ class AskfirstHook:
             raise
 
     async def run_async(self, state: Any) -> None:
-        """The same for an agent that runs in an event loop."""
+        """`run` for an agent that runs in an event loop."""
         if (step := self._step(state)) is None:
             await self._record(self._gated.gate, state)
             return
@@ -124,7 +125,8 @@ class AskfirstHook:
             raise
 
     def _step(self, state: Any) -> AskfirstStrategy | None:
-        """The calls that wait to run, by names that are the same when the agent runs again; None after they ran."""
+        """The strategy for calls that have not run yet, under keys that stay the same when the agent runs again; None
+        if the last message has no calls, as after the tools ran."""
         messages: list[Any] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return None
@@ -148,7 +150,7 @@ class AskfirstHook:
         return step
 
     async def _record(self, gate: Gate, state: Any) -> None:
-        """Record how bodies ended, whose results are in the messages now."""
+        """Record the ends of the bodies whose results are in the messages now."""
         running = self._steps.pop(state).running if state in self._steps else {}
         for it in [result for message in state.data["messages"] for result in message.tool_call_results]:
             call, start = running.pop(it.origin.id, (None, None))
@@ -158,12 +160,12 @@ class AskfirstHook:
                 await (here.fail(start, value) if it.error else here.finish(start, value))
 
     def to_dict(self) -> NoReturn:
-        """Refuse: a gate is given in code."""
+        """Raise `HitlError`: a gate cannot be serialized."""
         raise HitlError("an agent with the gate cannot be serialized: put hooks(gate) on it where it is made")
 
 
 async def _release(gate: Gate, step: AskfirstStrategy) -> None:
-    """Release what was let run and may not, because the agent stops: the next run begins it."""
+    """Release the grants of calls that will not run now because the agent stops; the next run can begin them."""
     for call, start in step.running.values():
         if start.is_recorded:
             await gate.pause(call.key)

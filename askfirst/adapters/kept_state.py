@@ -1,9 +1,9 @@
-"""The state of another framework's paused run, kept in the gate's store, so that any process can go on with it.
+"""The state of another framework's paused run, stored in the gate's store, so that any process can continue the run.
 
-A framework's state is a JSON object. It is kept on a thread of its own, as messages that are only ever appended: each
-message is what changed since the one before, and the state is what all of them say. So a pause writes what is new,
-and encryption at rest covers the state as it covers every message. The thread's fence keeps a writer out who has not
-seen what another process wrote since.
+A framework's state is a JSON object. It is stored on a separate thread as an append-only list of messages. Each
+message holds the changes since the message before; applied in order, they give the state. So a pause writes only what
+is new, and encryption at rest covers the state like every message. The thread's fence refuses a writer that has not
+read what another process wrote.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from askfirst.workers.continuations import Continuation
 from askfirst.workers.resumers import Resumer
 
 MOST_BYTES = 8_000_000
-"""A run whose state is larger as JSON is not kept, so nobody is asked about its calls."""
+"""The largest state, as JSON. A run with a larger state is not stored, and nobody is asked about its calls."""
 _PREFIX = "kept:"
 _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """A run's state as a process knows it: loaded, or written by itself."""
+    """A run's state as this process last read or wrote it."""
 
     thread_id: str
     state: JsonObject | None = None
-    """None if nothing was kept."""
+    """None if nothing was stored."""
     fence: int = 0
 
 
 async def load(store: Checkpointer, framework: str, run: str) -> KeptState:
-    """What was kept of a framework's run, by whatever process."""
+    """The stored state of a framework's run, whichever process wrote it."""
     thread_id = kept_thread(framework, run)
     stored = await store.load(thread_id)
     if stored is None:
@@ -52,7 +52,7 @@ async def load(store: Checkpointer, framework: str, run: str) -> KeptState:
 
 
 async def keep(store: Checkpointer, known: KeptState, state: JsonObject) -> KeptState | None:
-    """Append what is new in a state; None if another process wrote meanwhile, and nothing was written.
+    """Append the changes of a state. Returns None, and writes nothing, if another process wrote meanwhile.
 
     Raises `HitlInvalidRequest` for a state that is larger than `MOST_BYTES`.
     """
@@ -75,27 +75,27 @@ async def keep(store: Checkpointer, known: KeptState, state: JsonObject) -> Kept
 
 @dataclass
 class KeptRun:
-    """A framework's run that this process is at work on: what is kept of it, and whether another has gone on."""
+    """A framework's run in this process: its stored state, and whether another process has continued the run."""
 
     store: Checkpointer
     framework: str
     run: str
     is_behind: bool = False
-    """Whether another process has written since this one read: then this one keeps nothing more."""
+    """Whether another process has written since this one read. Then this one stores nothing more."""
     _known: KeptState | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def load(self) -> JsonObject | None:
-        """The state as the last process left it; None if nothing was kept."""
+        """Read the stored state; None if nothing was stored."""
         self._known, self.is_behind = await load(self.store, self.framework, self.run), False
         return self._known.state
 
     async def state(self) -> JsonObject | None:
-        """The same, read once."""
+        """The stored state as this process knows it; read from the store at the first call only."""
         return await self.load() if self._known is None else self._known.state
 
     async def keep(self, state: JsonObject) -> bool:
-        """Append what is new in a state; False if another process has gone on with the run. Raises as `keep` does."""
+        """Append the changes of a state; False if another process has continued the run. Raises as `keep` does."""
         async with self._lock:
             known = self._known or await load(self.store, self.framework, self.run)
             if not self.is_behind:
@@ -105,21 +105,21 @@ class KeptRun:
 
 
 def kept_resumer(framework: str, go_on: Callable[[KeptRun], Awaitable[object]]) -> Resumer:
-    """A resumer for a framework whose runs are kept here: ``go_on`` is given a run of which something was kept."""
+    """A resumer for a framework whose runs are stored here: ``go_on`` continues a stored run."""
 
     async def resume(continuation: Continuation) -> object:
         if continuation.checkpointer is None:
-            raise ResumeFailed("the continuation is of no store")
+            raise ResumeFailed("the continuation has no checkpointer, so its run cannot be read")
         run = KeptRun(continuation.checkpointer, framework, continuation.thread_id)
         if await run.load() is None:
-            raise ResumeFailed(f"nothing is kept of the run {run.run!r}")
+            raise ResumeFailed(f"the store has no state of the run {run.run!r}")
         return await go_on(run)
 
     return resume
 
 
 def kept_thread(framework: str, run: str) -> str:
-    """The id of the thread that a run's state is kept on; `Checkpointer.delete` of it forgets the state."""
+    """The id of the thread with a run's state; `Checkpointer.delete` of this thread deletes the state."""
     name = f"{framework}:{run}"
     if len(name) <= _LONGEST and name.isascii() and name.isprintable() and not name.endswith(" "):
         return f"{_PREFIX}{name}"
@@ -127,7 +127,8 @@ def kept_thread(framework: str, run: str) -> str:
 
 
 def _change(old: JsonObject, new: JsonObject) -> dict[str, Any]:
-    """What makes one state of another: lists that grew at their end, fields that are set, fields that are gone."""
+    """The changes from one state to the next: ``grown`` (lists from their first difference on), ``put`` (fields set)
+    and ``gone`` (fields removed)."""
     grown: dict[str, Any] = {}
     put: dict[str, Any] = {}
     for name, value in new.items():

@@ -1,7 +1,7 @@
-"""LangChain and LangGraph: the gate before tools of `create_agent` and of plain graphs, and going on by a worker.
+"""LangChain and LangGraph: the gate before tools of `create_agent` and of plain graphs, and a resumer for workers.
 
-The gate interrupts the graph while a person decides. Whatever value the graph is resumed with, the gate asks its
-store again. So a resume that is early, repeated or forged only interrupts again.
+The gate interrupts the graph while a person decides. The value that the graph is resumed with decides nothing: the
+gate reads the decision from its store. So an early, repeated or forged resume only interrupts again.
 """
 
 # The framework is not installed where types are checked, so what comes from it is unknown there.
@@ -14,10 +14,9 @@ import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import Codec, GatedTools, Start, Told, ToolsGiven
 from askfirst.adapters.langgraph_calls import call_of
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.errors import Pending, ResumeFailed
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Ran
@@ -48,8 +47,9 @@ _SERDE = JsonPlusSerializer()
 class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
     """The gate before the tools of an agent: ``create_agent(model, tools, middleware=[AskfirstMiddleware(gate)])``.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. The agent needs a checkpointer.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
+    agent needs a checkpointer.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
@@ -74,7 +74,7 @@ class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
-        """The same for `ainvoke` and `astream`."""
+        """`wrap_tool_call` for `ainvoke` and `astream`."""
         if not self._gated.has(request.tool_call["name"]):
             return await handler(request)
         call = call_of(self._gated, request)
@@ -111,10 +111,10 @@ def gated(
 
 
 def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Resumer:
-    """A resumer that goes on with a graph's thread when people have decided.
+    """A resumer that continues a graph's thread when people have decided.
 
-    ``graph`` is the compiled graph, or a function (async if need be) that gives it; ``config`` is merged into the
-    configuration that it is called with.
+    ``graph`` is the compiled graph, or a function (sync or async) that returns it; ``config`` is merged into the
+    configuration that the graph is called with.
     """
 
     async def resume(continuation: Continuation) -> Any:
@@ -123,7 +123,7 @@ def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Re
         configurable = {**given.get("configurable", {}), "thread_id": continuation.thread_id}
         run: RunnableConfig = cast(RunnableConfig, {**given, "configurable": configurable})
         state = await compiled.aget_state(run)
-        if state.next:  # without a value: one would be taken for the answer to an interrupt of the tool's own
+        if state.next:  # no resume value: it could be taken as the answer to an interrupt of the tool's own
             return await compiled.ainvoke(None, run)
         if not state.created_at:
             raise ResumeFailed(f"the graph's checkpointer has no thread {continuation.thread_id!r}")
@@ -133,7 +133,7 @@ def langgraph_resumer(graph: Any, config: Mapping[str, Any] | None = None) -> Re
 
 
 def _interrupt(pending: Pending) -> None:
-    """Interrupt the graph; what it is resumed with says nothing, so it is not looked at."""
+    """Interrupt the graph. The value that it is resumed with is ignored: the gate asks its store again."""
     interrupt({"type": INTERRUPT, "case": pending.case, "key": pending.key})
 
 

@@ -1,4 +1,4 @@
-"""A tool call of a LangGraph graph as the gate sees it: its whole arguments, their schema, and its key."""
+"""A tool call of a LangGraph graph at the gate: all its arguments, their schema, and its key."""
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownParameterType=false, reportUnknownArgumentType=false
@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Told
-from askfirst.adapters.missing import needs
 from askfirst.agent.arguments import faults
 from askfirst.agent.verdicts import not_run
 from askfirst.errors import HitlError
@@ -26,7 +26,7 @@ with needs("langgraph"):
 
 
 def call_of(tools: GatedTools, request: ToolCallRequest) -> GatedCall | Told:
-    """A call for the gate, under a key that stays the same when the graph is resumed; or what is wrong with it."""
+    """A call at the gate, under a key that stays the same when the graph is resumed; `Told` for invalid arguments."""
     call = request.tool_call
     args = _whole_args(request)
     if isinstance(args, str):
@@ -48,7 +48,7 @@ def _schema(tool: BaseTool) -> Mapping[str, Any]:
 
 
 def _whole_args(request: ToolCallRequest) -> JsonObject | str:
-    """The arguments with the tool's defaults, as a person sees them and as they run; or what is wrong with them."""
+    """The arguments with the tool's defaults, as a person sees them and as they run; or a text with their faults."""
     args: JsonObject = dict(request.tool_call["args"])
     model: Any = None if request.tool is None else request.tool.tool_call_schema
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
@@ -61,7 +61,7 @@ def _whole_args(request: ToolCallRequest) -> JsonObject | str:
 
 
 def _message_id(request: ToolCallRequest) -> str:
-    """The id of the message that makes the call: ids of calls may come again in later messages."""
+    """The id of the message with the call, because a call's id may be used again in a later message."""
     state = request.state
     messages: Any = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
     for message in reversed(messages if isinstance(messages, list) else []):

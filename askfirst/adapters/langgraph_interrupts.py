@@ -1,8 +1,8 @@
-"""InterruptRelay: people answer the interrupts of a LangGraph graph that is not changed, as it is.
+"""InterruptRelay: people answer the interrupts of an unchanged LangGraph graph.
 
-For those who keep LangChain's `HumanInTheLoopMiddleware`, a bare ``interrupt()`` or Agent Inbox's ``HumanInterrupt``.
-Each of them becomes a request at the gate, and a worker resumes the graph by the interrupt's id with what was
-answered. The decision is made once; that the effect happens once is not promised, because the tool is LangGraph's.
+For graphs with LangChain's `HumanInTheLoopMiddleware`, a bare ``interrupt()`` or Agent Inbox's ``HumanInterrupt``.
+Each interrupt becomes a request at the gate, and a worker resumes the graph by the interrupt's id with the answer.
+The decision is made once. That the effect happens once is not promised: LangGraph runs the tool without the gate.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from askfirst.adapters.langgraph_questions import Asked, Call, Said, asked_by
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import made, needs
+from askfirst.adapters.langgraph_questions import Call, InterruptRequests, Said, asked_by
 from askfirst.adapters.schema_form import Form
 from askfirst.errors import HitlError, Pending, ResumeFailed
 from askfirst.gate.action import Action
@@ -34,36 +33,36 @@ with needs("langgraph"):
 RESUMER = "langgraph-interrupts"
 """The name under which a worker knows `InterruptRelay.resumer`, unless another is given."""
 _OURS = "askfirst"
-"""The ``type`` of interrupts of `AskfirstMiddleware`, which has people asked by itself."""
+"""The ``type`` of interrupts of `AskfirstMiddleware`, which opens its requests itself."""
 _WAITS = object()
 
 
 @dataclass(frozen=True)
 class InterruptRelay:
-    """Has people asked about the interrupts of graphs: ``await InterruptRelay(gate).open(graph, config)``."""
+    """Opens a request for each interrupt of a graph: ``await InterruptRelay(gate).open(graph, config)``."""
 
     gate: Gate
     name: str = RESUMER
-    """The name of the resumer that goes on."""
+    """The name of the resumer that continues the graph."""
 
     async def open(self, graph: Any, config: Mapping[str, Any]) -> list[Pending]:
-        """Have people asked about each interrupt of a thread, once; what is still open of them.
+        """Open a request for each interrupt of a thread, once; returns those that are still pending.
 
-        Call it after the graph was invoked. Who calls it again, in any process, opens nothing twice.
+        Call it after the graph was invoked. Another call, in any process, opens no request twice.
         """
         state = await graph.aget_state(config)
         return await self._open(self.gate, _thread(config), state.interrupts)
 
     def open_here(self, graph: Any, config: Mapping[str, Any]) -> list[Pending]:
-        """The same for code without an event loop. The gate needs its store's URL."""
+        """`open` for code without an event loop. The gate has to be made with its store's URL."""
         thread, interrupts = _thread(config), graph.get_state(config).interrupts
         return self.gate.portal.run(lambda gate: self._open(gate, thread, interrupts))
 
     def resumer(self, graph: Any, config: Mapping[str, Any] | None = None) -> Resumer:
         """A resumer for workers: ``{"langgraph-interrupts": relay.resumer(graph)}``.
 
-        ``graph`` is the compiled graph, or a function (async if need be) that gives it; ``config`` is merged into the
-        configuration that it is called with. Interrupts that come when the graph goes on are asked about, too.
+        ``graph`` is the compiled graph, or a function (sync or async) that returns it; ``config`` is merged into the
+        configuration that the graph is called with. Requests are opened for new interrupts of the resumed graph, too.
         """
 
         async def resume(continuation: Continuation) -> Any:
@@ -103,9 +102,9 @@ class InterruptRelay:
         return None
 
     async def _said(
-        self, gate: Gate, thread: str, interrupt: Interrupt[Any], asked: Asked, place: int
+        self, gate: Gate, thread: str, interrupt: Interrupt[Any], asked: InterruptRequests, place: int
     ) -> Said:
-        """What people said to a part of an interrupt, which is asked about if it was not yet; or that it waits."""
+        """The answer to a part of an interrupt; `_WAITS` while it is pending. Opens the part's request if need be."""
         key, part = _key(self.name, thread, interrupt, place), asked.parts[place]
         if isinstance(part, Form):
             return await self._form(gate, key, thread, part)
@@ -119,7 +118,8 @@ class InterruptRelay:
         )
 
     async def _form(self, gate: Gate, key: str, thread: str, form: Form) -> Said:
-        """The value that a form was answered with; what does not fit is asked for again, with what was wrong."""
+        """The value that a form was answered with. If an answer does not fit, the form is asked again with the
+        fault."""
         problem, number = None, 1
         while True:
             known = await self._put(gate, key, thread, form, number, problem)
@@ -145,8 +145,8 @@ class InterruptRelay:
         return await gate.question(key, question_id, payload, {}, resumer=self.name, resumes=thread)
 
 
-def _relayed(interrupts: Sequence[Interrupt[Any]]) -> list[tuple[Interrupt[Any], Asked]]:
-    """The interrupts that are not the gate's own, in our words."""
+def _relayed(interrupts: Sequence[Interrupt[Any]]) -> list[tuple[Interrupt[Any], InterruptRequests]]:
+    """The interrupts that are not the gate's own, each with what it asks people."""
     return [
         (it, asked_by(it.value, it.response_schema if isinstance(it.response_schema, dict) else None))
         for it in interrupts

@@ -1,7 +1,8 @@
-"""What an interrupt of a LangGraph graph asks people, and the value that their answers resume it with: no I/O.
+"""What an interrupt of a LangGraph graph asks people, and the resume value for their answers. No I/O.
 
 Four kinds of values are known: LangChain's ``HITLRequest`` (one interrupt for all calls of a message) and
-``ToolApprovalRequest`` (one for each call), Agent Inbox's ``HumanInterrupt``, and anything else, which is a question.
+``ToolApprovalRequest`` (one for each call), Agent Inbox's ``HumanInterrupt``, and any other value, which is asked as
+a question.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ class Call:
 
 Part = Call | Form
 Said = Approved | Refused | Any
-"""What was decided about a call, or the value that a form was answered with; `Refused` if nobody answered."""
+"""The decision on a call, or the value that a form was answered with; `Refused` if nobody answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An interrupt in our words: its parts, and the value to resume with from what was said to each of them."""
+class InterruptRequests:
+    """An interrupt as requests: its parts, and a function from the answers to all parts to the resume value."""
 
     parts: tuple[Part, ...]
     resume: Callable[[Sequence[Said]], Any]
     is_refusable: bool = True
-    """Whether there is a value that says no; a plain question has none."""
+    """Whether the interrupt has a resume value for a denial; a plain question has none."""
 
 
-def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> Asked:
-    """What an interrupt with this value, and the JSON Schema of its answer, asks people."""
+def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> InterruptRequests:
+    """What an interrupt with this value asks people; ``schema`` is the JSON Schema of its answer."""
     kind: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if isinstance(kind.get("action_requests"), list):
         return _batched(kind["action_requests"], kind.get("review_configs") or [])
@@ -49,29 +50,31 @@ def asked_by(value: Any, schema: Mapping[str, Any] | None = None) -> Asked:
     several: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [kind]
     if several and all(isinstance(it, dict) and "action_request" in it for it in several):
         return _inbox(several)
-    return Asked((schema_form(as_text(value), schema),), lambda said: said[0], is_refusable=False)
+    return InterruptRequests((schema_form(as_text(value), schema),), lambda said: said[0], is_refusable=False)
 
 
 # LangChain's HumanInTheLoopMiddleware.
 
 
-def _batched(requests: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]]) -> Asked:
+def _batched(
+    requests: Sequence[Mapping[str, Any]], configs: Sequence[Mapping[str, Any]]
+) -> InterruptRequests:
     allowed = {it["action_name"]: it["allowed_decisions"] for it in configs}
     names = [it["name"] for it in requests]
     parts = [
         _part(it["name"], it["args"], it.get("description"), allowed.get(it["name"], ["approve", "reject"]))
         for it in requests
     ]
-    return Asked(
+    return InterruptRequests(
         tuple(parts),
         lambda said: {"decisions": [_decision(*it) for it in zip(names, said, strict=True)]},
     )
 
 
-def _one_call(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Asked:
+def _one_call(value: Mapping[str, Any], schema: Mapping[str, Any]) -> InterruptRequests:
     kinds = _decisions_in(schema)
     part = _part(value["name"], value["args"], value.get("description"), kinds, _args_in(schema))
-    return Asked((part,), lambda said: _decision(value["name"], said[0]))
+    return InterruptRequests((part,), lambda said: _decision(value["name"], said[0]))
 
 
 def _decisions_in(schema: Mapping[str, Any]) -> list[str]:
@@ -82,7 +85,7 @@ def _decisions_in(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _args_in(schema: Mapping[str, Any]) -> JsonObject | None:
-    """The schema of the tool's arguments, which a ``response_schema`` has for edits."""
+    """The JSON Schema of the tool's arguments in a ``response_schema``, for edits; None if there is none."""
     defs: Mapping[str, Any] = schema.get("$defs", {})
     args: Mapping[str, Any] | None = defs.get("EditedAction", {}).get("properties", {}).get("args")
     name = str(args.get("$ref", "")).rpartition("/")[2] if args else ""
@@ -105,7 +108,7 @@ def _decision(name: str, said: Said) -> JsonObject:
 # Agent Inbox.
 
 
-def _inbox(values: Sequence[Mapping[str, Any]]) -> Asked:
+def _inbox(values: Sequence[Mapping[str, Any]]) -> InterruptRequests:
     parts: list[Part] = []
     for it in values:
         config: Mapping[str, Any] = it.get("config") or {}
@@ -113,7 +116,7 @@ def _inbox(values: Sequence[Mapping[str, Any]]) -> Asked:
         allowed = [ours for theirs, ours in names.items() if config.get(f"allow_{theirs}")]
         wanted = it["action_request"]
         parts.append(_part(wanted["action"], wanted["args"], it.get("description"), allowed))
-    return Asked(
+    return InterruptRequests(
         tuple(parts),
         lambda said: [_human_response(*it) for it in zip(values, said, strict=True)],
     )
@@ -138,7 +141,7 @@ def _human_response(value: Mapping[str, Any], said: Said) -> JsonObject:
 def _part(
     name: str, args: JsonObject, words: str | None, allowed: Sequence[str], schema: JsonObject | None = None
 ) -> Part:
-    """A call to decide on; or a question, where a person answers in the tool's place and nothing can run."""
+    """A call to decide on; or a question, if the call cannot be approved and a person answers in the tool's place."""
     if "approve" in allowed or "edit" in allowed:
         return Call(name, args, schema if "edit" in allowed else {"const": args})
     return schema_form(words or f"{name}: {as_text(args)}", None)

@@ -1,7 +1,7 @@
-"""MCP servers and clients of one's own: a tool that asks at the gate, and the gate as the person behind a client.
+"""The gate in your own MCP servers and clients.
 
-`input_required` is for a tool of an `MCPServer` or a FastMCP server. `elicitation` is a client's callback: what
-servers ask is put to people by the gate, on its pages and in its messengers.
+`input_required` is for a tool of an `MCPServer` or a FastMCP server: it asks at the gate before a function runs.
+`elicitation` is a client's callback: people answer what servers ask, on the gate's pages and in its messengers.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -16,8 +16,8 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from askfirst.adapters.framework import needs
 from askfirst.adapters.mcp_approvals import Approvals, key_of
-from askfirst.adapters.missing import needs
 from askfirst.digests import canonical_json
 from askfirst.errors import Denied, HitlCancelled, HitlError, HitlTimedOut, Pending
 from askfirst.gate.gate import Gate
@@ -41,13 +41,14 @@ async def input_required(
     wait: float = 0.0,
     **shown: Any,
 ) -> Any:
-    """Run a function for a tool of one's own MCP server, once a person has approved: ``return await
+    """Run a function for a tool of your own MCP server, once a person has approved the call: ``return await
     input_required(gate, ctx, pay, {"cents": cents})``.
 
-    ``context`` is the tool's `Context`. While a person decides, this returns an `InputRequiredResult` with the link
-    for the tool to return, if the client can open links; else it raises `ToolError`, which says that the call waits,
-    and the same call picks the decision up. A refusal raises `ToolError` too. ``requester`` is who calls, if the
-    server knows; ``wait`` is how many seconds the call is held at first; ``shown`` are options of `Gate.guarded`.
+    ``context`` is the tool's `Context`. While a person decides, and if the client can open links, this returns an
+    `InputRequiredResult` with the link, for the tool to return. For other clients it raises `ToolError`, which says
+    that the call waits; the same call later picks the decision up. A denial raises `ToolError` too. ``requester`` is
+    who calls, if the server knows; ``wait`` is how many seconds to wait in place first; ``shown`` are options of
+    `Gate.guarded`.
     """
     name = gate.guard(function, shown).tool.name
     given = canonical_json({"requester": requester, "tool": name, "args": dict(args)})
@@ -71,9 +72,9 @@ async def input_required(
 
 
 async def _ordinal(gate: Gate, base: str, state: Any) -> tuple[int, bool]:
-    """Which of equal calls this is, and whether its client has not been sent to the page yet.
+    """The ordinal of this call among equal calls, and whether the client has not been sent the link yet.
 
-    The server seals the state, so that what comes back is what was given out.
+    The SDK's server protects the request state against changes, so the ordinal in it can be trusted.
     """
     own = f"{_INPUT}:{base}:"
     if isinstance(state, str) and state.startswith(own):
@@ -89,15 +90,15 @@ def _opens_links(context: Any) -> bool:
 def elicitation(
     gate: Gate, *, to: str | None = None, timeout: float | str | None = None
 ) -> Callable[..., Awaitable[Any]]:
-    """A client's callback that has people answer what MCP servers ask: ``Client(server, elicitation_callback=
+    """A client's callback, so that people answer what MCP servers ask: ``Client(server, elicitation_callback=
     elicitation(gate))``; with FastMCP's client ``elicitation_handler=``.
 
-    A form becomes questions of the gate, checked against its schema. A URL is shown to a person, who says whether
-    they have opened it. Nobody in time, or a request that was cancelled, is ``cancel``.
+    A form becomes questions of the gate, checked against the form's schema. A URL is shown to a person, who says
+    whether they have opened it. If nobody answers in time, or the request is cancelled, the result is ``cancel``.
     """
 
     async def answer(*given: Any) -> Any:
-        params = given[1] if len(given) == 2 else given[2]  # FastMCP gives the message and a type before
+        params = given[1] if len(given) == 2 else given[2]  # FastMCP passes the message and a type first
         try:
             if params.mode == "url":
                 question = f"{params.message}\n\nA server asks you to open this address: {params.url}"
@@ -117,7 +118,7 @@ _KINDS: Mapping[str, Any] = {"string": str, "number": float, "integer": int, "bo
 
 
 def _model(schema: JsonObject) -> type[BaseModel]:
-    """A flat schema, as MCP has them for forms, as a pydantic model."""
+    """A pydantic model for the flat JSON Schema of an MCP form."""
     properties = cast("Mapping[str, JsonObject]", schema.get("properties") or {})
     required = cast("list[str]", schema.get("required") or [])
     fields: dict[str, Any] = {}
@@ -158,7 +159,7 @@ def _kind(name: str, field: JsonObject) -> Any:
 
 
 def _choice(field: JsonObject) -> Any:
-    """The values that there are to choose from, as a type; None where anything may be typed."""
+    """The allowed values of a field as a ``Literal`` type; None if the field is not a choice."""
     titled = cast("list[JsonObject]", field.get("oneOf") or field.get("anyOf") or [])
     values = [*cast("list[Any]", field.get("enum") or []), *(it["const"] for it in titled if "const" in it)]
     return Literal[tuple(values)] if values else None

@@ -1,7 +1,7 @@
-"""Approvals of calls that have no id of their own: equal calls are counted, and each approval is spent once.
+"""Approvals of calls without an id: equal calls are numbered, and each approval is spent once.
 
-An MCP client that is told to call again sends the same name and arguments and nothing else. So the key of a call is
-what is equal in equal calls (the base) and an ordinal: the first whose approval is not spent yet.
+An MCP client that is told to call again sends only the same name and arguments. So the key of a call consists of a
+base, which is the same for equal calls, and an ordinal: the first one whose approval is not spent yet.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import time
 from collections import OrderedDict
 
 from askfirst.gate.gate import Gate
-from askfirst.gate.standing import CALL, doubt_answer, doubt_of, standing
+from askfirst.gate.key_state import CALL, doubt_answer, doubt_of, key_state
 from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest
 
 REFUSAL_SECONDS = 600.0
-"""How long a refusal stands: until then the same call is refused again, with nobody asked."""
+"""How long a denial counts: within this time the same call is denied again, without asking anybody."""
 _REMEMBERED = 10_000
 
 
@@ -33,11 +33,11 @@ class Approvals:
         self._known: OrderedDict[str, int] = OrderedDict()
 
     async def first(self, base: str) -> int:
-        """The ordinal of the first of equal calls whose approval is not spent, or not given yet.
+        """The first ordinal of equal calls whose approval is not spent, or not given yet.
 
-        Approvals are spent in order, so that few of many have to be looked at.
+        Approvals are spent in order, so a binary search reads only a few of them.
         """
-        low = self._known.get(base, 1) - 1  # spent
+        low = self._known.get(base, 1) - 1  # known to be spent
         high, step = low + 1, 1
         while await self._is_spent(key_of(base, high)):
             low, high, step = high, high + step, step * 2
@@ -54,12 +54,13 @@ class Approvals:
         return high
 
     async def _is_spent(self, key: str) -> bool:
-        """Whether a call ran with it, runs with it in this process, or was refused long enough ago."""
+        """Whether the approval under this key is spent: its call ran, runs in this process, or was denied longer ago
+        than `REFUSAL_SECONDS`."""
         await self._gate.ready()
         stored = await self._gate.ledger.stored(key)
         if stored is None:
             return False
-        match standing(stored):
+        match key_state(stored):
             case "done":
                 return True
             case "running":
@@ -77,7 +78,7 @@ class Approvals:
 
 
 def _is_over(known: StoredRequest | None) -> bool:
-    """Whether a request was settled so long ago that the same call is asked about anew."""
+    """Whether a request was settled longer ago than `REFUSAL_SECONDS`, so that an equal call needs a new one."""
     if known is None or known.status == "pending":
         return False
     return known.settled_at is None or time.time() - known.settled_at > REFUSAL_SECONDS

@@ -1,4 +1,4 @@
-"""Calls of an MCP server's tools at the gate: their keys, and running one that is approved."""
+"""Calls of an MCP server's tools at the gate: their keys, and how an approved call is run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("askfirst.mcp")
 
 
 class McpCalls:
-    """The calls of one server's tools. ``server`` is its name, a toolset to the policy."""
+    """The calls of one server's tools. ``server`` is its name, which is the toolset in the policy."""
 
     def __init__(self, gate: Gate, server: str, seal: Seal) -> None:
         self.gate = gate
@@ -31,22 +31,22 @@ class McpCalls:
         self._seal = seal
         self._tools = GatedTools.of(gate, "mcp", None)
 
-    # Keys: who asks, for which call of which tool as it is defined, and the how manieth time.
+    # A key is made of the requester, the tool's definition, the arguments, and an ordinal for equal calls.
 
     def gated(self, base: str, ordinal: int, name: str, args: Message, tool: Message | None) -> GatedCall:
-        """A call as the gate sees it; ``tool`` is the tool's definition."""
+        """A call at the gate; ``tool`` is the tool's definition."""
         schema: Any = None if tool is None else tool.get("inputSchema")
         schema = cast(Message, schema) if isinstance(schema, dict) else None
         call = self._tools.call(name, args, thread=base, call_id=str(ordinal), schema=schema)
         return replace(call, action=replace(call.action, toolset=self._server))
 
     def base(self, requester: str, name: str, args: Message, tool: Message | None) -> str:
-        """What is the same for equal calls of one requester, while the tool's definition is the same."""
+        """The base of a call's key: equal for equal calls of one requester, while the tool's definition stays."""
         whole = canonical_json({"server": self._server, "tool": name, "args": args, "definition": tool})
         return f"{_short(requester)}:{hashlib.sha256(whole).hexdigest()}"
 
     def is_of(self, base: str, requester: str) -> bool:
-        """Whether a call is a requester's."""
+        """Whether the base of a key belongs to a requester."""
         return hmac.compare_digest(base.partition(":")[0], _short(requester))
 
     # The body.
@@ -60,9 +60,9 @@ class McpCalls:
         start: Start,
         state: CallState,
     ) -> bytes:
-        """Send an approved call to the server, once, and keep its response; returns what its client is told.
+        """Send an approved call to the server, once, and store the response; returns the response for the client.
 
-        If the server goes away before it answers, the call is in doubt. Raises `UpstreamRefused`.
+        If the connection to the server ends before it answers, the call is in doubt. Raises `UpstreamRefused`.
         """
         inputs: Any = call.params.get("inputResponses") if state.is_upstreams else None
         is_as_it_came = "requestState" not in call.params and not inputs and start.args == call.args
@@ -72,7 +72,7 @@ class McpCalls:
             back, answer = await upstream.request(sent, raw if is_as_it_came else None)
         except UpstreamLost:
             await gated.abandon(start)
-            lost = "the server went away, and nobody knows whether the call took effect; a person decides"
+            lost = "the server went away, and it is unknown whether the call took effect; a person decides"
             return told_to(call, f"{call.name}: {lost} when it is called again.")
         except UpstreamRefused:
             await self.gate.pause(gated.key)  # the approval is not spent
@@ -83,7 +83,7 @@ class McpCalls:
         finally:
             self.approvals.running.discard(gated.key)
         result = result_of(answer)
-        if result.get("resultType") == "input_required":  # the server asks its client for something first
+        if result.get("resultType") == "input_required":  # the server needs input from its client first
             await self.gate.pause(gated.key)
             wrapped = replace(state, upstream=result.get("requestState"), is_upstreams=True, rounds=0)
             return dump({**answer, "result": {**result, "requestState": self._seal.close(wrapped)}})
@@ -98,7 +98,7 @@ class McpCalls:
 
 
 def told_to(call: ToolCall, text: str) -> bytes:
-    """A response that says why there is no result."""
+    """A response to a call with a text in place of a result."""
     return dump(response(call.id, told(text), is_modern=call.is_modern))
 
 

@@ -1,8 +1,8 @@
-"""McpGate: the gate before the tools of an MCP server, for clients that know nothing of it.
+"""McpGate: the gate before the tools of an MCP server, for any MCP client.
 
-Calls that the policy allows pass through untouched. A call that needs a person is answered in the way that its client
-can wait: with a link to open (URL elicitation), with a task, or with an error that says that it waits. The decision
-is in the store, so that any process of the gate picks it up when the call comes again.
+Calls that the policy allows pass unchanged. If a person has to decide, the client is answered in a way that it
+supports: with a link to open (URL elicitation), with a task, or with an error that says that the call waits. The
+decision is in the store, so any process of the gate finds it when the client makes the call again.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from askfirst.ids import new_id
 logger = logging.getLogger("askfirst.mcp")
 
 HOLD_SECONDS = 20.0
-"""How long a call is held for a person before its client is told that it waits."""
+"""How long the gate waits for a person before it answers the client that the call waits."""
 _GATED = frozenset({"tools/call", "tasks/get", "tasks/cancel", "tasks/update"})
 _ROUNDS = 8
-"""How often a client that has opened the link is told to try again, before it is told that the call waits."""
+"""How often a client with a link is told to try again, before it gets an error that says that the call waits."""
 _INPUT = "askfirst"
 
 Link = Callable[[Pending], Awaitable[str | None]]
 
 
 def is_gated(message: Message) -> bool:
-    """Whether the gate looks at a client's message; all others pass.
+    """Whether the gate handles a client's message; all others pass.
 
-    A call that wants no answer is one too: some server might run it, and the gate refuses it for its missing id.
+    A call without an id (a notification) is handled too: some servers might run it, and the gate refuses it.
     """
     return message.get("method") in _GATED
 
 
 class McpGate:
-    """Decides about the calls of MCP clients. ``server`` names the server: a toolset, to the policy.
+    """Decides on the calls of MCP clients. ``server`` is the server's name, which is the toolset in the policy.
 
-    ``secret`` seals what clients hold; without one it holds until the process ends. ``hold`` is how many seconds a
-    call is held for a person at first. ``link`` gives the address that clients are told, by default `Pending.link`.
+    ``secret`` is the key of the tokens that clients hold; without one they are valid until the process ends. ``hold``
+    is how many seconds the gate waits for a person before it answers. ``link`` returns the address for clients, by
+    default `Pending.link`.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class McpGate:
         self._tasks = McpTasks(self._calls, self._seal)
 
     async def aclose(self) -> None:
-        """Cut off the calls that are under way for tasks."""
+        """Cancel the calls that are running for tasks."""
         await self._tasks.aclose()
 
     async def handle(self, message: Message, raw: bytes, upstream: Upstream, requester: str) -> bytes | None:
-        """What a client's request is answered with; None if it goes to the server as it came.
+        """The answer to a client's request; None if the request is to be sent to the server unchanged.
 
-        ``requester`` is who calls, as far as the gate knows: an approval counts for nobody else. Whatever fails
-        here is an error to the client, and nothing reaches the server. Raises `UpstreamRefused`.
+        ``requester`` is who calls, as far as the gate knows: an approval counts for nobody else. If something fails
+        here, the client gets an error and the call does not reach the server. Raises `UpstreamRefused`.
         """
         asked = message.get("id")
         try:
@@ -98,7 +99,7 @@ class McpGate:
             return dump(refusal.message)
         except InvalidMessage as error:
             return dump(
-                Refusal(INVALID_PARAMS, f"the arguments cannot be shown to anybody: {error}", asked).message
+                Refusal(INVALID_PARAMS, f"the arguments cannot be shown to a person: {error}", asked).message
             )
         except UpstreamRefused:
             raise
@@ -121,12 +122,12 @@ class McpGate:
     async def _asked(
         self, call: ToolCall, raw: bytes, upstream: Upstream, requester: str, state: CallState | None
     ) -> bytes:
-        """Put a call to a person, and run it once that is decided."""
+        """Have a person asked about a call, and run it once it is approved."""
         hold, approvals = self._hold, self._calls.approvals
         while True:
             tool = await upstream.tool(call.name, meta_of(call.message))
             base = self._calls.base(requester, call.name, call.args, tool)
-            if state is None or state.base != base:  # another call, or another definition: it is asked anew
+            if state is None or state.base != base:  # another call or tool definition: a new approval
                 nonce = new_id() if state is None else state.nonce
                 rounds = 0 if state is None else state.rounds
                 state = CallState(base, await approvals.first(base), nonce, rounds)
@@ -136,7 +137,7 @@ class McpGate:
                 question = entered.request.question_id
                 if await self._gate.ledger.wait(gated.key, question, max(hold, 0.01)) is not None:
                     hold = 0.0
-                    continue  # it is settled; the tool may be another by now
+                    continue  # it is settled; the tool's definition may have changed meanwhile
                 return await self._waiting(call, entered, state)
             if isinstance(entered, Told):
                 return told_to(call, entered.text)
@@ -150,7 +151,7 @@ class McpGate:
     # Ways to wait.
 
     async def _waiting(self, call: ToolCall, pending: Pending, state: CallState) -> bytes:
-        """Tell a client that a person has to decide, in the best way that it can wait."""
+        """Answer a client that a person has to decide, in the best of the ways that the client supports."""
         link = await self._link(pending)
         where = f"at {link}" if link is not None else f"in the case {pending.case}"
         if call.is_modern and call.can_open_links and link is not None:
@@ -177,7 +178,7 @@ class McpGate:
 
 
 def _declined(call: ToolCall, state: CallState) -> bool:
-    """Whether whoever was to open the link did not."""
+    """Whether the client answered that the link was not opened."""
     answer = as_object(call.params.get("inputResponses")).get(_INPUT)
     return state.rounds > 0 and isinstance(answer, dict) and cast(Message, answer).get("action") != "accept"
 

@@ -1,4 +1,4 @@
-"""The MCP gate as a web server before another one (streamable HTTP)."""
+"""The MCP gate as a web server in front of an MCP server (streamable HTTP)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ LARGEST_BODY = 64 * 1024 * 1024
 
 
 class HttpGate:
-    """Passes HTTP requests on to one MCP endpoint, and puts calls of tools to the gate.
+    """A reverse proxy for one MCP endpoint that puts tool calls to the gate.
 
-    What is not asked about passes as it comes, event streams too. ``requester`` is who calls, where a request has no
-    ``Authorization`` that tells callers apart.
+    All other requests and responses pass unchanged, event streams too. ``requester`` is who calls, if a request has
+    no ``Authorization`` header that tells callers apart.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class HttpGate:
 
     async def _handle(self, request: Request) -> Response:
         if not _is_local(request.headers.get("origin")):
-            return PlainTextResponse("the gate takes no requests of other sites' pages", 403)
+            return PlainTextResponse("the gate accepts no requests from web pages of other origins", 403)
         path = request.url.path
         if path.startswith("/.well-known/") and request.method == "GET":
             return await self._pass(request, f"{self._origin}{path}", b"")
@@ -76,7 +76,7 @@ class HttpGate:
         return await self._pass(request, self._upstream, raw)
 
     async def _pass(self, request: Request, url: str, body: bytes) -> Response:
-        """Send a request on as it came, and its response back as it comes."""
+        """Forward a request unchanged, and stream its response back."""
         headers = passed_on(request.headers.raw, drop=HOP)
         sent = self._client.build_request(request.method, url, headers=headers, content=body)
         try:
@@ -88,7 +88,7 @@ class HttpGate:
         return answer
 
     async def _gated(self, request: Request, message: Message, raw: bytes) -> Response | None:
-        """Put a call to the gate; None if it passes. What the server says before its response is sent on at once."""
+        """Put a call to the gate; None if it passes. Events of the server before its response are forwarded."""
         upstream = HttpUpstream(self._client, self._upstream, request)
         line = line_of(raw, message)
         requester = _requester(request, self._requester)
@@ -124,7 +124,7 @@ async def _stream(
 
 
 def _check_headers(request: Request, message: Message) -> None:
-    """Raise `Refusal` for headers by which a server might read another message than the gate does."""
+    """Raise `Refusal` for headers that could make a server read another message than the gate reads."""
     said, parameters = _content_type(request)
     if said != "application/json" or parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
         raise Refusal(INVALID_REQUEST, "a message is application/json in UTF-8", message.get("id"))
@@ -136,7 +136,7 @@ def _check_headers(request: Request, message: Message) -> None:
             if not isinstance(value, str) or given not in (value, header_text(value)):
                 raise Refusal(
                     INVALID_REQUEST,
-                    f"the header {name} says something else than the message",
+                    f"the header {name} does not agree with the message",
                     message.get("id"),
                 )
 
@@ -153,5 +153,5 @@ def _requester(request: Request, otherwise: str) -> str:
 
 
 def _is_local(origin: str | None) -> bool:
-    """Whether a request comes from no page of a browser, or from one of this machine."""
+    """Whether a request comes from a page of this machine, or has no origin because no browser sent it."""
     return origin is None or urlsplit(origin).hostname in LOOPBACK_HOSTS

@@ -1,4 +1,4 @@
-"""An MCP server behind the gate that is reached by HTTP: one request of a client, passed on with its headers."""
+"""An MCP server behind the gate that is reached by HTTP: a client's request is forwarded with its headers."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ HOP = frozenset(
         "upgrade",
     }
 )
-"""Headers that concern one connection, and are not passed on."""
+"""Hop-by-hop headers: they concern one connection, and are not forwarded."""
 _OWN = frozenset({"content-length", "accept-encoding"})
 _MIRRORED = b"mcp-param-"
-"""How the headers begin that repeat arguments of a call."""
+"""The prefix of headers that repeat arguments of a call."""
 _REFUSALS = frozenset({401, 403, 404})
-"""What clients have to see as it is: log in, or begin a new session."""
+"""Statuses that clients get unchanged, because they have to act: log in, or begin a new session."""
 
 
 class HttpRefusal(UpstreamRefused):
-    """The server refused a request by its HTTP status; the client is answered with the same."""
+    """The server refused a request with an HTTP status; the client gets the same response."""
 
     def __init__(self, back: httpx2.Response, body: bytes) -> None:
         super().__init__(f"HTTP {back.status_code}")
@@ -46,14 +46,14 @@ class HttpRefusal(UpstreamRefused):
 
 
 class HttpUpstream:
-    """The server behind the gate, as one HTTP request of a client reaches it."""
+    """The server behind the gate, for one HTTP request of a client."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, request: Request) -> None:
         self._client = client
         self._url = url
         self._request = request
         self.events: asyncio.Queue[bytes] = asyncio.Queue()
-        """What the server says before its response, such as progress."""
+        """Events that the server sends before its response, such as progress."""
 
     async def request(self, message: Message, raw: bytes | None = None) -> tuple[bytes, Message]:
         """Post a request, and wait for its response. Raises `UpstreamLost` and `HttpRefusal`."""
@@ -101,7 +101,7 @@ class HttpUpstream:
 
 
 async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bytes]]:
-    """The events of a stream: each as it came, and its data."""
+    """The server-sent events of a stream: each as its bytes, and its data."""
     lines: list[bytes] = []
     rest = b""
     async for chunk in chunks:
@@ -117,12 +117,12 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, by
 
 
 def passed_on(raw: list[tuple[bytes, bytes]], drop: frozenset[str]) -> list[tuple[bytes, bytes]]:
-    """Headers without those that are not for the next one."""
+    """The headers to forward: all but those to ``drop``."""
     return [(name, value) for name, value in raw if name.lower().decode("latin-1") not in drop]
 
 
 def _mirrored(headers: list[tuple[bytes, bytes]], message: Message) -> list[tuple[bytes, bytes]]:
-    """The headers that repeat what the body says (MCP 2026-07-28), for another body."""
+    """The headers for another body: those that repeat parts of the body (MCP 2026-07-28) are replaced."""
     params = as_object(message.get("params"))
     is_call = message["method"] == "tools/call"
     kept = [
@@ -137,6 +137,6 @@ def _mirrored(headers: list[tuple[bytes, bytes]], message: Message) -> list[tupl
 
 
 def header_text(text: str) -> str:
-    """A text as MCP's headers have it: in Base64 if it is not plain."""
+    """A text as a value of MCP's headers: encoded in Base64 unless it is printable ASCII."""
     is_plain = text.isascii() and text.isprintable() and text == text.strip() and not text.startswith("=?")
     return text if is_plain else f"=?base64?{base64.b64encode(text.encode()).decode()}?="

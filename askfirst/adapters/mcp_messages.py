@@ -1,4 +1,4 @@
-"""Messages of MCP as the gate reads and writes them: JSON-RPC, read strictly, so that every server reads the same."""
+"""Messages of MCP as the gate reads and writes them: JSON-RPC, parsed strictly, so that all servers read the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 Message = dict[str, Any]
 """A message, or an object in one."""
 VERSION = "io.modelcontextprotocol/protocolVersion"
-"""In ``_meta`` of each request since MCP 2026-07-28, which has no session."""
+"""The field in ``_meta`` of each request since MCP 2026-07-28, which has no sessions."""
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 TASKS = "io.modelcontextprotocol/tasks"
 """The extension for tasks, SEP-2663."""
@@ -20,11 +20,11 @@ PARSE_ERROR, INVALID_REQUEST, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -
 _MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 _PARAMS = frozenset({"name", "arguments", "_meta", "requestState", "inputResponses", "task", "taskId"})
 _BREAKS = ("\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")
-"""What some programs end a line at, beside the line feed."""
+"""Characters besides the line feed at which some programs end a line."""
 
 
 class Refusal(Exception):
-    """A message that is not passed on, and the JSON-RPC error that says why."""
+    """A message that is not forwarded, and the JSON-RPC error that says why."""
 
     def __init__(self, code: int, sentence: str, id: Any = None) -> None:
         super().__init__(sentence)
@@ -33,15 +33,15 @@ class Refusal(Exception):
 
     @property
     def message(self) -> Message:
-        """The response to whoever sent it."""
+        """The JSON-RPC error response for the client."""
         return {"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": str(self)}}
 
 
 def read(raw: bytes) -> Message:
-    """A client's message. Raises `Refusal` for one that two programs might read differently.
+    """Parse a client's message. Raises `Refusal` for a message that two parsers might read differently.
 
-    A name that comes twice in an object, or in a second spelling (``Method``), is read by some programs as the
-    first, by others as the last. Such a message could show the gate one call and the server another.
+    If an object has a name twice, or a name in another spelling (``Method``), some parsers take the first value and
+    others the last. Such a message could show the gate one call and the server another.
     """
     try:
         value: Any = json.loads(
@@ -50,14 +50,14 @@ def read(raw: bytes) -> Message:
     except Refusal:
         raise
     except (ValueError, RecursionError):
-        raise Refusal(PARSE_ERROR, "this is no JSON in UTF-8 that can be read") from None
+        raise Refusal(PARSE_ERROR, "this is not valid JSON in UTF-8") from None
     if not isinstance(value, dict):
         raise Refusal(INVALID_REQUEST, "a message is one object; the gate takes no batches")
     message = cast(Message, value)
     given = message.get("id")
     request_id = given if isinstance(given, str | int) else None
     if strange := set(message) - _MEMBERS:
-        raise Refusal(INVALID_REQUEST, f"a message has no {sorted(strange)[0]!r}", request_id)
+        raise Refusal(INVALID_REQUEST, f"{sorted(strange)[0]!r} is not a field of a message", request_id)
     params = message.get("params")
     if isinstance(params, dict):
         _check_spelling(cast(Message, params), request_id)
@@ -79,36 +79,38 @@ def _number(text: str) -> float:
 
 
 def _no_number(text: str) -> float:
-    raise Refusal(PARSE_ERROR, f"{text} is no JSON")
+    raise Refusal(PARSE_ERROR, f"{text} is not valid JSON")
 
 
 def _check_spelling(params: Message, id: Any) -> None:
     known = {name.lower(): name for name in _PARAMS}
     for name in params:
         if known.get(name.lower(), name) != name:
-            raise Refusal(INVALID_PARAMS, f"the parameter {name!r} is spelt {known[name.lower()]!r}", id)
+            raise Refusal(
+                INVALID_PARAMS, f"the parameter {name!r} has to be spelled {known[name.lower()]!r}", id
+            )
     arguments = params.get("arguments")
     if isinstance(arguments, dict):
         names = [name.casefold() for name in cast(Message, arguments)]
         if len(set(names)) != len(names):
-            raise Refusal(INVALID_PARAMS, "two arguments differ in upper and lower case alone", id)
+            raise Refusal(INVALID_PARAMS, "two names of arguments differ only in upper and lower case", id)
 
 
 def line_of(raw: bytes, message: Message) -> bytes:
-    """A message as one line for a server: as it came, unless some programs would see several lines in it."""
+    """A message as one line for a server: its own bytes, unless some programs would read them as several lines."""
     line = raw.rstrip(b"\r\n")
     text = line.decode("utf-8")
     return dump(message) if any(each in text for each in _BREAKS) else line
 
 
 def dump(message: Message) -> bytes:
-    """A message of the gate's own."""
+    """A message as JSON."""
     return json.dumps(message, separators=(",", ":")).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A ``tools/call`` of a client, and what this client can do while a person is asked."""
+    """A ``tools/call`` of a client, and how this client can wait while a person is asked."""
 
     message: Message
     name: str
@@ -119,11 +121,11 @@ class ToolCall:
 
     @classmethod
     def of(cls, message: Message) -> ToolCall:
-        """Read one; raises `Refusal` for parameters that are none of a call."""
+        """Read a call; raises `Refusal` for an id or parameters that are not those of a call."""
         params = as_object(message.get("params"))
         request_id = message.get("id")
         if not isinstance(request_id, str | int) or isinstance(request_id, bool):
-            raise Refusal(INVALID_REQUEST, "a call needs an id that is text or a whole number")
+            raise Refusal(INVALID_REQUEST, "a call needs an id: a text or a whole number")
         name: Any = params.get("name")
         args: Any = params.get("arguments")
         args = {} if args is None else args
@@ -151,7 +153,7 @@ class ToolCall:
         return self.message["params"]
 
     def to_upstream(self, args: Message, state: str | None, inputs: Any) -> Message:
-        """The same call with these arguments, for the server, with what only it understands."""
+        """The call for the server: with these arguments, the server's own ``state``, and the ``inputs`` for it."""
         own = ("arguments", "requestState", "inputResponses")
         params = {name: value for name, value in self.params.items() if name not in own}
         params["arguments"] = args
@@ -178,16 +180,16 @@ def result_of(message: Message) -> Message:
 
 
 def response(id: Any, result: Message, *, is_modern: bool) -> Message:
-    """A response of the gate's own; since MCP 2026-07-28 a result says of what kind it is."""
+    """A response made by the gate; since MCP 2026-07-28 a result has a ``resultType``."""
     if is_modern and "resultType" not in result:
         result = {"resultType": "complete", **result}
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
 def told(text: str) -> Message:
-    """A result that says why there is none.
+    """A result with a text that says why the call has no result of its own.
 
-    It is an error, because clients check what is no error against the tool's output schema.
+    It is marked as an error, because clients check other results against the tool's output schema.
     """
     return {"content": [{"type": "text", "text": text}], "isError": True}
 

@@ -1,4 +1,4 @@
-"""What an MCP client holds for the gate between two rounds of one call, encrypted and authenticated."""
+"""The state of a call that an MCP client holds for the gate between two requests, encrypted and authenticated."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken
 
 OURS = "askfirst."
-"""How a token of the gate begins; any other is the server's."""
+"""The prefix of the gate's tokens; any other token belongs to the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallState:
-    """Where a call stands: which of equal calls it is, and what the server behind the gate waits for."""
+    """The state of a call: its ordinal among equal calls, and the input that the server behind the gate waits for."""
 
     base: str
     ordinal: int
     nonce: str
-    """Of one call of a client: an approval is spent by the call whose nonce its result has."""
+    """Identifies one call of a client. It is stored with the result, so that another equal call does not get it."""
     rounds: int = 0
     """How often the client was told to try again."""
     upstream: str | None = None
     """The server's own state, if it asked its client for something."""
     is_upstreams: bool = False
-    """Whether the client's next input is for the server."""
+    """Whether the client's next input is meant for the server."""
 
 
 class Seal:
-    """Makes tokens of states. Without a ``secret`` they are good until the process ends."""
+    """Encrypts states as tokens. Without a ``secret``, tokens are valid until the process ends."""
 
     def __init__(self, secret: str | None) -> None:
         key = secrets.token_bytes(32) if secret is None else _derived(secret)
         self._fernet = Fernet(base64.urlsafe_b64encode(key))
 
     def close(self, state: CallState) -> str:
-        """A token of a state."""
+        """The token of a state."""
         whole = [state.base, state.ordinal, state.nonce, state.rounds, state.upstream, state.is_upstreams]
         return OURS + self._fernet.encrypt(json.dumps(whole).encode()).decode()
 
     def open(self, token: Any) -> CallState | None:
-        """The state in a token of the gate's; None for the server's, a forged one, and one of a former secret."""
+        """The state in a token of the gate; None for other tokens, forged ones, and tokens of another secret."""
         if not isinstance(token, str) or not token.startswith(OURS):
             return None
         try:

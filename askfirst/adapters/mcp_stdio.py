@@ -18,10 +18,10 @@ S = TypeVar("S")
 
 
 class StdioGate:
-    """Relays lines between a client and a server's process, and puts calls of tools to the gate.
+    """Relays lines between a client and a server's process, and puts tool calls to the gate.
 
-    Lines of the server pass byte for byte, except responses to calls that a person was asked about. It is an
-    `Upstream` too.
+    Lines of the server pass byte for byte, except responses to calls that a person was asked about. The class is
+    also the `Upstream` of its `McpGate`.
     """
 
     def __init__(self, gate: McpGate, command: Sequence[str], requester: str) -> None:
@@ -32,7 +32,7 @@ class StdioGate:
         self._out: BinaryIO = sys.stdout.buffer
         self._writing = asyncio.Lock()
         self._awaited: dict[str, asyncio.Future[tuple[bytes, Message]]] = {}
-        """Responses that the gate waits for itself, by the JSON of their id."""
+        """Futures of responses that the gate itself waits for, by the JSON of their ids."""
         self._calls: dict[str, asyncio.Task[None]] = {}
 
     async def run(self, source: BinaryIO | None = None, out: BinaryIO | None = None) -> int:
@@ -62,7 +62,7 @@ class StdioGate:
         return code
 
     async def _end_server(self, process: asyncio.subprocess.Process, from_server: asyncio.Task[None]) -> None:
-        """Close the server's input, and let it say what it still has to say."""
+        """Close the server's input, and relay its last lines for a short while."""
         if process.stdin is not None:
             process.stdin.close()
         await asyncio.wait({from_server}, timeout=GRACE_SECONDS)
@@ -88,7 +88,7 @@ class StdioGate:
     def _begin(self, message: Message, raw: bytes) -> None:
         key = json.dumps(message.get("id"))
         if key in self._calls:
-            raise Refusal(INVALID_REQUEST, "this id is that of a request under way", message.get("id"))
+            raise Refusal(INVALID_REQUEST, "another request with this id is still running", message.get("id"))
         task = asyncio.create_task(self._answer(message, line_of(raw, message)))
         self._calls[key] = task
         task.add_done_callback(lambda _: self._calls.pop(key, None))
@@ -124,7 +124,7 @@ class StdioGate:
                     future.set_exception(UpstreamLost())
 
     def _response(self, raw: bytes) -> tuple[asyncio.Future[tuple[bytes, Message]], Message] | None:
-        """A response that the gate waits for, and its future."""
+        """The future of a response that the gate waits for, and the response; None for any other line."""
         try:
             message = as_object(json.loads(raw))
         except ValueError:
@@ -167,7 +167,7 @@ class StdioGate:
 
 
 def _open(stream: S | None) -> S:
-    """A stream of the server's process, which there is while it runs."""
+    """A stream of the server's process; raises `UpstreamLost` if the process has none."""
     if stream is None:
         raise UpstreamLost
     return stream

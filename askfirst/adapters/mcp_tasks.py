@@ -1,6 +1,6 @@
 """Tasks (MCP's extension SEP-2663) for calls that wait for a person: the client polls, and the call runs meanwhile.
 
-A task's id is the sealed state of its call, so the gate keeps nothing of its own for it: any process answers a poll.
+A task's id is the encrypted state of its call. So the gate stores nothing for a task, and any process answers a poll.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from askfirst.adapters.mcp_state import OURS, CallState, Seal
 from askfirst.adapters.mcp_upstream import Upstream
 from askfirst.agent.verdicts import not_run
 from askfirst.errors import HitlNoPendingRequest, Pending
-from askfirst.gate.standing import CALL
+from askfirst.gate.key_state import CALL
 from askfirst.ids import new_id
 from askfirst.requests import StoredRequest
 
@@ -42,21 +42,21 @@ _DAY = 86_400_000
 
 
 class McpTasks:
-    """Answers what clients ask about the gate's tasks."""
+    """Answers requests of clients about the gate's tasks."""
 
     def __init__(self, calls: McpCalls, seal: Seal) -> None:
         self._calls = calls
         self._seal = seal
         self._bodies: dict[str, asyncio.Task[bytes]] = {}
-        """Calls under way in this process, by key: they go on although the poll that started them has ended."""
+        """Calls that run in this process, by key: they go on after the poll that started them has ended."""
 
     def opened(self, call: ToolCall, pending: Pending, state: CallState, text: str) -> bytes:
-        """The response that makes a task of a call."""
+        """The response to a call that says that it is a task now."""
         result = {"resultType": "task", **_fields(self._seal.close(state), pending, "working", text)}
         return dump(response(call.id, result, is_modern=True))
 
     async def answer(self, message: Message, upstream: Upstream, requester: str) -> bytes | None:
-        """Answer a ``tasks/`` request about a task of the gate's; None for a task of the server's."""
+        """Answer a ``tasks/`` request about a task of the gate; None for a task of the server."""
         name: Any = as_object(message.get("params")).get("taskId")
         if not isinstance(name, str) or not name.startswith(OURS):
             return None
@@ -67,7 +67,7 @@ class McpTasks:
         asked = None if stored is None else stored.requests.get(CALL)
         shown = None if asked is None else asked.request.payload.gated_call
         if state is None or asked is None or shown is None or not self._calls.is_of(state.base, requester):
-            raise Refusal(INVALID_PARAMS, "the gate knows no such task: make the call again", request_id)
+            raise Refusal(INVALID_PARAMS, "the gate has no such task: make the call again", request_id)
         if message.get("method") == "tasks/cancel":
             try:
                 await self._calls.gate.cancel(key, "the client cancelled its task")
@@ -78,13 +78,13 @@ class McpTasks:
         params = {"name": shown.tool_name, "arguments": shown.args, "_meta": meta_of(message)}
         call = ToolCall.of({"jsonrpc": "2.0", "id": new_id(), "method": "tools/call", "params": params})
         status, ended = await self._state(call, upstream, requester, state)
-        fields = _fields(name, asked, status, "It waits, or it runs." if ended is None else None)
+        fields = _fields(name, asked, status, "It waits for a person, or it runs." if ended is None else None)
         return dump(response(request_id, {**fields, **(ended or {})}, is_modern=True))
 
     async def _state(
         self, call: ToolCall, upstream: Upstream, requester: str, state: CallState
     ) -> tuple[str, Message | None]:
-        """How a task stands; once it is approved, its call begins now."""
+        """The status of a task, and its result once it has ended. Begins the call if it was approved meanwhile."""
         key = key_of(state.base, state.ordinal)
         if key not in self._bodies:
             tool = await upstream.tool(call.name, meta_of(call.message))
@@ -115,7 +115,7 @@ class McpTasks:
         body.add_done_callback(lambda _: self._bodies.pop(gated.key, None))
 
     async def aclose(self) -> None:
-        """Cut off the calls that are under way: they are in doubt from now on."""
+        """Cancel the calls that are running: they are in doubt from now on."""
         for body in (bodies := list(self._bodies.values())):
             body.cancel()
         await asyncio.gather(*bodies, return_exceptions=True)
@@ -127,7 +127,7 @@ def _ended(answer: Message) -> tuple[str, Message]:
     result = result_of(answer)
     if result.get("resultType") == "input_required":
         result = told(
-            "The server asks for something that a task cannot pass on. It is approved: call it again."
+            "The server asks for input that a task cannot pass on. The call is approved: make it again."
         )
     return "completed", {"result": result}
 

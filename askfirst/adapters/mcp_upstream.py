@@ -1,4 +1,4 @@
-"""The MCP server behind the gate: how a call reaches it, and what it says of its tools at this moment."""
+"""The MCP server behind the gate: how a call is sent to it, and how its current tool definitions are read."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ _PAGES = 100
 
 
 class UpstreamLost(Exception):
-    """The server went away before it answered: nobody knows whether the call took effect."""
+    """The connection to the server ended before it answered: whether the call took effect is unknown."""
 
 
 class UpstreamRefused(Exception):
-    """The server refused a request before it looked at it, such as one without a login: nothing took effect."""
+    """The server refused a request before it ran anything, for example because of a missing login."""
 
 
 class Upstream(Protocol):
-    """The server behind the gate, as one call of a client reaches it."""
+    """The server behind the gate, for one call of a client."""
 
     async def request(self, message: Message, raw: bytes | None = None) -> tuple[bytes, Message]:
-        """Send a request, ``raw`` if it is as it came; returns the response as it came, and read.
+        """Send a request; ``raw`` is its unchanged bytes, if it is unchanged. Returns the response's bytes, and the
+        response parsed.
 
         Raises `UpstreamLost` and `UpstreamRefused`.
         """
         ...
 
     async def tool(self, name: str, meta: Message) -> Message | None:
-        """The definition of a tool as the server gives it now; None if it lists none of this name."""
+        """The current definition of a tool; None if the server lists no tool of this name."""
         ...
 
 
 async def find_tool(ask: Callable[[Message], Awaitable[Message]], name: str, meta: Message) -> Message | None:
-    """Look for a tool in the pages of ``tools/list``; None if it is on none of them. ``meta`` is the caller's.
+    """Find a tool in the pages of ``tools/list``; None if it is not listed. ``meta`` is the ``_meta`` of the call.
 
-    Raises `HitlError` if the server does not list its tools: then nobody can tell what a call would do.
+    Raises `HitlError` if the server does not list its tools, because then a person cannot be shown what a call does.
     """
     cursor: Any = None
     own = {key: value for key, value in meta.items() if key != "progressToken"}
@@ -49,7 +50,7 @@ async def find_tool(ask: Callable[[Message], Awaitable[Message]], name: str, met
             params["cursor"] = cursor
         answer = await ask({"jsonrpc": "2.0", "method": "tools/list", "params": params})
         if "error" in answer:
-            raise HitlError("the server gave an error in place of the list of its tools")
+            raise HitlError("the server answered tools/list with an error")
         result = result_of(answer)
         tools: Any = result.get("tools")
         for tool in cast("list[Any]", tools) if isinstance(tools, list) else []:

@@ -1,7 +1,7 @@
-"""OpenAI Agents SDK: the gate before an agent's function tools, runs that are kept, and going on by a worker.
+"""OpenAI Agents SDK: the gate before an agent's function tools, stored runs, and a resumer for workers.
 
-The SDK interrupts a run for the calls that a person has to decide on, and its RunState is kept in the gate's store
-before anybody is asked. Whatever somebody approves in a RunState, the tool asks that store again before it runs.
+The SDK interrupts a run for calls that a person has to decide on, and its RunState is stored in the gate's store
+before anybody is asked. An approval in a RunState decides nothing: the tool reads the decision from that store.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import GatedTools, Told, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.adapters.openai_tools import GatedTool, arguments_in, with_gate
 from askfirst.adapters.run_key import run_with
 from askfirst.errors import Pending
@@ -31,12 +30,12 @@ with needs("openai-agents"):
 RESUMER = "openai-agents"
 """The name under which a worker knows `openai_agents_resumer`, unless another is given."""
 _OURS = "askfirst"
-"""The one field of what is kept of a run that has ended."""
+"""The only field of the stored state of a run that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that ended before, perhaps in another process. ``final_output`` is what it put out, as JSON."""
+    """A run that ended before, perhaps in another process. ``final_output`` is its output as JSON."""
 
     final_output: Any
     interruptions: tuple[()] = ()
@@ -45,20 +44,20 @@ class Ended:
 def gated(gate: Gate, tools: Sequence[Tool], ask: ToolsGiven = None, *, resumer: str = RESUMER) -> list[Tool]:
     """The tools with the gate before them: ``Agent(…, tools=gated(gate, [refund]))``; run the agent with `run`.
 
-    ``ask`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others are
-    put to the gate's policy. Without either a person decides on every call. Tools that the SDK does not run itself,
-    and agents as tools, cannot be gated: gate the tools of the inner agent.
+    ``ask`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``ask`` and without a policy, a person decides on every call. Tools
+    that the SDK does not run itself, and agents as tools, cannot be gated: gate the tools of the inner agent.
     """
     given = GatedTools.of(gate, RESUMER, ask, resumer)
     return [with_gate(given, tool) for tool in tools]
 
 
 async def run(agent: Agent[Any], input: Any, *, gate: Gate, key: str, **options: Any) -> RunResult | Ended:
-    """Run an agent until it ends, or pauses because people have to decide: then it has ``interruptions``.
+    """Run an agent until it ends, or pauses because people have to decide: then the result has ``interruptions``.
 
-    ``key`` names the run in the gate's store. Whoever runs again with it goes on where the run is, whatever the
-    input, and gets `Ended` if it has ended. Options are those of `Runner.run`. Raises `Pending` where it is in doubt
-    whether a call has run before.
+    ``key`` names the run in the gate's store. Another call with the same key continues the stored run and ignores its
+    own ``input``; it returns `Ended` if the run has ended. Options are those of `Runner.run`. Raises `Pending` if a
+    call is in doubt and a person has to decide whether it runs again.
     """
     await gate.ready()
     context = options.pop("context", None)
@@ -69,30 +68,30 @@ async def run(agent: Agent[Any], input: Any, *, gate: Gate, key: str, **options:
 
 
 async def kept_run(gate: Gate, key: str) -> Ended | None:
-    """A run that has ended, in whatever process; None while it is under way, or if there is none with this key."""
+    """A run that has ended, in any process; None while it has not ended, or if there is no run with this key."""
     await gate.ready()
     return _ended(await KeptRun(gate.checkpointer, RESUMER, key).load())
 
 
 def openai_agents_resumer(agent: Any, *, context: Any = None, **options: Any) -> Resumer:
-    """A resumer that goes on with a run of an agent when people have decided.
+    """A resumer that continues a run of an agent when people have decided.
 
-    ``agent`` is the agent that the run began with, or a function (async if need be) that gives it. ``context`` is for
-    runs whose own context has no JSON form; further options are those of `Runner.run`.
+    ``agent`` is the agent that the run began with, or a function (sync or async) that returns it. ``context`` is for
+    runs whose own context cannot be stored as JSON; further options are those of `Runner.run`.
     """
 
     async def go_on(kept: KeptRun) -> object:
         try:
             return await _Run(await made(agent, Agent), kept, options).go_on(context)
         except Pending as pending:
-            return pending  # a person is asked what became of a call; the answer makes the run due again
+            return pending  # a person is asked about a call in doubt; the answer makes the run due again
 
     return kept_resumer(RESUMER, go_on)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of an agent, as this process goes on with it."""
+    """One run of an agent, in this process."""
 
     agent: Agent[Any]
     kept: KeptRun
@@ -102,7 +101,7 @@ class _Run:
         return await self._settle(await self._runner(input, context=context))
 
     async def go_on(self, context: Any = None) -> RunResult | Ended:
-        """Go on with the run as it is kept."""
+        """Continue the stored run."""
         kept = await self.kept.state()
         if (ended := _ended(kept)) is not None:
             return ended
@@ -111,11 +110,11 @@ class _Run:
         return await self._settle(await self._runner(state))
 
     async def _settle(self, result: RunResult) -> RunResult | Ended:
-        """Keep what the run has come to, then have people asked; go on with what is decided by then."""
+        """Store the run's state, then have people asked; continue until the run ends or waits for people."""
         while True:
             state = result.to_state() if result.interruptions else None
             if not await self.kept.keep(_ended_state(result) if state is None else state.to_json()):
-                await self.kept.load()  # another process has gone on with the run: so does this one
+                await self.kept.load()  # another process has continued the run: continue from what it stored
                 return await self.go_on()
             if state is None or not await self._decide(state):
                 return result
@@ -126,12 +125,13 @@ class _Run:
             return await Runner.run(self.agent, input, **self.options, **more)
 
     async def _decide(self, state: RunState[Any, Any]) -> int:
-        """Have people asked about the calls that the run waits for, and put into its state what they decided."""
+        """Have people asked about the calls that the run waits for, and write their decisions into its state; returns
+        the number of decisions."""
         count = 0
         for item in state.get_interruptions():
             tool = _gated_tool(item)
             if tool is None:
-                continue  # of the SDK's own approvals
+                continue  # an approval of the SDK's own
             args = arguments_in(item.arguments)
             decided = await tool.call(self.kept.run, item.agent.name, item.call_id or "", args).decided()
             if isinstance(decided, Told):
@@ -143,7 +143,7 @@ class _Run:
 
 
 def _ended_state(result: RunResult) -> JsonObject:
-    """What is kept of a run that has ended: its output is all that anybody needs of it."""
+    """The state to store for a run that has ended: only its output is needed."""
     return {_OURS: {"output": to_jsonable_python(result.final_output, fallback=str)}}
 
 

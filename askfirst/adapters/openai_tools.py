@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from askfirst.adapters.framework import needs
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Start
-from askfirst.adapters.missing import needs
 from askfirst.adapters.results import result_codec
 from askfirst.adapters.run_key import run_key
 from askfirst.agent.verdicts import not_run
@@ -28,13 +28,13 @@ _CODEC = result_codec(*_PARTS)
 
 @dataclass(frozen=True)
 class GatedTool:
-    """Invokes a tool through the gate; stands in the place of its ``on_invoke_tool``."""
+    """Invokes a tool through the gate; it replaces the tool's ``on_invoke_tool``."""
 
     given: GatedTools
     tool: FunctionTool
 
     def call(self, key: str, agent: str, call_id: str, args: JsonObject | None) -> GatedCall:
-        """A call as the gate sees it, with the tool's defaults; ``key`` names the run, ``agent`` who calls."""
+        """A call at the gate, with the tool's defaults; ``key`` names the run, ``agent`` is the agent that calls."""
         schema = self.tool.params_json_schema
         fields: Mapping[str, Any] = schema.get("properties", {})
         defaults = {name: it["default"] for name, it in fields.items() if "default" in it}
@@ -51,10 +51,10 @@ class GatedTool:
         return await self.given.gate.asks(self.call(_key(), "", call_id, params).action)
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
-        """Put a call to the gate, with its body; the SDK calls this."""
+        """Put a call to the gate, and run its body once it is approved; the SDK calls this."""
         args = arguments_in(arguments)
         if args is None:
-            return not_run(self.tool.name, "its arguments are no JSON object")
+            return not_run(self.tool.name, "its arguments are not a JSON object")
 
         async def body(start: Start) -> Any:
             return await self.tool.on_invoke_tool(ctx, json.dumps(start.args))
@@ -62,17 +62,17 @@ class GatedTool:
         name = "" if ctx.agent is None else ctx.agent.name
         outcome = await self.call(_key(), name, ctx.tool_call_id, args).run(body, _CODEC)
         if isinstance(outcome, Pending):
-            raise outcome  # nobody has decided: the run stops, and what is kept of it still waits
+            raise outcome  # nobody has decided: the run stops, and its stored state stays as it is
         return _noted(*outcome.result) if isinstance(outcome, Ran) else outcome.text
 
 
 def with_gate(given: GatedTools, tool: Tool) -> Tool:
-    """The tool with the gate before it, or the tool itself if the gate has nothing to say about it."""
+    """The tool with the gate before it; the tool itself if its calls do not go through the gate."""
     is_agent = getattr(tool, "_is_agent_tool", False)
     if not isinstance(tool, FunctionTool) or is_agent:
         if given.tools is not None and tool.name in given.tools:
             raise HitlError(
-                f"{tool.name} cannot be gated: only function tools can, also those of inner agents"
+                f"{tool.name} cannot be gated: only function tools can, so gate the tools of an inner agent"
             )
         return tool
     if not given.has(tool.name):
@@ -82,7 +82,7 @@ def with_gate(given: GatedTools, tool: Tool) -> Tool:
 
 
 def arguments_in(text: str | None) -> JsonObject | None:
-    """The arguments of a call as the model wrote them; None if they are no JSON object."""
+    """The arguments of a call, parsed from the model's text; None if they are not a JSON object."""
     try:
         read: Any = json.loads(text or "{}")
     except ValueError:
@@ -100,7 +100,7 @@ def _key() -> str:
 
 
 def _noted(result: Any, note: str | None) -> Any:
-    """A result with what the model is told before it."""
+    """A result with the note for the model before it."""
     if note is None:
         return result
     if isinstance(result, list):

@@ -1,7 +1,8 @@
-"""Pydantic AI: the gate before an agent's tools as a capability, and going on by a worker.
+"""Pydantic AI: the gate before an agent's tools as a capability, and a resumer for workers.
 
-The capability defers a call with its validated arguments while a person decides. Whatever results the agent is
-resumed with, the gate asks its store again; so an early, repeated or forged approval only defers again.
+The capability defers a call with its validated arguments while a person decides. The results that the agent is
+resumed with decide nothing: the gate reads the decision from its store. An early, repeated or forged approval only
+defers the call again.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Start, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.adapters.pydantic_ai_messages import open_calls, place_of
 from askfirst.adapters.results import result_codec
 from askfirst.agent.arguments import faults
@@ -45,25 +45,25 @@ RESUMER = "pydantic-ai"
 """The name under which a worker knows `pydantic_ai_resumer`, unless another is given."""
 _PAUSES = (ApprovalRequired, CallDeferred, SkipToolExecution)
 _NOBODY = {"askfirst": "goes on"}
-"""Marks approvals by which a run goes on, and by which nobody has approved anything."""
+"""Marks approvals that only resume a run: no person has approved anything with them."""
 _CODEC = result_codec(ToolReturn, BinaryContent, ImageUrl, AudioUrl, VideoUrl, DocumentUrl)
 
 
 class AskfirstGate(AbstractCapability[Any]):
     """The gate before an agent's tools: ``Agent(…, capabilities=[AskfirstGate(gate)])``.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. The agent needs
-    ``DeferredToolRequests`` among its output types.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
+    agent needs ``DeferredToolRequests`` among its output types.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:
         self._gated = GatedTools.of(gate, RESUMER, tools, resumer, _PAUSES)
         self._run: KeptRun | None = None
-        """What the run has kept; None if nobody was asked in it."""
+        """The stored run; None if nobody was asked in it."""
 
     async def for_run(self, ctx: RunContext[Any]) -> AskfirstGate:
-        """A capability for one run, which knows what the run has kept; Pydantic AI calls this."""
+        """A copy of the capability for one run, which knows the run's stored state; Pydantic AI calls this."""
         mine = copy.copy(self)
         mine._run = None
         return mine
@@ -107,7 +107,7 @@ class AskfirstGate(AbstractCapability[Any]):
         async def before_asking() -> None:
             self._run = self._run or KeptRun(self._gated.gate.checkpointer, RESUMER, thread)
             if ctx.tool_call_metadata == _NOBODY:
-                await self._run.state()  # the run goes on from what is kept
+                await self._run.state()  # the run was resumed from the stored state
             else:
                 await self._run.keep(_dump(_so_far(ctx, thread)))
 
@@ -121,23 +121,24 @@ class AskfirstGate(AbstractCapability[Any]):
         return replace(at_gate, before_asking=before_asking)
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
-        """Keep how the run ended, if a person was asked in it; Pydantic AI calls this."""
+        """Store the conversation at the end of the run, if a person was asked in it; Pydantic AI calls this."""
         if self._run is not None:
             await self._run.keep(_dump(result.conversation))
         return result
 
 
 async def kept_conversation(gate: Gate, conversation_id: str) -> Conversation | None:
-    """A conversation as the last process left it that asked a person or went on; None if nobody was asked in it."""
+    """The stored conversation, as the process that last asked a person or resumed it left it; None if nobody was
+    asked in it."""
     await gate.ready()
     state = await KeptRun(gate.checkpointer, RESUMER, conversation_id).load()
     return None if state is None else ConversationTypeAdapter.validate_python(state)
 
 
 def pydantic_ai_resumer(agent: Any, **options: Any) -> Resumer:
-    """A resumer that goes on with a conversation of an agent when people have decided.
+    """A resumer that continues a conversation of an agent when people have decided.
 
-    ``agent`` is the agent, or a function (async if need be) that gives it; further options are those of `Agent.run`,
+    ``agent`` is the agent, or a function (sync or async) that returns it; further options are those of `Agent.run`,
     such as ``deps``.
     """
 
@@ -156,7 +157,7 @@ def pydantic_ai_resumer(agent: Any, **options: Any) -> Resumer:
 
 
 def _so_far(ctx: RunContext[Any], thread: str) -> Conversation:
-    """The conversation up to the message whose calls are under way."""
+    """The conversation up to the message whose calls are being run."""
     return Conversation(messages=list(ctx.messages), usage=ctx.usage, conversation_id=thread)
 
 
@@ -165,7 +166,7 @@ def _dump(conversation: Conversation) -> JsonObject:
 
 
 async def _validated(ctx: RunContext[Any], call: ToolCallPart, edited: JsonObject) -> dict[str, Any]:
-    """Arguments that a person edited, as the tool takes them: what ``override_args`` does."""
+    """Arguments that a person edited, validated by the tool's schema, as ``override_args`` would be."""
     manager = ctx.tool_manager
     if manager is None:
         raise HitlError("the gate needs a run of an agent, with its tools")
@@ -180,7 +181,7 @@ async def _validated(ctx: RunContext[Any], call: ToolCallPart, edited: JsonObjec
 
 
 def _noted(result: Any, note: str | None) -> Any:
-    """A result with what the model is told before it."""
+    """A result with the note for the model before it."""
     if note is None:
         return result
     if isinstance(result, str):

@@ -1,10 +1,10 @@
-"""What Pydantic AI's messages say of the calls in them."""
+"""Reads of Pydantic AI's messages: which calls are open, and which message has a call."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import needs
 
 with needs("pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
@@ -21,7 +21,7 @@ def open_calls(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
 
 
 def place_of(messages: Sequence[ModelMessage], call: ToolCallPart) -> str:
-    """Which message makes the call: ids of calls may come again in later messages."""
+    """A name for the message with the call, because a call's id may be used again in a later message."""
     for place, message in reversed(list(enumerate(messages))):
         if isinstance(message, ModelResponse) and any(
             it.tool_call_id == call.tool_call_id for it in message.tool_calls

@@ -1,7 +1,7 @@
-"""What a front end may send back for a request: a JSON Schema for it, and the answer that such a payload stands for.
+"""The payload with which a front end answers a request: its JSON Schema, and the answer in it.
 
-The names are those that AG-UI recommends (``approved``, ``editedArgs``). A payload's other fields are not read, so
-nothing in it can say who answers.
+The names are those that AG-UI recommends (``approved``, ``editedArgs``). Other fields of a payload are not read, so a
+payload cannot claim who answers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def response_schema(request: HitlRequest) -> JsonObject:
 
 
 def answer_in(request: HitlRequest, payload: Any) -> Any:
-    """The answer, as plain JSON, that a payload stands for. Raises `HitlInvalidAnswer` if it stands for none.
+    """The answer in a payload, as plain JSON. Raises `HitlInvalidAnswer` if the payload has no answer.
 
-    Whether the answer fits the request is checked by whoever takes it: see `askfirst.requests.fit_answer`.
+    The caller still has to check whether the answer fits the request: see `askfirst.requests.fit_answer`.
     """
     try:
         return _RESPONSES[request.payload.kind].answer(request.payload, payload)
@@ -34,11 +34,11 @@ def answer_in(request: HitlRequest, payload: Any) -> Any:
 
 
 class _NoAnswer(Exception):
-    """What is wrong with a payload."""
+    """The fault of a payload without an answer."""
 
 
 class _Response(NamedTuple):
-    """How one kind of request is answered."""
+    """How one kind of request is answered: its schema, and the answer in a payload."""
 
     schema: Callable[[Any], JsonObject]
     answer: Callable[[Any, Any], Any]
@@ -99,14 +99,14 @@ _RESPONSES: Mapping[str, _Response] = {
 
 def _fields(payload: Any) -> Mapping[str, Any]:
     if not isinstance(payload, Mapping):
-        raise _NoAnswer("the payload is an object, as the response schema says")
+        raise _NoAnswer("the payload has to be an object that fits the response schema")
     return cast("Mapping[str, Any]", payload)
 
 
 def _yes_or_no(given: Mapping[str, Any]) -> bool:
     approved = given.get("approved")
     if not isinstance(approved, bool):
-        raise _NoAnswer("approved is true or false")
+        raise _NoAnswer("approved has to be true or false")
     return approved
 
 

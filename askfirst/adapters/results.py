@@ -1,4 +1,4 @@
-"""Results of other frameworks' tools as JSON for the ledger, and the same results again from it."""
+"""Results of other frameworks' tools: encoded as JSON for the ledger, and decoded again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PLAIN, _LIST = "value", "list"
 
 
 def result_codec(*kinds: type[Any]) -> Codec[Any]:
-    """How results are kept that are JSON, or of these kinds, alone or in a list: those come back as what they were.
+    """A codec for results that are JSON, or values of ``kinds``, alone or in a list: they come back as equal values.
 
-    ``kinds`` are dataclasses or pydantic models. What is neither comes back as the JSON that pydantic makes of it.
+    ``kinds`` are dataclasses or pydantic models. Any other result is decoded as the JSON that pydantic made of it.
     """
     known: dict[str, TypeAdapter[Any]] = {kind.__name__: TypeAdapter(kind) for kind in kinds}
 

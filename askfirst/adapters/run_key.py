@@ -1,4 +1,4 @@
-"""The key of the run of another framework that the running code belongs to, where that framework does not tell it."""
+"""The key of the current run of another framework, for frameworks that do not pass it to tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from askfirst.agent.context import Context, current
 
 @contextmanager
 def run_with(key: str) -> Generator[None]:
-    """Within this, `run_key` is this key: for whatever the framework calls, in tasks and threads of its own too."""
+    """Make `run_key` return this key in the ``with`` block, and in all tasks that the framework starts there."""
     at = current.get()
     token = current.set(Context(at.session, at.turns, at.turn_at, at.asking, at.hearing, key))
     try:

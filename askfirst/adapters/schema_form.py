@@ -1,4 +1,4 @@
-"""A JSON Schema as a form that a person fills in, and what was typed as the value that the schema wants: no I/O."""
+"""A JSON Schema as a form for a person, and the typed answers as a value of the schema. No I/O."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from askfirst.messages import JsonObject
 from askfirst.requests import AskRequest, ConfirmRequest, Option, Question
 
 _ANSWER = "answer"
-_NOT_JSON = "it takes JSON"
+_NOT_JSON = "it has to be JSON"
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Questions, and what the answers to them are as a value. ``read`` raises `ValueError` for what does not fit."""
+    """Questions, and a function that reads the answers as a value. ``read`` raises `ValueError` for invalid ones."""
 
     payload: AskRequest | ConfirmRequest
     read: Callable[[Any], Any]
 
 
 def schema_form(prompt: str, schema: Mapping[str, Any] | None) -> Form:
-    """How to ask for a value of a schema: yes or no, a field for each property, or one answer; by default, text."""
+    """The form for a value of a schema: yes or no for a boolean, a field for each property of an object, else one
+    answer. Without a schema the answer is a text."""
     if schema is not None and schema.get("type") == "boolean":
         return Form(ConfirmRequest(prompt=prompt), bool)
     if schema is not None and schema.get("type") == "object" and schema.get("properties"):
@@ -62,7 +63,7 @@ def _asking(key: str, prompt: str, schema: Mapping[str, Any], *, is_required: bo
 
 
 def _checked(said: str, schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Any:
-    """A typed text as what the schema wants; raises `ValueError` with what is wrong, without the text."""
+    """A typed text as a value of the schema; raises `ValueError` with the fault, which does not quote the text."""
     value: Any = said
     if schema.get("type") != "string" and said not in (schema.get("enum") or ()):
         try:

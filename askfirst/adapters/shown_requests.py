@@ -1,8 +1,8 @@
 """Requests that a conversation of another protocol was shown, and the answers that come back from it.
 
-A front end names a request by its case's id. Such an id counts in the conversation that it was shown in, and nowhere
-else: what each conversation was shown is kept in the gate's store. So a forged id, or that of another conversation,
-answers nothing, and any process can take the answer.
+A front end names a request by its case id. Such an id counts only in the conversation in which it was shown. The
+gate's store has a list of the requests shown in each conversation. So a forged id, or an id from another
+conversation, answers nothing, and any process can settle the request.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ logger = logging.getLogger("askfirst.adapters")
 
 Waiting = Pending | StoredRequest
 WaitingGiven = Iterable[Waiting] | Mapping[str, Waiting]
-"""What waits for people; as a mapping, by the id that the protocol knows each tool call by."""
+"""Open requests; as a mapping, by the protocol's ids of their tool calls."""
 ABANDONED = object()
-"""In place of a payload: whoever was asked gave the request up."""
+"""Given in place of a payload: the person who was asked abandoned the request, so it is cancelled."""
 _TRIES = 20
 
 
@@ -37,9 +37,9 @@ class Shown:
     case: str
     stored: StoredRequest
     call_id: str | None
-    """The id that the protocol knows the tool call by, if it is about one."""
+    """The protocol's id of the tool call, if the request is about a call."""
     link: str | None
-    """The address of its page, if the gate knows one."""
+    """The address of the request's page, if the gate knows it."""
 
     @property
     def message(self) -> str:
@@ -48,7 +48,7 @@ class Shown:
 
     @property
     def facts(self) -> JsonObject:
-        """What a front end needs to show the request by itself: the call whole, as a person is to see it."""
+        """What a front end needs to show the request itself, with all arguments of the call."""
         request = self.stored.request
         facts: JsonObject = {"case": self.case, "kind": request.payload.kind, "digest": request.digest}
         if (called := request.payload.shown_call) is not None:
@@ -62,16 +62,16 @@ class Shown:
 
 
 class ShownRequests:
-    """What the conversations of one protocol were shown, over a gate's store."""
+    """The requests that conversations of one protocol were shown, kept in a gate's store."""
 
     def __init__(self, gate: Gate, protocol: str) -> None:
         self._gate = gate
         self._protocol = protocol
 
     async def show(self, conversation: str, waiting: WaitingGiven) -> list[Shown]:
-        """Let a conversation answer these requests; returns them, and the earlier ones that are open in it.
+        """Let a conversation answer these requests; returns them, and the earlier requests that are still open.
 
-        One that somebody answered a moment ago is returned too, because the conversation has to go on from it.
+        A given request that was settled meanwhile is returned too, because the conversation has to go on from it.
         """
         await self._gate.ready()
         new: JsonObject = dict(map(_entry, _pairs(waiting)))
@@ -80,24 +80,24 @@ class ShownRequests:
             entries: JsonObject = {**(kept.state or {}), **new}
             shown = await self._open(entries, also=new)
             if not shown:
-                raise HitlError("nothing of what was given waits for a person, so there is nothing to show")
+                raise HitlError("none of the given requests waits for a person, so there is nothing to show")
             left: JsonObject = {it.case: entries[it.case] for it in shown}
             if await keep(self._gate.checkpointer, kept, left) is not None:
                 return shown
         raise LeaseHeld(f"{self._protocol}:{conversation}", "other processes, one after another", 0)
 
     async def open(self, conversation: str) -> list[Shown]:
-        """What a conversation was shown that nobody has answered yet, here or elsewhere."""
+        """The requests that a conversation was shown and that are still pending."""
         return await self._open(await self._entries(conversation))
 
     async def settle(self, conversation: str, payloads: Mapping[str, Any], *, by: str) -> list[str]:
-        """Answer requests by the ids of their cases; returns the ids that this conversation was never shown.
+        """Answer requests by their case ids; returns the ids that this conversation was not shown.
 
-        ``by`` is who answers, as the host verified. A request that is settled, here or elsewhere, stays as it is.
-        Raises `HitlInvalidAnswer` if one payload does not fit, and then none of them counts.
+        ``by`` is the user that the host has verified. A request that is settled already stays unchanged. Raises
+        `HitlInvalidAnswer` if a payload does not fit, and then none of them counts.
         """
         if not by:
-            raise HitlError("an answer needs somebody who gives it: pass the user that your server verified")
+            raise HitlError("by is empty: pass the user that your server has verified")
         entries = await self._entries(conversation)
         shown = {it.case: it for it in await self._open(entries)}
         answers = {
@@ -119,7 +119,7 @@ class ShownRequests:
     async def _settle(self, stored: StoredRequest, answer: Any, by: str) -> None:
         try:
             if answer is ABANDONED:
-                await self._gate.cancel(stored, "whoever was asked gave it up", by=by)
+                await self._gate.cancel(stored, "the person who was asked abandoned it", by=by)
             else:
                 await self._gate.answer(stored, answer, by=by, via=self._protocol)
         except (HitlStaleAnswer, HitlNoPendingRequest) as error:  # somebody else was first
@@ -135,7 +135,8 @@ class ShownRequests:
             thread_id, question_id, call_id, link = cast("tuple[str, str, str | None, str | None]", entry)
             stored = await self._gate.checkpointer.request(thread_id, question_id)
             if stored is not None and stored.status == "pending" and stored.request.expires_at is not None:
-                stored = await self._gate.checkpointer.expire(thread_id, question_id)  # if its time is up
+                # If the deadline has passed, the request is settled as timed out.
+                stored = await self._gate.checkpointer.expire(thread_id, question_id)
             if stored is None or _case(stored) != case:
                 continue
             if stored.status == "pending" or case in also:

@@ -1,4 +1,4 @@
-"""The pipes of a process that is between a client and a server: lines in, lines out, and how the server ends."""
+"""The pipes between a client, the gate and a server's process: reading and writing lines, and ending the server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import BinaryIO
 from askfirst.concurrency import finish
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""How many bytes a message may have."""
+"""The most bytes of a message."""
 GRACE_SECONDS = 5.0
-"""How long a server has to end by itself, and then after each signal."""
+"""How long a server has to end by itself, and then after SIGTERM, before the next signal."""
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:
-    """The exit code of a server that is to end by itself, and is told to more firmly if it does not.
+    """Wait for a server to end and return its exit code; SIGTERM and then SIGKILL are sent if it does not end.
 
-    A signal to a process that has ended, and that asyncio has not noticed yet, would lose its exit code.
+    The wait comes first: a signal to a process that has ended, before asyncio has noticed, would lose its exit code.
     """
     for signal in (process.terminate, process.kill):
         waiting = asyncio.ensure_future(process.wait())
@@ -33,7 +33,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
 
 
 async def write_line(out: BinaryIO, line: bytes) -> None:
-    """Write a line in a thread, whole, although whoever waits is cancelled."""
+    """Write a whole line in a thread, even if the calling task is cancelled meanwhile."""
 
     def write() -> None:
         out.write(line)
@@ -43,7 +43,7 @@ async def write_line(out: BinaryIO, line: bytes) -> None:
 
 
 async def lines_of(source: BinaryIO) -> AsyncIterator[bytes]:
-    """The lines of a stream, read in a thread of their own, which does not keep the process from ending."""
+    """The lines of a stream, read in a daemon thread, which does not keep the process from ending."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[bytes] = asyncio.Queue()
 

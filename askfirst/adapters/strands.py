@@ -1,7 +1,8 @@
-"""Strands Agents: the gate before an agent's tools as a plugin, and going on by a worker.
+"""Strands Agents: the gate before an agent's tools as a plugin, and a resumer for workers.
 
-The plugin wraps the stage that executes a tool, and interrupts the agent while a person decides. Whatever response
-the agent is resumed with, the gate asks its store again; an early, repeated or forged response interrupts again.
+The plugin wraps the stage that executes a tool, and interrupts the agent while a person decides. The response that
+the agent is resumed with decides nothing: the gate reads the decision from its store. An early, repeated or forged
+response interrupts again.
 """
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -13,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from askfirst.adapters.framework import made, needs
 from askfirst.adapters.gated_call import Done, GatedCall, GatedTools, Start, Told, ToolsGiven
-from askfirst.adapters.made import made
-from askfirst.adapters.missing import needs
 from askfirst.errors import HitlError, Pending
 from askfirst.gate.gate import Gate
 from askfirst.messages import JsonObject
@@ -32,15 +32,15 @@ with needs("strands"):
 RESUMER = "strands"
 """The name under which a worker knows `strands_resumer`, unless another is given."""
 INTERRUPT = "askfirst:"
-"""How the names of the gate's interrupts begin."""
+"""The prefix of the names of the gate's interrupts."""
 
 
 class AskfirstPlugin(Plugin):
     """The gate before the tools of an agent: ``Agent(model, tools=[…], plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names those that a person decides on, with options of `Gate.guarded` where it is a mapping; all others
-    are put to the gate's policy. Without either a person decides on every call. The agent needs a session manager:
-    ``thread`` is its session's id, unless it is given.
+    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
+    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
+    agent needs a session manager. ``thread`` is what a worker resumes, by default the session's id.
     """
 
     name = "askfirst"
@@ -53,7 +53,7 @@ class AskfirstPlugin(Plugin):
         self._thread = thread
 
     def init_agent(self, agent: Any) -> None:
-        """Stand before the agent's tools; Strands calls this."""
+        """Put the gate before the agent's tools; Strands calls this."""
         agent.add_middleware(ExecuteToolStage, self._execute)
 
     async def _execute(self, context: Any, next_fn: Callable[[Any], Any]) -> Any:
@@ -64,7 +64,7 @@ class AskfirstPlugin(Plugin):
             return
         call, asked = self._call(context), 0
         while isinstance(entered := await call.enter(), Pending):
-            asked += 1  # an interrupt that was responded to without a decision is followed by another one
+            asked += 1  # an interrupt with a response but no decision is followed by another interrupt
             context.interrupt(f"{INTERRUPT}{asked}", reason={"case": entered.case, "key": entered.key})
         if not isinstance(entered, Start):
             yield ToolResultEvent(_result(use["toolUseId"], entered))
@@ -73,7 +73,7 @@ class AskfirstPlugin(Plugin):
         try:
             async for event in next_fn(context.replace(tool_use={**use, "input": entered.args})):
                 if isinstance(event, ToolInterruptEvent):
-                    raise InterruptException(event.interrupts[0])  # the tool waits by itself
+                    raise InterruptException(event.interrupts[0])  # the tool itself has interrupted
                 if isinstance(event, ToolResultEvent):
                     result = event
                 else:
@@ -104,10 +104,10 @@ class AskfirstPlugin(Plugin):
 
 
 def strands_resumer(make_agent: Callable[[str], Any]) -> Resumer:
-    """A resumer that goes on with an agent when people have decided.
+    """A resumer that continues an agent when people have decided.
 
-    ``make_agent`` is a function (async if need be) of the thread, which is the session's id; it gives the agent with
-    its session manager and its plugin.
+    ``make_agent`` is a function (sync or async) that is given the thread, by default the session's id. It returns the
+    agent with its session manager and its plugin.
     """
 
     async def resume(continuation: Continuation) -> Any:
@@ -126,7 +126,7 @@ def strands_resumer(make_agent: Callable[[str], Any]) -> Resumer:
 
 
 def _message_id(agent: Any, tool_use_id: str) -> str:
-    """The id of the message that makes the call: ids of calls may come again in later messages."""
+    """The id of the message with the call, because a call's id may be used again in a later message."""
     for message in reversed(agent.messages):
         if any(it.get("toolUse", {}).get("toolUseId") == tool_use_id for it in message["content"]):
             return str(message.get("tracking_id", ""))
@@ -144,5 +144,5 @@ def _result(tool_use_id: str, outcome: Told | Done) -> Any:
 
 
 def _noted(result: Any, note: str | None) -> Any:
-    """A result with what the model is told before it."""
+    """A result with the note for the model before it."""
     return result if note is None else {**result, "content": [{"text": note}, *result["content"]]}

@@ -80,7 +80,7 @@ class OwnStore:
         self._life: AsyncGenerator[None] | None = None
 
     async def open(self) -> None:
-        """Have it open."""
+        """Open the checkpointer, unless it is open on this event loop already."""
         if self.checkpointer.is_open:
             return
         async with self._opening:
@@ -254,12 +254,12 @@ class Agent:
             await self._store.close()
 
     async def _ready(self) -> None:
-        """Have the checkpointer open that was given as a URL."""
+        """Open the checkpointer, if it was given as a URL."""
         if self._store is not None:
             await self._store.open()
 
     def goes_on_by(self, resumer: str) -> None:
-        """Have a worker with a resumer of this name go on when a request of this agent is settled."""
+        """Name the resumer with which a worker resumes the thread when a request of this agent is settled."""
         session = self._session
         session.actor = replace(session.actor, resumer=resumer)
 
@@ -310,23 +310,24 @@ class Agent:
     async def prompt(
         self, content: Input, *, on_pending: OnPending = "raise", run_id: str | None = None
     ) -> AgentResult:
-        """Say something to the agent and let it work until it is done, fails, is aborted or detached.
+        """Give the agent a message, and run it until it is done, pauses, fails, is aborted or detached.
 
-        While another run goes on, this one waits its turn. While a person is being asked, it raises
-        `HitlRequestPending`; with ``on_pending="supersede"`` that request is withdrawn instead and its calls
-        are not run.
+        While another run is under way, this one waits its turn. While a request is open, it raises
+        `HitlRequestPending`; with ``on_pending="supersede"`` the request is settled as superseded instead, and its
+        calls are not run.
 
-        ``run_id`` names the run, by default anew. Whoever may be made to say the same thing twice (a queue that
-        delivers at least once) derives it from the message: if the thread's latest run has it, `resume` goes on.
+        ``run_id`` names the run; by default it is a new id. The message is appended at each call. A caller to whom
+        the same message may be delivered twice, such as by a queue, derives the id from the message's. If the
+        thread's latest run (`StoredThread.run`) has this id already, it calls `resume` instead.
         """
         await self._ready()
         return await self._session.prompt(UserMessage(content), run_id or new_id(), on_pending)
 
     async def resume(self) -> AgentResult:
-        """Go on from whatever the transcript says: run open calls, or ask the model (again, if it failed).
+        """Resume from the transcript: run the calls without a result, or ask the model (again, if it failed).
 
-        If a person is still being asked, it waits for them through the channel; without one the result's
-        status is ``"paused"``. It is ``"suspended"`` if another worker is at it.
+        While a request is open, it waits for the person through the channel; without a channel the result's
+        status is ``"paused"``. It is ``"suspended"`` if another worker has the thread.
         """
         await self._ready()
         return await self._session.resume()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import Any
 
+from askfirst.agent.inbox import approval_id
 from askfirst.agent.question_ids import ambiguous
 from askfirst.agent.result import AgentResult
 from askfirst.agent.session import Session
@@ -14,11 +16,11 @@ from askfirst.agent.tree import (
     approvals_to_show,
     asked,
     check_owner,
-    decided_approvals,
+    decided_requests,
     in_flight,
     load_tree,
     open_request,
-    pending_approvals,
+    open_requests,
     walk,
 )
 from askfirst.approvals import ApprovalResponse, PendingApproval, ResponseLike, as_responses
@@ -26,6 +28,7 @@ from askfirst.channels import HitlChannel
 from askfirst.errors import HitlInvalidAnswer, HitlStaleAnswer, InvalidCheckpoint
 from askfirst.keeper import MemoryKeeper
 from askfirst.requests import (
+    Answer,
     HitlRequest,
     StoredRequest,
     check_seen,
@@ -145,6 +148,8 @@ async def resume_with(
         await check_owner(session)
         left = unsaid(session, given, shown) if again else given
         await answer_all(session, left, by, via, once, shown)
+        if session.live.checkpointer is None:  # the answers are on the thread, and nobody else has it
+            return await session.go_on()
         return await session.resume_held()
 
 
@@ -168,58 +173,72 @@ async def answer_all(
     that can be answered. ``once`` is called, and may raise, when all responses were found to fit.
     """
     fitted = _fitted(_waiting(session, shown), responses)
-    for owner, stored in fitted:
-        if owner.live.checkpointer is None:  # a store checks the deadline itself
-            MemoryKeeper(owner.live.thread.requests).pending(stored.question_id, stored.question_id)
-        if is_finished(owner.live.thread.messages):
-            await owner.inbox.check(owner.live.thread, stored.request)
+    settled: list[tuple[MemoryKeeper[str], StoredRequest]] = []
+    for it, answer in fitted:
+        live, request, key = it.owner.live, it.stored.request, it.stored.request.question_id
+        if live.checkpointer is None:  # a store makes these checks itself
+            keeper = MemoryKeeper(live.thread.requests)
+            ended = keeper.answered(key, key, answer, by=by, via=via, digest=request.digest, fit=None)
+            settled.append((keeper, ended))
+        if is_finished(live.thread.messages):
+            await it.owner.inbox.check(live.thread, request)
     if once is not None:
         once()
-    for owner, stored in fitted:
-        request = stored.request
-        await owner.inbox.settle(
-            owner.live.thread,
-            request,
-            stored.answer,
-            by=by,
-            via=via,
-            digest=request.digest,
-            round=stored.round,
-        )
+    for keeper, ended in settled:
+        keeper.put(ended.request.question_id, ended)
+    for it, answer in fitted:
+        store, request = it.owner.live.checkpointer, it.stored.request
+        if store is not None:
+            await store.settle(
+                it.owner.thread_id,
+                request.question_id,
+                answer,
+                by=by,
+                via=via,
+                digest=request.digest,
+                round=it.stored.round,
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request about a call, its portable form and the session that asks; and what people were shown, if known."""
+    """A request about a call and the session that asks; and what people were shown, if that is known."""
 
-    approval: PendingApproval
     owner: Session
     stored: StoredRequest
     shown: PendingApproval | None = None
 
-    def answered(self, response: ApprovalResponse) -> StoredRequest:
-        """The request with this response as its answer; raises `HitlInvalidAnswer` if that does not fit."""
-        return _answered(self.owner, self.stored, response)
+    @property
+    def id(self) -> str:
+        """The id of its `PendingApproval`."""
+        return approval_id(self.owner.actor, self.stored.request)
+
+    def fit(self, response: ApprovalResponse) -> Answer:
+        """The response as an answer to the request; raises `HitlInvalidAnswer` if it does not fit."""
+        request, owner = self.stored.request, self.owner
+        call = request.payload.call
+        check = None if call is None else owner.inbox.args_check(call.tool_name, owner.live.thread, call)
+        return fit_answer(request, response.answer_to(request.payload.kind), check)
 
     def is_meant(self, response: ApprovalResponse) -> bool:
         """Whether the response is for this version of the request, and not for an earlier one under the same id."""
-        now, shown = self.approval, self.shown
-        if response.digest not in (None, now.digest):
+        request, shown = self.stored.request, self.shown
+        is_about_call = request.payload.call is not None
+        digest = request.digest if is_about_call else None
+        if response.digest not in (None, digest):
             return False
         if shown is None and response.digest is None and self.stored.round > 1:
             return False  # the response does not say which round it is for
         if shown is None or shown.digest is None:  # version 1 has none
             return True
         # A later attempt of a call in doubt may be asked about with the same arguments.
-        is_same = now.kind == "approve" or now.created_at == shown.created_at
-        return is_same and now.digest == shown.digest
+        is_in_doubt = is_about_call and request.payload.kind == "escalate"
+        return digest == shown.digest and (not is_in_doubt or request.created_at == shown.created_at)
 
 
 def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[str, _Asked]:
     """The pending requests that can be answered, by approval id."""
-    waiting = {
-        approval.id: _Asked(approval, owner, stored) for approval, owner, stored in pending_approvals(session)
-    }
+    waiting = {it.id: it for it in starmap(_Asked, open_requests(session))}
     if shown is None:
         return waiting
     return {each.id: replace(waiting[each.id], shown=each) for each in shown if each.id in waiting}
@@ -227,11 +246,11 @@ def _waiting(session: Session, shown: Sequence[PendingApproval] | None) -> dict[
 
 def _fitted(
     waiting: Mapping[str, _Asked], responses: Sequence[ApprovalResponse]
-) -> list[tuple[Session, StoredRequest]]:
-    """The requests with the responses as their answers; raises if any response is wrong."""
+) -> list[tuple[_Asked, Answer]]:
+    """The requests and their answers; raises if any response is wrong."""
     problems: list[str] = []
     stale: list[str] = []
-    fitted: list[tuple[Session, StoredRequest]] = []
+    fitted: list[tuple[_Asked, Answer]] = []
     seen: set[str] = set()
     for response in responses:
         asked = waiting.get(response.id)
@@ -244,7 +263,7 @@ def _fitted(
             stale.append(asked.stored.question_id)
         else:
             try:
-                fitted.append((asked.owner, asked.answered(response)))
+                fitted.append((asked, asked.fit(response)))
             except HitlInvalidAnswer as error:
                 problems.append(f"the response to {response.id!r} does not fit: {'; '.join(error.faults)}")
         seen.add(response.id)
@@ -262,10 +281,7 @@ def unsaid(
 ) -> list[ApprovalResponse]:
     """The responses that are not recorded yet: those recorded with the same answer are left out."""
     seen = {each.id: each for each in shown or ()}
-    decided = {
-        approval.id: _Asked(approval, owner, stored, seen.get(approval.id))
-        for approval, owner, stored in decided_approvals(session)
-    }
+    decided = {it.id: replace(it, shown=seen.get(it.id)) for it in starmap(_Asked, decided_requests(session))}
     return [each for each in responses if not _is_on_record(decided.get(each.id), each)]
 
 
@@ -273,21 +289,14 @@ def _is_on_record(known: _Asked | None, response: ApprovalResponse) -> bool:
     if known is None or not known.is_meant(response):
         return False
     try:
-        return _words(known.stored) == _words(known.answered(response))
+        return _words(known.stored.answer) == _words(known.fit(response))
     except HitlInvalidAnswer:
         return False
 
 
-def _words(answered: StoredRequest) -> object:
-    """The answer as plain JSON, without who gave it and where."""
-    said = plain_answer(answered.answer) if answered.answer is not None else None
+def _words(answer: Answer | None) -> object:
+    """An answer as plain JSON, without who gave it and where."""
+    said = plain_answer(answer) if answer is not None else None
     if isinstance(said, dict):
         return {name: value for name, value in said.items() if name not in ("answered_by", "via")}  # pyright: ignore[reportUnknownVariableType]
     return said
-
-
-def _answered(owner: Session, stored: StoredRequest, response: ApprovalResponse) -> StoredRequest:
-    said = response.answer_to(stored.request.payload.kind)
-    call = stored.request.payload.call
-    check = None if call is None else owner.host.args_check(call.tool_name, call)
-    return replace(stored, status="answered", answer=fit_answer(stored.request, said, check))

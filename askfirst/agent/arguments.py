@@ -25,7 +25,8 @@ from askfirst.requests import seal_in
 
 def parse_args(tool: Tool, args: Mapping[str, Any]) -> BaseModel | str:
     """The arguments as the tool's model, or what is wrong with them."""
-    return _in_a_sentence(_read(tool, args, faults))
+    read = _read(tool, args, faults)
+    return _in_a_sentence(read) if isinstance(read, list) else read
 
 
 def parse_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) -> BaseModel | str:
@@ -33,11 +34,12 @@ def parse_edit(tool: Tool, args: BaseModel | None, edited: Mapping[str, Any]) ->
 
     ``args`` are the arguments before the edit: their hidden parts stay as they are. None if they are not known.
     """
-    return _in_a_sentence(_read_edit(tool, args, edited, faults))
+    read = _read_edit(tool, args, edited, faults)
+    return _in_a_sentence(read) if isinstance(read, list) else read
 
 
-def _in_a_sentence(read: BaseModel | list[str]) -> BaseModel | str:
-    return "; ".join(read) + "." if isinstance(read, list) else read
+def _in_a_sentence(faults: list[str]) -> str:
+    return f"{'; '.join(faults)}."
 
 
 def _read_edit(
@@ -109,6 +111,8 @@ def seal_of(args: BaseModel, shown: JsonObject, known: str | None = None) -> str
 
     With ``known``, an earlier seal of the same call, the same salt is used: equal arguments give an equal seal.
     """
+    if known is None and _equal(vars(args), shown):  # as for most calls
+        return None
     everything = whole(args, shown, made=False)
     if known is None and everything == shown:
         return None

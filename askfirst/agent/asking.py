@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import from_json, to_json
 
 from askfirst.agent.arguments import seal_on
 from askfirst.agent.channel_host import in_turn
@@ -65,16 +66,16 @@ async def ask_approve(
     if known is not None and approves(known.request, digest, seal):
         return await _on_record(run, known)
     tool = run.actor.spec.tools_by_name[call.name]
-    payload = ApproveRequest(
+    payload = ApproveRequest.of_valid(
         tool_name=call.name,
         tool_call_id=call.id,
         args=shown,
-        details=details,
+        details=from_json(to_json(details)),  # raises for a rule's reason that is not valid Unicode
         digest=digest,
         args_schema=tool.args_schema,
         display=tool.words_for(shown),
     )
-    return _new_request(run, payload.sealed(seal), call.id, seconds)
+    return _new_request(run, payload if seal is None else payload.sealed(seal), call.id, seconds)
 
 
 async def _approve_through(
@@ -186,7 +187,7 @@ async def _on_record(run: Run, known: StoredRequest) -> Any:
 def _new_request(
     run: Run, payload: HitlPayload, question_id: str, seconds: float | None = None
 ) -> HitlRequest:
-    return HitlRequest(
+    return HitlRequest.of_valid(
         question_id=question_id,
         thread_id=run.thread.thread_id,
         payload=payload,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -15,20 +14,35 @@ if TYPE_CHECKING:
 Place = Literal["gate", "tool", "safe_point"]
 
 
-@dataclass(slots=True)
 class Asking:
-    """The call that a question is about, and the place it is asked from.
+    """The call that a question is about, and the place it is asked from; a context manager around that place's code.
 
     At the gate and at a safe point a resumed run can ask again without repeating an effect. Inside a tool's body it
     cannot: something may have happened already.
     """
 
-    place: Place
-    tool_call_id: str
-    tool_name: str
-    outer: Asking | None = None
-    """Where the code that asks is itself called from: an agent may run within another's tool."""
-    asked: int = 0
+    __slots__ = ("_token", "asked", "outer", "place", "tool_call_id", "tool_name")
+
+    def __init__(self, place: Place, tool_call_id: str, tool_name: str) -> None:
+        outer: Asking | None = current.get().asking
+        if outer is not None and outer.tool_call_id == tool_call_id:  # another place of the same call
+            outer = outer.outer
+        self.place: Place = place
+        self.tool_call_id = tool_call_id
+        self.tool_name = tool_name
+        self.outer: Asking | None = outer
+        """Where the code that asks is itself called from: an agent may run within another's tool."""
+        self.asked = 0
+
+    def __enter__(self) -> Asking:
+        at = current.get()
+        self._token = current.set(
+            Context(at.session, at.turns, at.turn_at, self, at.hearing, at.framework_run)
+        )
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        current.reset(self._token)
 
     def is_within(self, place: Place) -> bool:
         """Whether this is that place, or is called from within it."""
@@ -77,31 +91,7 @@ def current_asking() -> Asking | None:
     return current.get().asking
 
 
-class asking_from:  # noqa: N801  (used like a function)
-    """A context manager: requests opened within belong to this call and place."""
-
-    __slots__ = ("_asking", "_token")
-
-    def __init__(self, place: Place, tool_call_id: str, tool_name: str) -> None:
-        outer = current.get().asking
-        if outer is not None and outer.tool_call_id == tool_call_id:  # another place of the same call
-            outer = outer.outer
-        self._asking = Asking(place, tool_call_id, tool_name, outer)
-
-    def __enter__(self) -> Asking:
-        at = current.get()
-        self._token = current.set(
-            Context(at.session, at.turns, at.turn_at, self._asking, at.hearing, at.framework_run)
-        )
-        return self._asking
-
-    def __exit__(self, *error: object) -> None:
-        current.reset(self._token)
-
-
 def safe_point() -> AbstractContextManager[Asking | None]:
     """Declare that running this tool's body again from its start would repeat no effect."""
     asking = current.get().asking
-    return (
-        nullcontext() if asking is None else asking_from("safe_point", asking.tool_call_id, asking.tool_name)
-    )
+    return nullcontext() if asking is None else Asking("safe_point", asking.tool_call_id, asking.tool_name)

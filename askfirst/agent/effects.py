@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
 from askfirst import tracing
 from askfirst.agent.asking import end_asked, lasting_id
-from askfirst.agent.context import asking_from
+from askfirst.agent.context import Asking
 from askfirst.agent.emitter import is_cancelled, logger
 from askfirst.agent.gate import Admitted, Settled
 from askfirst.agent.question_ids import is_about
@@ -39,18 +39,17 @@ async def execute(run: Run, settled: Sequence[Settled]) -> None:
         await _execute_group(run, group)
 
 
-def _groups(settled: Sequence[Settled]) -> Iterator[list[Settled]]:
-    group: list[Settled] = []
+def _groups(settled: Sequence[Settled]) -> list[list[Settled]]:
+    groups: list[list[Settled]] = []
+    may_join = False
     for item in settled:
-        if isinstance(item, Admitted) and item.tool.execution_mode == "sequential":
-            if group:
-                yield group
-            yield [item]
-            group = []
+        is_alone = isinstance(item, Admitted) and item.tool.execution_mode == "sequential"
+        if may_join and not is_alone:
+            groups[-1].append(item)
         else:
-            group.append(item)
-    if group:
-        yield group
+            groups.append([item])
+        may_join = not is_alone
+    return groups
 
 
 async def _execute_group(run: Run, group: list[Settled]) -> None:
@@ -72,7 +71,7 @@ async def _execute_group(run: Run, group: list[Settled]) -> None:
     finally:
         run.work.bodies = None
         run.work.calls = frozenset()  # the next commit writes their results
-        if any(isinstance(why, HitlPaused | Exception) for why in stopped):
+        if stopped and any(isinstance(why, HitlPaused | Exception) for why in stopped):
             _leave_to_subagents(group, results)
         await run.append(*_in_order(run, group, results))
     if run.unwritten.messages:
@@ -117,21 +116,23 @@ def _leave_to_subagents(group: list[Settled], results: dict[str, ToolResultMessa
 
 def _in_order(
     run: Run, group: list[Settled], results: dict[str, ToolResultMessage]
-) -> Iterator[ToolResultMessage]:
+) -> list[ToolResultMessage]:
     """The group's results in call order; in an aborted run, cancelled bodies get a result that says so.
 
     A subagent's call gets no result until the subagent itself has been ended.
     """
+    found: list[ToolResultMessage] = []
     for item in group:
         if item.call.id in results:
-            yield results[item.call.id]
+            found.append(results[item.call.id])
         elif run.stop.is_asked and item.call.id in run.thread.effects and not _is_subagent(item):
-            yield run.interrupted(item.call)
+            found.append(run.interrupted(item.call))
+    return found
 
 
 async def _start(run: Run, group: list[Settled], results: dict[str, ToolResultMessage]) -> None:
     """Write down which bodies are about to start, and note them as under way."""
-    run.work.calls = frozenset(item.call.id for item in group if isinstance(item, Admitted))
+    run.work.calls = frozenset([item.call.id for item in group if isinstance(item, Admitted)])
     try:
         await _write_starts(run, group)
     except BaseException:
@@ -181,7 +182,7 @@ async def _resolve(run: Run, item: Settled, results: dict[str, ToolResultMessage
     """
     call = item.call
     place = "safe_point" if _is_subagent(item) else "tool"  # a resumed subagent continues where it was
-    with asking_from(place, call.id, call.name):
+    with Asking(place, call.id, call.name):
         if isinstance(item, Admitted):
             if run.emitter.listening and not run.stop.is_asked:
                 shown = json_object(item.args)
@@ -272,7 +273,7 @@ async def _after(run: Run, item: Admitted, results: dict[str, ToolResultMessage]
         run.run_id,
         run.stop.event,
     )
-    with asking_from("tool", f"{call.id}:after", call.name) as asking:
+    with Asking("tool", f"{call.id}:after", call.name) as asking:
         for hook in run.actor.spec.onion.after_tool_call:
             result = results[call.id]
             try:
@@ -306,7 +307,7 @@ def _withheld(item: Admitted, why: str) -> ToolResultMessage:
 def _same_call(result: ToolResultMessage, item: Admitted) -> ToolResultMessage:
     """The result that a hook returned; raises if it is not this call's, because the call would be run again."""
     if not isinstance(result, ToolResultMessage) or result.tool_call_id != item.call.id:
-        raise TypeError(f"after_tool_call returned {result!r}, which is no result of {item.call.id}")
+        raise TypeError(f"after_tool_call returned {result!r}, which is not a result of {item.call.id}")
     return result
 
 

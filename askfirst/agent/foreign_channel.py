@@ -29,7 +29,7 @@ def whole_channel(channel: Any) -> HitlChannel:
     missing = [name for name in SIX if not hasattr(channel, name)] or _outdated(kind)
     if missing:
         raise InvalidAgent(
-            f"{kind.__name__} is no channel that an agent can ask through: it lacks {', '.join(missing)}; "
+            f"{kind.__name__} is not a channel that an agent can ask through: it lacks {', '.join(missing)}; "
             f"a channel has {', '.join(SIX)}; see askfirst.hitl.HitlChannel, or derive it from InMemoryChannel"
         )
     is_whole = all(hasattr(channel, name) for name in _MORE) and _takes(kind, "answer", "digest")

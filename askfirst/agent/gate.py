@@ -17,13 +17,13 @@ from askfirst.agent.asking import (
     end_asked,
     refused_before,
 )
-from askfirst.agent.context import asking_from
+from askfirst.agent.context import Asking
 from askfirst.agent.emitter import logger
-from askfirst.agent.inbox import attribution, tell
+from askfirst.agent.inbox import grounds, tell
 from askfirst.agent.question_ids import is_about, is_from_body
 from askfirst.agent.run import Run
 from askfirst.agent.spec import BeforeToolCallResult, ToolCallContext
-from askfirst.agent.thread import answers
+from askfirst.agent.thread import last_answer
 from askfirst.agent.tools import Tool, json_object
 from askfirst.agent.verdicts import (
     APPROVED,
@@ -87,7 +87,7 @@ async def judge(run: Run, calls: Sequence[tuple[Tool, str, JsonObject]]) -> list
     if not guardrails:
         return decisions
     decisions = await tighten(decisions, actions, guardrails)
-    said = next(answers(run.thread.messages), None)
+    said = last_answer(run.thread.messages)
     objection = None if said is None else await judge_answer(said, guardrails)
     if objection is None:
         return decisions
@@ -133,9 +133,12 @@ async def settle(run: Run, calls: Sequence[ToolCall]) -> tuple[list[Settled], li
     settled: list[Settled] = []
     waiting: list[HitlRequest] = []
     for item, decision in zip(admitted, await _judged(run, admitted), strict=True):
-        outcome = await _settle(run, item, decision)
+        effect = run.thread.effects.get(item.call.id)
+        outcome = await _decide(run, item, decision, effect)
         if isinstance(outcome, HitlRequest):
             waiting.append(outcome)
+        elif effect is not None and isinstance(outcome, Refused):  # its earlier start may have taken effect
+            settled.append(replace(outcome, why=f"{outcome.why} {UNKNOWN_END}"))
         else:
             settled.append(outcome)
     if not waiting or run.actor.spec.tool_gate == "each":
@@ -187,15 +190,6 @@ def _is_moot(settled: Settled, question_id: str) -> bool:
     return is_about(question_id, call_id) and not by_its_body
 
 
-async def _settle(run: Run, admitted: Settled, decision: Decision) -> Settled | HitlRequest:
-    """Settle one call. The refusal of a call in doubt also says that its earlier start may have taken effect."""
-    effect = run.thread.effects.get(admitted.call.id)
-    settled = await _decide(run, admitted, decision, effect)
-    if effect is not None and isinstance(settled, Refused):
-        return replace(settled, why=f"{settled.why} {UNKNOWN_END}")
-    return settled
-
-
 async def _decide(
     run: Run, admitted: Settled, decision: Decision, effect: StoredEffect | None
 ) -> Settled | HitlRequest:
@@ -211,11 +205,11 @@ async def _decide(
     free = verdict == "allow" and not tool.requires_approval
     if free and effect is None and not run.actor.spec.onion.before_tool_call and not run.thread.requests:
         return admitted if decision.grant is None else replace(admitted, grant=decision.grant)
-    with asking_from("gate", call.id, call.name):
+    with Asking("gate", call.id, call.name):
         try:
-            before = await _refused_before(run, admitted)
+            before = await refused_before(run, call)
             if before is not None:  # a denial is final, whatever the policy decides now
-                return before
+                return _denied_before(admitted, before)
             if verdict == "deny":
                 return _not_allowed(admitted, decision)
             settled: Settled | HitlRequest = admitted
@@ -235,13 +229,12 @@ async def _decide(
             return Refused(call, why, trace)
 
 
-async def _refused_before(run: Run, admitted: Admitted) -> Refused | HitlRequest | None:
-    """The refusal that follows from a denial recorded earlier, if there is one."""
-    before, tool = await refused_before(run, admitted.call), admitted.tool
-    if before is None or isinstance(before, HitlRequest):
+def _denied_before(admitted: Admitted, before: ApproveAnswer | HitlRequest) -> Refused | HitlRequest:
+    """The refusal that follows from a denial recorded earlier; or the request, while that has to be waited for."""
+    if isinstance(before, HitlRequest):
         return before
-    trace = approve_trace(tool, admitted.args, before)
-    return Refused(admitted.call, denial(tool.name, before.reason), trace)
+    trace = approve_trace(admitted.tool, admitted.args, before)
+    return Refused(admitted.call, denial(admitted.tool.name, before.reason), trace)
 
 
 def _not_allowed(admitted: Admitted, decision: Decision) -> Refused:
@@ -372,7 +365,7 @@ async def _decided(
     try:
         decision = await hook(ctx)
         if decision is not None and not isinstance(decision, BeforeToolCallResult):
-            raise TypeError(f"before_tool_call returned {decision!r}, which is no BeforeToolCallResult")
+            raise TypeError(f"before_tool_call returned {decision!r}, which is not a BeforeToolCallResult")
         return decision
     except Exception as error:
         logger.exception("before_tool_call raised on %s; the call is refused", name)
@@ -406,7 +399,7 @@ async def _approved(run: Run, admitted: Admitted, decision: Decision) -> Settled
     if on_record and before.get("digest") == digest:
         return Admitted(call, tool, admitted.args, admitted.trace, admitted.attempt, digest)
     run.thread.at_gate[call.id] = admitted.args
-    details = attribution(run.actor.path, run.actor.principal, decision)
+    details = grounds(run.actor.path, run.actor.principal, decision)
     seconds = _seconds(run, tool, decision)
     answer = await ask_approve(run, call, admitted.args, shown, digest, details, seconds)
     if isinstance(answer, HitlRequest):

@@ -26,7 +26,7 @@ from askfirst.errors import HitlError, HitlNoPendingRequest, HitlStaleAnswer
 from askfirst.events import ApprovalEvent
 from askfirst.keeper import MemoryKeeper
 from askfirst.messages import JsonObject, Message, ToolCall, ToolResultMessage
-from askfirst.permissions.decision import Decision
+from askfirst.permissions.decision import Because, Decision
 from askfirst.requests import (
     ArgsCheck,
     AskedCall,
@@ -42,19 +42,44 @@ from askfirst.requests import (
 # Open requests as pending approvals: what is asked, by which agent, and why.
 
 
-def attribution(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject | None:
-    """The request's details: the asking agent, its principal, and the rule that requires the approval."""
+def attribution(
+    path: tuple[str, ...], principal: str, rule: str | None = None, reason: str | None = None
+) -> JsonObject:
+    """A request's details: the asking agent, its principal, and the rule that requires the approval."""
     told: JsonObject = {"agent_path": list(path)} if path else {}
     if principal != "*":
         told["principal"] = principal
-    if decision.requires_approval:
-        if decision.matched_rule_id is not None:
-            told["matched_rule_id"] = decision.matched_rule_id
-        if decision.reason is not None:
-            told["reason"] = decision.reason
-        if decision.also:
-            told["reasons"] = [{"reason": why, "matched_rule_id": rule} for why, rule in decision.also]
-    return told or None
+    if rule is not None:
+        told["matched_rule_id"] = rule
+    if reason is not None:
+        told["reason"] = reason
+    return told
+
+
+def grounds(path: tuple[str, ...], principal: str, decision: Decision) -> JsonObject:
+    """A request's details for a decision: its `attribution`, all rules that ask, the least risk and the hold."""
+    if not decision.requires_approval:
+        return attribution(path, principal)
+    told = attribution(path, principal, decision.matched_rule_id, decision.reason)
+    if decision.reason_in:
+        told["reason_in"] = dict(decision.reason_in)
+    if decision.also:
+        told["reasons"] = [_because(it) for it in decision.also]
+    if decision.risk is not None:
+        told["risk"] = decision.risk
+    if decision.hold_seconds is not None:
+        told["hold_seconds"] = decision.hold_seconds
+    return told
+
+
+def approval_id(actor: Actor, request: HitlRequest) -> str:
+    """The id of a request's `PendingApproval`."""
+    return "/".join([*actor.call_path, request.question_id])
+
+
+def _because(it: Because) -> JsonObject:
+    told: JsonObject = {"reason": it.reason, "matched_rule_id": it.matched_rule_id}
+    return {**told, "reason_in": dict(it.reason_in)} if it.reason_in else told
 
 
 def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
@@ -64,10 +89,13 @@ def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
     if asked is None:
         call, digest, kind = ToolCall(request.question_id, payload.kind, {}), None, "approve"
     else:
-        call, digest, kind = _shown_call(asked), request.digest, payload.kind
+        # A copy of the arguments, so that a change to the approval does not change the request.
+        args: JsonObject = from_json(to_json(asked.args))
+        call = ToolCall.of_valid(id=asked.tool_call_id, name=asked.tool_name, args=args)
+        digest, kind = request.digest, payload.kind
     tool = actor.spec.tools_by_name.get(call.name)
     return PendingApproval.of_valid(
-        id="/".join([*actor.call_path, request.question_id]),
+        id=approval_id(actor, request),
         tool_call=call,
         digest=digest,
         kind=kind,
@@ -80,12 +108,6 @@ def pending_approval(actor: Actor, request: HitlRequest) -> PendingApproval:
         expires_at=request.expires_at,
         call_path=actor.call_path,
     )
-
-
-def _shown_call(call: AskedCall) -> ToolCall:
-    # A copy of the arguments, so that a change to the approval does not change the request.
-    args: JsonObject = from_json(to_json(call.args))
-    return ToolCall.of_valid(id=call.tool_call_id, name=call.tool_name, args=args)
 
 
 def tell(
@@ -247,11 +269,10 @@ class Inbox:
         by: str | None,
         via: str | None,
         digest: str | None = None,
-        round: int | None = None,
     ) -> None:
         """Answer a request, in the store or, where there is none, on the thread itself.
 
-        ``digest`` is that of what was shown, or ``round`` says which round of the request that was.
+        ``digest`` is that of what was shown.
         """
         call = request.payload.call
         check = None if call is None else self.args_check(call.tool_name, thread, call)
@@ -262,9 +283,7 @@ class Inbox:
             memory.settle(question_id, question_id, answer, by=by, via=via, digest=digest, fit=fit)
             return
         fitted = fit_answer(request, answer, check)
-        await self._checkpointer.settle(
-            self._thread_id, question_id, fitted, by=by, via=via, digest=digest, round=round
-        )
+        await self._checkpointer.settle(self._thread_id, question_id, fitted, by=by, via=via, digest=digest)
 
     async def cancel_kept(self, why: str) -> bool:
         """Cancel a request that only the channel keeps; False if there was none.

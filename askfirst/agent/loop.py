@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from askfirst import tracing
 from askfirst.agent.channel_host import in_turn
-from askfirst.agent.context import asking_from
+from askfirst.agent.context import Asking
 from askfirst.agent.effects import execute
 from askfirst.agent.emitter import logger
 from askfirst.agent.gate import put, settle
 from askfirst.agent.question_ids import is_about
 from askfirst.agent.run import Run
 from askfirst.agent.spec import ModelCallContext
-from askfirst.agent.thread import answers, has_failed, is_finished, iterations, unresolved_calls
+from askfirst.agent.thread import answers, is_finished, iterations, unresolved_calls
 from askfirst.agent.verdicts import said_of
 from askfirst.errors import HitlCancelled, HitlPaused, HitlTimedOut, ModelError
 from askfirst.events import TurnEndedEvent, TurnStartedEvent
@@ -36,7 +36,7 @@ async def ask_model(run: Run) -> AssistantMessage:
     with tracing.model_span(spec.resolved_model.name) as span:
         try:
             if spec.onion.around_model:
-                with asking_from("gate", _place(run), ""):
+                with Asking("gate", _place(run), ""):
                     message = await _hooked(run, request)
             else:
                 message = await _stream(run, request)
@@ -55,7 +55,7 @@ async def ask_model(run: Run) -> AssistantMessage:
             span.set("gen_ai.usage.output_tokens", message.usage.output_tokens)
             span.set("gen_ai.response.finish_reasons", [message.stop_reason])
     if spec.guardrails and not message.tool_calls:
-        with asking_from("gate", f"{_place(run)}-answer", ""):
+        with Asking("gate", f"{_place(run)}-answer", ""):
             message = await _guarded(run, message)
     if run.thread.requests:
         await _cancel_moot(run)
@@ -145,35 +145,34 @@ async def advance(run: Run) -> None:
     """
     while not (run.stop.is_asked or is_finished(run.thread.messages)):
         if not tracing.on:
-            await _turn(run)
-            if has_failed(run.thread.messages):
+            if not await _turn(run):
                 return
             continue
         with tracing.turn_span() as span:
-            await _turn(run)
-            if has_failed(run.thread.messages):
+            if not await _turn(run):
                 span.fail(run.reply.error_type)
                 return
 
 
-async def _turn(run: Run) -> None:
-    """Settle and execute the calls without a result; where there are none, ask the model first."""
+async def _turn(run: Run) -> bool:
+    """Settle and execute the calls without a result; where there are none, ask the model first.
+
+    False if the model failed.
+    """
+    has_failed = False
     if run.emitter.listening:
         await run.emit(TurnStartedEvent)
     calls = unresolved_calls(run.thread.messages)
     if not calls:
-        calls = await _said(run, await ask_model(run))
+        message = await ask_model(run)
+        await run.append(message)
+        has_failed = message.stop_reason == "error"
+        calls = unresolved_calls(run.thread.messages)  # with the ids that they got in the transcript
     if calls:
         await _resolve(run, calls)
     if run.emitter.listening:
         await run.emit(TurnEndedEvent)
-
-
-async def _said(run: Run, message: AssistantMessage) -> list[ToolCall]:
-    """Append the model's message; returns its calls, with the ids that they got in the transcript."""
-    await run.append(message)
-    last = run.thread.messages[-1]
-    return last.tool_calls if last.role == "assistant" else []
+    return not has_failed
 
 
 async def _resolve(run: Run, calls: Sequence[ToolCall]) -> None:

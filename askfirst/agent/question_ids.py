@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from pydantic_core import PydanticSerializationError
 
@@ -101,23 +100,6 @@ def replaced(known: Mapping[str, StoredRequest], opened: Iterable[HitlRequest]) 
     """Settlements for the pending requests that the ``opened`` ones replace."""
     earlier = [known[it] for request in opened for it in replaced_ids(request) if it in known]
     return [Settlement(it.question_id, "superseded") for it in earlier if it.status == "pending"]
-
-
-def mark(
-    known: dict[str, StoredRequest],
-    settled: Iterable[Settlement],
-    opened: Iterable[HitlRequest],
-    thread_id: str,
-    run_id: str,
-) -> None:
-    """Update the known requests with what a step has opened and settled."""
-    for it in settled:
-        if it.question_id in known:
-            known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
-    for it in opened:
-        before = known.get(it.question_id)
-        number = 1 if before is None else before.round + 1
-        known[it.question_id] = StoredRequest(it, thread_id, run_id, "pending", round=number)
 
 
 def _is_still(known: StoredRequest, payload: HitlPayload) -> bool:

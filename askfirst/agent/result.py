@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from askfirst.agent.thread import answers, usage
+from askfirst.agent.thread import last_answer, usage
 from askfirst.approvals import PendingApproval
 from askfirst.errors import InvalidMessage
 from askfirst.events import RunStatus
@@ -69,7 +69,7 @@ def suspended(messages: Sequence[Message], thread_id: str, run_id: str, reason: 
 
 def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> AgentResult:
     """The result of a run that has stopped, read from its transcript."""
-    last = next(answers(messages), None)
+    last = last_answer(messages)
     status: RunStatus = "completed"
     reason = None
     if last is None:
@@ -85,7 +85,7 @@ def result_of(messages: Sequence[Message], thread_id: str, run_id: str) -> Agent
 
 
 def _last_words(messages: Sequence[Message]) -> str:
-    last = next(answers(messages), None)
+    last = last_answer(messages)
     return last.text if last else ""
 
 

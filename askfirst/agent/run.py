@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from askfirst.agent.emitter import Emitter
+from askfirst.agent.emitter import NOTHING, Emitter
 from askfirst.agent.journal import Journal
-from askfirst.agent.question_ids import mark, replaced
+from askfirst.agent.question_ids import replaced
 from askfirst.agent.spec import Actor
 from askfirst.agent.subagents import SubagentTool
 from askfirst.agent.thread import Thread, iterations, unresolved_calls
@@ -65,6 +65,7 @@ class Ending:
 
 
 SUPERSEDED = Ending("superseded", "superseded by a newer prompt")
+OVERTAKEN = Ending("superseded", "a newer prompt came")
 STOPPED = Ending("aborted", "the run was aborted")
 
 
@@ -222,7 +223,9 @@ class Run:
     work: Work = field(default_factory=Work)
 
     def emit(self, event_type: type[Event], **fields: Any) -> Awaitable[None]:
-        """Emit an event to the agent's listeners; await what is returned."""
+        """Emit an event to the agent's listeners, if there are any; await what is returned."""
+        if not self.emitter.listening:
+            return NOTHING
         return self.emitter.emit(event_type, self.run_id, **fields)
 
     async def append(self, *messages: Message) -> None:
@@ -235,7 +238,7 @@ class Run:
             self.reply.said = None
 
     def _add(self, messages: Iterable[Message]) -> list[Message]:
-        added = [self.thread.add(message) for message in messages]
+        added = list(map(self.thread.add, messages))
         if self.journal is not None:
             self.unwritten.messages += added
         return added
@@ -265,7 +268,7 @@ class Run:
         """
         journal = self.journal
         if journal is None:
-            self._know(opened, settled)
+            self.thread.know(settled, opened, self.run_id)
             return
         if journal.lags:
             await journal.catch_up()
@@ -292,16 +295,11 @@ class Run:
                 )
                 ledger.difference_update([effect.tool_call_id for effect in started])
             elif journal.failure is None:  # the step is written: the requests are open, and no wait follows
-                self._know(opened, settled)
+                self.thread.know(settled, opened, self.run_id)
                 self.work.asked.update({it.question_id: "" for it in opened})
             raise
         ledger.difference_update(ended)
-        self._know(opened, settled)
-
-    def _know(self, opened: Sequence[HitlRequest], settled: Sequence[Settlement]) -> None:
-        """Update the thread's requests with what a step opened and settled."""
-        if opened or settled:
-            mark(self.thread.requests, settled, opened, self.thread.thread_id, self.run_id)
+        self.thread.know(settled, opened, self.run_id)
 
     async def commit_results(self, *, wait: bool) -> None:
         """Write results, with the other unwritten messages. A result too large for the database is replaced by a
@@ -330,7 +328,7 @@ class Run:
         Unresolved calls get results that say so, and their requests are settled as superseded. On a thread that
         ``is_new`` no other worker can have written, so without listeners the commit need not be waited for.
         """
-        superseded = self._settlements(Ending("superseded", "a newer prompt came"))
+        superseded = self._settlements(OVERTAKEN)
         trace: JsonObject | None = {"decision": "superseded"} if superseding else None
         unrun = self._unrun(SUPERSEDED_CALL, trace, "superseded")
         added = self._add([*unrun, message])
@@ -377,7 +375,7 @@ class Run:
         return MemoryKeeper(self.thread.requests, self.clock).expire(known.question_id, known)
 
     async def cancel_where(self, is_moot: Callable[[str], bool], why: str) -> None:
-        """Cancel the pending requests for whose question id ``is_moot`` is true."""
+        """Cancel each pending request whose question id makes ``is_moot`` return True."""
         for known in list(self.thread.requests.values()):
             if known.status == "pending" and is_moot(known.question_id):
                 await self.cancel(known.question_id, why)
@@ -398,7 +396,8 @@ class Run:
 
     async def _open(self, requests: Sequence[HitlRequest], *, release: bool) -> None:
         """Store requests; the same step settles the requests that they replace."""
-        over = replaced(self.thread.requests, requests)
+        known = self.thread.requests
+        over = replaced(known, requests) if known else ()
         try:
             await self.commit(opened=requests, settled=over, release=release)
         except HitlStaleAnswer as stale:  # answered meanwhile: the run that resumes reads the thread again
@@ -473,8 +472,11 @@ class Run:
 
     def _settlements(self, ending: Ending) -> list[Settlement]:
         """Settlements for the pending requests of a conversation that ends early."""
-        pending = [it for it in self.thread.requests.values() if it.status == "pending"]
-        return [Settlement(each.question_id, ending.status, ending.why) for each in pending]
+        return [
+            Settlement(it.question_id, ending.status, ending.why)
+            for it in self.thread.requests.values()
+            if it.status == "pending"
+        ]
 
     def _unrun(self, why: str, trace: JsonObject | None, status: str) -> list[ToolResultMessage]:
         """A result for every unresolved call, so that the transcript can be continued by any provider."""

@@ -141,13 +141,15 @@ async def cancel_kept(session: Session, why: str) -> bool:
     return True
 
 
-async def cancel_moot(session: Session, run: Run, *, is_resumed: bool) -> None:
+async def cancel_moot(session: Session, run: Run) -> None:
     """Cancel the requests that are still open at the end of a run: their answers are no longer needed."""
     if run.work.asked:
         await end_asked(run)
     if run.thread.requests:
         await end_left(run)
-    if is_resumed or (session.channel is not None and session.channel.checkpointer is None):
+    if (
+        session.channel is not None and session.channel.checkpointer is None
+    ):  # it may keep one that no run knows
         await session.inbox.cancel_moot(run.thread.messages)
 
 

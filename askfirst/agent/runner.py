@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from askfirst.agent.agent import tell_unheard
@@ -57,7 +58,7 @@ async def run_agent(
     event, as whoever subscribes to an agent does: see `askfirst.Tracer`.
     """
     session = _session(spec, thread_id, principal, prefix_messages, tracer)
-    return await _until(signal, session, lambda: _prompt(session, query))
+    return await _until(signal, session, partial(session.prompt, UserMessage(query), new_id(), "raise"))
 
 
 async def run_agent_resume(
@@ -77,7 +78,9 @@ async def run_agent_resume(
     process has resumed it: see `askfirst.checkpoints.RunCheckpointStore`.
     """
     session = _restored(spec, checkpoint, tracer)
-    return await _until(signal, session, lambda: _resume(session, checkpoint, responses))
+    return await _until(
+        signal, session, partial(resume_with, session, responses, once=partial(_take, checkpoint))
+    )
 
 
 async def run_agent_stream(
@@ -92,7 +95,9 @@ async def run_agent_stream(
 ) -> AsyncIterator[StreamEnvelope]:
     """Like `run_agent`, telling what happens as it does; leaving the loop stops the run."""
     session = _session(spec, thread_id, principal, prefix_messages, tracer)
-    async with aclosing(_stream(session, signal, lambda: _prompt(session, query))) as envelopes:
+    async with aclosing(
+        _stream(session, signal, partial(session.prompt, UserMessage(query), new_id(), "raise"))
+    ) as envelopes:
         async for envelope in envelopes:
             yield envelope
 
@@ -108,7 +113,7 @@ async def run_agent_resume_stream(
     """Like `run_agent_resume`, telling what happens as it does; leaving the loop stops the run."""
     session = _restored(spec, checkpoint, tracer)
     async with aclosing(
-        _stream(session, signal, lambda: _resume(session, checkpoint, responses))
+        _stream(session, signal, partial(resume_with, session, responses, once=partial(_take, checkpoint)))
     ) as envelopes:
         async for envelope in envelopes:
             yield envelope
@@ -139,19 +144,9 @@ def _restored(spec: AgentSpec, checkpoint: RunCheckpoint, tracer: Listener | Non
             "Agent(checkpointer=..., thread_id=...).resume_with(...)"
         )
         raise InvalidCheckpoint([problem])
-    session = _session(spec, checkpoint.thread_id, checkpoint.principal, None, tracer)
+    session = _session(spec, checkpoint.thread_id, checkpoint.principal, checkpoint.root_messages, tracer)
     restore(session, checkpoint)
     return session
-
-
-async def _prompt(session: Session, query: Input) -> AgentResult:
-    return await session.prompt(UserMessage(query), new_id(), "raise")
-
-
-async def _resume(
-    session: Session, checkpoint: RunCheckpoint, responses: Sequence[ResponseLike]
-) -> AgentResult:
-    return await resume_with(session, responses, once=lambda: _take(checkpoint))
 
 
 def _take(checkpoint: RunCheckpoint) -> None:

@@ -111,11 +111,11 @@ class Session:
 
     __slots__ = (
         "__weakref__",
+        "_host",
         "actor",
         "channel",
         "children",
         "emitter",
-        "host",
         "inbox",
         "live",
         "lock",
@@ -138,10 +138,17 @@ class Session:
             thread_id, actor.spec.onion.on_event, actor.path, None if parent is None else parent.emitter
         )
         self.inbox = Inbox(actor.spec, thread_id, channel, live.checkpointer, shares=parent is not None)
-        self.host = Host(self)
+        self._host: Host | None = None
         self.lock = RunLock(thread_id)
         self.state: SessionState = "idle"
         self.passage: Passage | None = None
+
+    @property
+    def host(self) -> Host:
+        """The agent's side of its channel; made on first use, because an agent without a channel needs none."""
+        if self._host is None:
+            self._host = Host(self)
+        return self._host
 
     @property
     def run(self) -> Run | None:
@@ -234,7 +241,8 @@ class Session:
             )  # another worker may have settled the requests and continued
             superseding = await self._check_pending(on_pending)
             try:
-                run = self.new_run(run_id, await self._supersede_children())
+                journal = await self._supersede_children() if self.actor.spec.delegates else None
+                run = self.new_run(run_id, journal)
                 asked = asked_unheard(self)
                 async with releasing(self, run):
                     added = await run.open(message, superseding=superseding, is_new=self.live.state == "new")
@@ -271,9 +279,9 @@ class Session:
         if otherwise is not None and not self.live.thread.messages:
             return await self._begin(otherwise, new_id(), "raise")
         await self.check_owner()
-        return await self._go_on()
+        return await self.go_on()
 
-    async def _go_on(self) -> AgentResult:
+    async def go_on(self) -> AgentResult:
         """Run from where the loaded thread stands."""
         run = self.new_run(self.live.run_id or new_id())
         if self.live.held is not None:  # another worker holds the lease: do not ask the model first
@@ -379,7 +387,9 @@ class Session:
     def _make_way(self, on_pending: OnPending) -> None:
         """Before a prompt: raise if a run of this process waits for a person, or interrupt that wait."""
         pending = request_in_flight(self)
-        if pending is not None and on_pending == "raise":
+        if pending is None:
+            return
+        if on_pending == "raise":
             raise HitlRequestPending(pending.thread_id or self.thread_id, pending.question_id)
         self._interrupt(HitlDetached(SUPERSEDED.why))
 
@@ -450,7 +460,7 @@ class Session:
         async with releasing(self, run):
             if run.stop.is_asked and not is_finished(run.thread.messages):
                 return await self._stop(run)
-            await cancel_moot(self, run, is_resumed=added is None)
+            await cancel_moot(self, run)
             return await end(self, run)
 
     async def _tell_started(self, run: Run, added: Sequence[Message] | None) -> None:
@@ -495,7 +505,7 @@ class Session:
         self.top.leave(None)
         if (turns := current.get().turns) is not None:
             turns.go_on()
-        return await self._go_on()
+        return await self.go_on()
 
     async def _close(self, run: Run, ending: Ending) -> AgentResult:
         """Close the conversation: cancel requests, end subagents, write the end.
@@ -527,7 +537,7 @@ class Session:
         may_be_late = self.live.checkpointer is not None and (run.is_open or self.actor.spec.delegates)
         await release(self, run)
         if may_be_late and self.parent is None and await self._has_news():
-            return await self._go_on()
+            return await self.go_on()
         await load_tree(self, fresh=False)
         checkpoint = checkpoint_of(self, pending_approvals(self))
         result = paused(self.live.thread.messages, self.thread_id, run.run_id, checkpoint.pending, checkpoint)

@@ -100,9 +100,18 @@ class Middleware:
 class Onion:
     """An agent's middleware, in order, with the hooks that nobody overrides left out."""
 
-    __slots__ = ("_after_model", "_before_model", "after_tool_call", "before_tool_call", "on_event")
+    __slots__ = (
+        "_after_model",
+        "_before_model",
+        "after_tool_call",
+        "around_model",
+        "before_tool_call",
+        "on_event",
+    )
 
     def __init__(self, layers: Sequence[Middleware]) -> None:
+        self.around_model = False
+        """Whether any hook is called around a model call."""
         if not layers:  # as for most agents
             self._before_model = self._after_model = []
             self.before_tool_call = self.after_tool_call = self.on_event = []
@@ -118,11 +127,7 @@ class Onion:
             layer.after_tool_call for layer in reversed(layers) if _overrides(layer, "after_tool_call")
         ]
         self.on_event = [layer.on_event for layer in layers if _overrides(layer, "on_event")]
-
-    @property
-    def around_model(self) -> bool:
-        """Whether any hook is called around a model call."""
-        return bool(self._before_model or self._after_model)
+        self.around_model = bool(self._before_model or self._after_model)
 
     async def before_model(self, ctx: ModelCallContext) -> ModelCallContext:
         """The context with the request that is to be sent."""
@@ -214,16 +219,18 @@ class AgentSpec:
     def _check_parts(self) -> None:
         for each in self.tools:
             if not isinstance(each, Tool) and not callable(each):
-                raise InvalidAgent(f"{each!r} is no tool; give a function, or what @tool makes of one")
+                raise InvalidAgent(f"{each!r} is not a tool; give a function, or what @tool makes of one")
         for guardrail in self.guardrails:
             if not isinstance(guardrail, ActionGuardrail | AnswerGuardrail) and not callable(guardrail):
-                raise InvalidAgent(f"{guardrail!r} is no guardrail; give a function of a PendingAction")
+                raise InvalidAgent(f"{guardrail!r} is not a guardrail; give a function of a PendingAction")
         for subagent in self.subagents:
             if not isinstance(subagent, AgentSpec):
-                raise InvalidAgent(f"{subagent!r} is no subagent; give an AgentSpec")
+                raise InvalidAgent(f"{subagent!r} is not a subagent; give an AgentSpec")
         for layer in self.middleware:
             if not isinstance(layer, Middleware):
-                raise InvalidAgent(f"{layer!r} is no Middleware; derive its class from askfirst.Middleware")
+                raise InvalidAgent(
+                    f"{layer!r} is not a Middleware; derive its class from askfirst.Middleware"
+                )
 
 
 def _resolved(model: Model | str) -> Model:
@@ -231,7 +238,7 @@ def _resolved(model: Model | str) -> Model:
         return PydanticAIModel(model)
     if isinstance(model, type) or not callable(getattr(model, "stream", None)):
         raise InvalidAgent(
-            f"{model!r} is no model; give a Model, such as ScriptedModel, or a provider's name for one"
+            f"{model!r} is not a model; give a Model, such as ScriptedModel, or a provider's name for one"
         )
     return model
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from pydantic import BaseModel
 
-from askfirst.checkpointer.base import StoredEffect
+from askfirst.checkpointer.base import Settlement, StoredEffect
 from askfirst.messages import NO_USAGE, AssistantMessage, Message, ToolCall, ToolResultMessage, Usage
-from askfirst.requests import StoredRequest
+from askfirst.requests import HitlRequest, StoredRequest
 
 _LONGEST_ID = 40  # OpenAI takes no longer one
 _LONGEST_ASKED = 200  # question ids are longer than the call's id, and have to fit the store's column
@@ -37,14 +38,8 @@ class Thread:
 
     def add(self, message: Message) -> Message:
         """Append a message and return it as it stands in the transcript, its calls' ids made unique."""
-        if message.role == "assistant" and (calls := message.tool_calls):
-            if self._call_ids is None:
-                self._call_ids = call_ids(self.messages)
-            unique = with_unique_calls(message, self._call_ids)
-            self._call_ids.update([call.id for call in calls])
-            if unique is not message:
-                self._call_ids.update([call.id for call in unique.tool_calls])
-                message = unique
+        if message.role == "assistant":
+            message = self._with_unique_calls(message)
         elif message.role == "tool":
             self.effects.pop(message.tool_call_id, None)
             self.at_gate.pop(message.tool_call_id, None)
@@ -53,10 +48,43 @@ class Thread:
             self.requests.clear()
         return message
 
+    def know(self, settled: Sequence[Settlement], opened: Sequence[HitlRequest], run_id: str) -> None:
+        """Update the requests with what a step of a run has settled and opened."""
+        known = self.requests
+        for it in settled:
+            if it.question_id in known:
+                known[it.question_id] = replace(known[it.question_id], status=it.status, reason=it.reason)
+        for it in opened:
+            before = known.get(it.question_id)
+            number = 1 if before is None else before.round + 1
+            known[it.question_id] = StoredRequest(it, self.thread_id, run_id, "pending", round=number)
+
     @property
     def pending(self) -> StoredRequest | None:
         """The first pending request, as far as this process knows."""
-        return next((known for known in self.requests.values() if known.status == "pending"), None)
+        for known in self.requests.values():
+            if known.status == "pending":
+                return known
+        return None
+
+    def _with_unique_calls(self, message: AssistantMessage) -> AssistantMessage:
+        """The message with call ids that are unique in the thread and that every store accepts.
+
+        Some models restart their numbering in each message, but results, answers and effects are found by call id.
+        """
+        renamed: dict[int, ToolCall] = {}
+        for index, part in enumerate(message.content):
+            if isinstance(part, ToolCall):
+                if self._call_ids is None:
+                    self._call_ids = call_ids(self.messages)
+                unique = _unique(part.id, self._call_ids)
+                self._call_ids.add(unique)
+                if unique != part.id:
+                    renamed[index] = part.model_copy(update={"id": unique})
+        if not renamed:
+            return message
+        content = tuple(renamed.get(index, part) for index, part in enumerate(message.content))
+        return message.model_copy(update={"content": content})
 
 
 def unresolved_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -104,6 +132,16 @@ def answers(messages: Sequence[Message]) -> Iterator[AssistantMessage]:
             yield message
 
 
+def last_answer(messages: Sequence[Message]) -> AssistantMessage | None:
+    """The model's latest message since the last user message."""
+    for message in reversed(messages):
+        if message.role == "assistant":
+            return message
+        if message.role == "user":
+            break
+    return None
+
+
 def iterations(messages: Sequence[Message]) -> int:
     """How often the model has answered since the last user message."""
     count = 0
@@ -138,28 +176,14 @@ def call_ids(messages: Sequence[Message]) -> set[str]:
     }
 
 
-def with_unique_calls(message: AssistantMessage, taken: Set[str]) -> AssistantMessage:
-    """The message with call ids that are unique in the thread and that every store accepts.
-
-    Some models restart their numbering in each message, but results, answers and effects are found by call id.
-    """
-    new: set[str] = set()
-    renamed: dict[int, ToolCall] = {}
-    for index, part in enumerate(message.content):
-        if isinstance(part, ToolCall):
-            kept = _kept(part.id)
-            short = _kept(kept[: _LONGEST_ID - 5])
-            unique, count = kept if len(kept) <= _LONGEST_ASKED else short, 1
-            while unique in taken or unique in new:
-                count += 1
-                unique = f"{short}-{count}"
-            new.add(unique)
-            if unique != part.id:
-                renamed[index] = part.model_copy(update={"id": unique})
-    if not renamed:
-        return message
-    content = tuple(renamed.get(index, part) for index, part in enumerate(message.content))
-    return message.model_copy(update={"content": content})
+def _unique(call_id: str, taken: Set[str]) -> str:
+    """An id that is not taken; the given one, if it is short enough and every store accepts it."""
+    kept, count = _kept(call_id), 1
+    unique = kept if len(kept) <= _LONGEST_ASKED else _kept(kept[: _LONGEST_ID - 5])
+    while unique in taken:
+        count += 1
+        unique = f"{_kept(kept[: _LONGEST_ID - 5])}-{count}"
+    return unique
 
 
 def _kept(call_id: str) -> str:

@@ -28,15 +28,9 @@ from askfirst.json_schema import bare_schema
 from askfirst.messages import FilePart, ImagePart, JsonObject, TextPart, UnknownPart, check_depth
 from askfirst.models.base import ToolSchema
 from askfirst.requests import approval_seconds
+from askfirst.wording import Wording
 
 # Sets in a fixed order: Python's order differs between processes, and digests have to be equal.
-
-
-def in_order(model: BaseModel, shown: JsonObject) -> JsonObject:
-    """A model's JSON form with its sets sorted."""
-    return (
-        _beside(model.model_dump(by_alias=True, warnings=False), shown) if _has_sets(type(model)) else shown
-    )
 
 
 @lru_cache(1024)
@@ -48,6 +42,7 @@ def _has_sets(model: type[BaseModel]) -> bool:
 
 
 def _beside(value: Any, shown: Any) -> Any:
+    """A model's JSON form as it is ``shown``, with its sets sorted."""
     if isinstance(value, set | frozenset) and isinstance(shown, list):
         return sorted(cast("list[Any]", shown), key=canonical_json)
     if isinstance(value, Mapping) and isinstance(shown, dict):
@@ -80,11 +75,15 @@ class Signature:
 
     def arguments(self, args: BaseModel, context: object) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments to call the function with."""
-        values = [
-            (parameter, context if field is None else getattr(args, field))
-            for parameter, field in self.fields
-        ]
-        return [value for _, value in values[: self.positional]], dict(values[self.positional :])
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        for place, (parameter, name) in enumerate(self.fields):
+            value = context if name is None else getattr(args, name)
+            if place < self.positional:
+                positional.append(value)
+            else:
+                keywords[parameter] = value
+        return positional, keywords
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -293,6 +292,7 @@ class Tool:
     schema: ToolSchema = field(init=False, repr=False)
     """The tool's description for models."""
     _words: JsonObject | None = field(init=False, repr=False)
+    """The words for every call, if they are the same for each."""
     args_schema: JsonObject | None = field(init=False, repr=False)
     """The schema that goes with a request, so that edits can be checked where the tool is unknown."""
     _call: Callable[[BaseModel, ToolContext], Any] = field(init=False, repr=False)
@@ -332,7 +332,7 @@ class Tool:
 
     def words_for(self, args: Mapping[str, Any]) -> JsonObject | None:
         """The words for a call with these arguments, for its request."""
-        return self._words if self.display.is_fixed else self.display.shown(args, self.effect)
+        return self._words or self.display.shown(args, self.effect)
 
     async def run(self, args: BaseModel, context: ToolContext) -> Any:
         """Run the body: in the event loop if it is async, else in a thread."""
@@ -421,15 +421,16 @@ def tool(
     effect: Effect = "once",
     execution_mode: ExecutionMode = "parallel",
     approval_timeout: float | str | None = None,
-    title: str | None = None,
-    sentence: str | None = None,
-    approve: str | None = None,
-    labels: Mapping[str, str] | None = None,
+    title: Wording | None = None,
+    sentence: Wording | None = None,
+    approve: Wording | None = None,
+    done_sentence: Wording | None = None,
+    labels: Mapping[str, Wording] | None = None,
     formats: Mapping[str, str] | None = None,
     important: Sequence[str] = (),
     risk: Risk | Callable[[Mapping[str, Any]], Risk] | None = None,
-    consequences: Sequence[str] = (),
-    undo: str | None = None,
+    consequences: Sequence[Wording] = (),
+    undo: Wording | None = None,
     help_url: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -487,9 +488,10 @@ def as_result(returned: Any) -> ToolResult:
     The effect has happened, so this must not fail: a model that is told of an error would try again. A value without
     a JSON form is therefore written as its ``str``.
     """
-    result = returned if isinstance(returned, ToolResult) else ToolResult(returned)
-    details = None if result.details is None else json_object(result.details)
-    return ToolResult(_content(result.content), details, bool(result.is_error))
+    if not isinstance(returned, ToolResult):
+        return ToolResult(_content(returned))
+    details = None if returned.details is None else json_object(returned.details)
+    return ToolResult(_content(returned.content), details, bool(returned.is_error))
 
 
 def json_object(value: Any) -> JsonObject:
@@ -503,7 +505,9 @@ def json_object(value: Any) -> JsonObject:
         parsed: Any = from_json(encoded)
         if parsed.__class__ is not dict:
             return {"text": _text(value)}
-        return in_order(value, parsed) if isinstance(value, BaseModel) else parsed
+        if isinstance(value, BaseModel) and _has_sets(type(value)):
+            return _beside(value.model_dump(by_alias=True, warnings=False), parsed)
+        return parsed
     except Exception:
         return {"text": _text(value)}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pydantic_core import from_json, to_json
+
 from askfirst.agent.asking import CHOICES
 from askfirst.agent.inbox import attribution, pending_approval
 from askfirst.agent.question_ids import is_about
@@ -37,7 +39,6 @@ from askfirst.errors import (
 )
 from askfirst.ids import child_thread_id, new_id
 from askfirst.messages import JsonObject, ToolResultMessage
-from askfirst.permissions.decision import Decision
 from askfirst.requests import (
     ApproveRequest,
     EscalateRequest,
@@ -241,10 +242,10 @@ def approvals_to_show(
     return tuple(found)
 
 
-def decided_approvals(session: Session) -> list[Approval]:
-    """The answered requests about calls that have no result yet."""
+def decided_requests(session: Session) -> list[tuple[Session, StoredRequest]]:
+    """The answered requests about calls that have no result yet, each with the session that asks."""
     return [
-        (pending_approval(owner.actor, stored.request), owner, stored)
+        (owner, stored)
         for owner in walk(session)
         for call in unresolved_calls(owner.live.thread.messages)
         for stored in owner.live.thread.requests.values()
@@ -365,9 +366,11 @@ def _effects(session: Session) -> tuple[KeptEffect, ...]:
 
 
 def restore(session: Session, checkpoint: RunCheckpoint) -> None:
-    """Fill a new session of the same agent, without a store, from a checkpoint."""
-    _check_spec(session, checkpoint)
-    session.live.thread = Thread(session.thread_id, checkpoint.root_messages)
+    """Fill a new session of the same agent, without a store, from a checkpoint whose messages it has already."""
+    if checkpoint.spec_id != session.actor.spec.id:
+        raise InvalidCheckpoint(
+            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.actor.spec.id!r}"]
+        )
     session.live.run_id = checkpoint.run_id
     _fill(session, checkpoint.root_requests, checkpoint.root_effects)
     for kept in sorted(checkpoint.subagent_sessions, key=lambda each: len(each.call_path)):
@@ -384,13 +387,6 @@ def restore(session: Session, checkpoint: RunCheckpoint) -> None:
             request = with_seal(asked, (checkpoint.seals or {}).get(approval.id))
             stored = StoredRequest(request, owner.thread_id, None, "pending")
             owner.live.thread.requests[request.question_id] = stored
-
-
-def _check_spec(session: Session, checkpoint: RunCheckpoint) -> None:
-    if checkpoint.spec_id != session.actor.spec.id:
-        raise InvalidCheckpoint(
-            [f"the checkpoint is of the agent {checkpoint.spec_id!r}, not of {session.actor.spec.id!r}"]
-        )
 
 
 def _child_at(session: Session, kept: SerializedSession) -> Session | None:
@@ -426,16 +422,20 @@ def request_of(approval: PendingApproval, thread_id: str, attempt: int = 1) -> H
         details["attempt"] = attempt
         payload = EscalateRequest(prompt=approval.reason or "", choices=list(CHOICES), details=details)
     else:
-        why = Decision(False, True, approval.matched_rule_id, approval.reason)
-        payload = ApproveRequest(
+        details = attribution(
+            approval.agent_path, approval.principal, approval.matched_rule_id, approval.reason
+        )
+        payload = ApproveRequest.of_valid(
             tool_name=call.name,
             tool_call_id=call.id,
-            args=call.args,
-            details=attribution(approval.agent_path, approval.principal, why),
+            args=from_json(
+                to_json(call.args)
+            ),  # a copy: a change to the approval must not change the request
+            details=details or None,
             digest=approval.digest or call.digest,  # version 1 has none
         )
     lasts = None if approval.expires_at is None else approval.expires_at - approval.created_at
-    return HitlRequest(
+    return HitlRequest.of_valid(
         question_id=approval.question_id,
         thread_id=thread_id,
         payload=payload,

@@ -79,7 +79,7 @@ def with_decision(before: JsonObject | None, latest: JsonObject) -> JsonObject:
 
     An earlier ``human_retry`` is kept as ``retry``.
     """
-    if before is None or "decision" not in latest:
+    if not before or "decision" not in latest:
         return {**(before or {}), **latest}
     kept = {name: value for name, value in before.items() if name not in _OF_ONE_DECISION}
     if before.get("decision") == "human_retry":

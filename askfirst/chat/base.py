@@ -1,4 +1,4 @@
-"""What a chat is to an agent: a place, what people say there, and the platform that carries it."""
+"""The values and the protocol of a chat: places, messages, conversations, and the platform that carries them."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ class ChatPlace:
         return f"{self.platform}:{self.channel}:{self.thread}"
 
     def stored(self) -> dict[str, str]:
-        """As JSON; ``ChatPlace(**stored)`` is the way back."""
+        """The place as JSON; ``ChatPlace(**stored)`` reads it back."""
         return {"platform": self.platform, "channel": self.channel, "thread": self.thread}
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that a person said to the agent. Who they are is what the platform vouches for."""
+    """A message of a person to the agent. ``account`` comes from the platform, not from the message's text."""
 
     place: ChatPlace
     message_id: str
-    """The same whenever the platform delivers this message again."""
+    """The platform's id of the message: the same each time the platform delivers it."""
     text: str = field(repr=False)
     account: str
     """The person's account, such as ``slack:T024BE7LD:U2147483697``."""
     is_addressed: bool = True
-    """Whether it is meant for the agent by itself: it is named, or the chat is with it alone."""
+    """Whether the message is addressed to the agent: it names the agent, or it is a direct message."""
 
 
 OnSaid = Callable[[Said], Awaitable[None]]
 
 
 class ChatPlatform(Protocol):
-    """A platform: it hears people, and posts, edits, reacts and uploads for an agent.
+    """A chat platform: it receives people's messages, and posts, edits, reacts and uploads for an agent.
 
-    Raises `askfirst.errors.DeliveryError`, which says when to try again.
+    Raises `askfirst.errors.DeliveryError`, whose ``retry_after`` says when to try again.
     """
 
     name: str
     people: Mapping[str, Decider]
-    """Who may talk to the agent, by account; the name is the principal on whose behalf it works."""
+    """The people who may talk to the agent, by account; the name is the principal on whose behalf the agent works."""
     deciders: Mapping[str, Decider]
-    """Who may decide what it asks, by account."""
+    """The people who may decide on the agent's requests, by account."""
     delivery: Delivery
-    """Posts the cards that ask for decisions."""
+    """The delivery that posts cards, which ask for decisions."""
     text_limit: int
-    """How many characters a message may have."""
+    """The most characters of a message."""
     pause_seconds: float
-    """How long to wait between two changes of a message that grows."""
+    """How long to wait between two edits of a message that is being streamed."""
 
     def open(
         self,
@@ -74,11 +74,12 @@ class ChatPlatform(Protocol):
         on_press: OnPress,
         on_pending: OnPending,
     ) -> AbstractAsyncContextManager[None]:
-        """Hear people within this context; what the platform's buttons mean is kept in the store."""
+        """Receive messages and presses within this context; the meaning of buttons is kept in the store."""
         ...
 
     def thread_of(self, place: ChatPlace) -> Sent | None:
-        """What a card follows, so that it stands in this place; None where the delivery's target is enough."""
+        """The message that a card replies to, so that it is posted in this place; None if the delivery's target is
+        enough."""
         ...
 
     def card_delivery(self, place: ChatPlace) -> Delivery:
@@ -90,7 +91,7 @@ class ChatPlatform(Protocol):
         ...
 
     async def edit(self, place: ChatPlace, message_id: str, text: str) -> None:
-        """Change a message of ours."""
+        """Change a message that was posted here."""
         ...
 
     async def react(self, place: ChatPlace, message_id: str, emoji: str) -> None:
@@ -102,7 +103,7 @@ class ChatPlatform(Protocol):
         ...
 
     async def tell(self, said: Said, text: str) -> None:
-        """Tell the person who said something, and nobody else where the platform can do that."""
+        """Answer the person who sent a message; visible to nobody else, if the platform supports that."""
         ...
 
 
@@ -116,14 +117,14 @@ class Conversation:
     principal: str
     platform: ChatPlatform = field(repr=False, compare=False)
     told: int = field(default=0, repr=False, compare=False)
-    """How long the transcript was when its end was told last."""
+    """The length of the transcript when the end of a run was last posted."""
 
     def stored(self) -> dict[str, Any]:
-        """As JSON, without the platform."""
+        """The conversation as JSON, without the platform."""
         place = self.place.stored()
         return {"agent": self.agent, "place": place, "principal": self.principal, "told": self.told}
 
 
 def accounts(platform: str, named: Mapping[str, str]) -> dict[str, Decider]:
-    """A list of people as an operator writes it: the account, and ``Ada`` or ``Ada <ada@example.com>``."""
+    """People by account, from an operator's list: account ids with ``Ada`` or ``Ada <ada@example.com>``."""
     return {f"{platform}:{account}": Decider.read(person) for account, person in named.items()}

@@ -1,4 +1,4 @@
-"""Cards: what an agent asks, posted into its conversation, and brought up to date when it is decided."""
+"""Cards: an agent's requests, posted into its conversation, and updated when they are decided."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ _ACTIONS = {"deny": "reject"}
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card in a chat: its case, where its message is, and the code by which it can be answered in plain text."""
+    """A card in a chat: its case, its message, and the code with which it can be answered in plain text."""
 
     case_id: str
     asked_in: str
-    """The thread of the agent that asks: the conversation's, or a subagent's."""
+    """The thread of the agent that asks: the conversation's thread, or a subagent's."""
     question_id: str
     sent: Sent | None
-    """None while it is being posted, and if whoever posted it died right then."""
+    """The posted message; None while the card is being posted, also if the process died then."""
     code: str | None
 
     def stored(self) -> dict[str, Any]:
-        """As JSON; `read` is the way back."""
+        """The card as JSON; `read` reads it back."""
         return {
             "case_id": self.case_id,
             "asked_in": self.asked_in,
@@ -60,14 +60,14 @@ class Card:
 
     @classmethod
     def read(cls, body: Any) -> Card:
-        """From what `stored` gave."""
+        """The card from what `stored` returned."""
         known = body["sent"]
         sent = None if known is None else Sent(known[0], body["case_id"], known[1])
         return cls(body["case_id"], body["asked_in"], body["question_id"], sent, body["code"])
 
 
 class Cards:
-    """The cards of a store's conversations. Each question is posted once, unless its poster died right then."""
+    """The cards of a store's conversations. A request is posted once, or again if a process died while posting."""
 
     def __init__(self, store: SqlCheckpointer, cases: Cases, service: str) -> None:
         self._store = store
@@ -75,7 +75,7 @@ class Cards:
         self._service = service
 
     async def post(self, agent: Agent, conversation: Conversation) -> int:
-        """Post what an agent asks and has no card yet; returns how many questions are open."""
+        """Post a card for each open request that has none yet; returns how many requests are open."""
         open_ = 0
         for approval in await agent.pending_approvals():
             thread_id = conversation.thread_id
@@ -108,17 +108,24 @@ class Cards:
             follows=platform.thread_of(place),
         )
         code = None
-        if not has_buttons and platform.deciders and notice.asked is not None and notice.asked.may_be_pressed:
+        if (
+            not has_buttons
+            and platform.deciders
+            and notice.contents is not None
+            and notice.contents.may_be_pressed
+        ):
             code = secrets.token_hex(_CODE_BYTES)
-            asked = replace(notice.asked, silence=f"{notice.asked.silence} {_how(case, code)}".strip())
-            notice = replace(notice, asked=asked, body=f"{notice.body}\n\n{_how(case, code)}")
+            contents = replace(
+                notice.contents, silence=f"{notice.contents.silence} {_how(case, code)}".strip()
+            )
+            notice = replace(notice, contents=contents, body=f"{notice.body}\n\n{_how(case, code)}")
         card = Card(case_id, stored.thread_id, stored.question_id, None, code)
         await self._keep(card, conversation.thread_id)
         sent = await platform.card_delivery(place).send(notice)
         await self._keep(replace(card, sent=sent), conversation.thread_id)
 
     async def pressed(self, press: Press) -> None:
-        """Note where a card is whose poster died before it could: the press says so."""
+        """Record a card's message from a press on it, if a process died before it could record the message."""
         known = await self._store.get_checkpoint(_id(press.case_id), AGENT_ID)
         if known is not None and press.sent is not None:
             card = Card.read(known.body)
@@ -129,7 +136,7 @@ class Cards:
         await self._store.save_checkpoint(_id(card.case_id), AGENT_ID, card.stored(), thread_id=thread_id)
 
     async def update(self, conversation: Conversation) -> None:
-        """Bring the cards of a conversation up to date: who decided, and what came of it."""
+        """Update the cards of a conversation whose cases are settled: who decided, and the call's result."""
         for card in await self._of(conversation.thread_id):
             try:
                 case = await self._decided(card)
@@ -149,12 +156,12 @@ class Cards:
     async def _decided(self, card: Card) -> Case | None:
         case = await self._cases.get(card.case_id)
         if not case.is_final:
-            await self._cases.sweep()  # it may have been settled where nobody knows of cases
+            await self._cases.sweep()  # the request may have been settled directly in the store
             case = await self._cases.get(card.case_id)
         return case if case.is_final else None
 
     async def _outcome(self, card: Card, case: Case) -> str | None:
-        """What came of the call, in a line, as the transcript says."""
+        """The result of the call in one line, from the transcript; None if there is none."""
         if case.payload is None or case.payload.gated_call is None:
             return None
         thread = await self._store.load(card.asked_in)
@@ -176,10 +183,10 @@ class Cards:
     async def answered(
         self, said: Said, thread_id: str, presses: Presses, place: Place
     ) -> PressAnswer | None:
-        """Take ``approve 3f2a9c`` as an answer; None if it is none, or names no code that was printed here.
+        """Decide by a message such as ``approve 3f2a9c``; None if it is no such message, or its code is unknown here.
 
-        The code counts in the conversation where it was printed, and for those who may decide; it is settled where
-        every press is (`Presses`).
+        A code counts only in its own conversation, and only for people who may decide. `Presses` settles the request,
+        as it does for every pressed button.
         """
         found = _PLAIN.fullmatch(said.text.strip())
         if found is None:
@@ -206,7 +213,7 @@ class Cards:
 
 
 def _how(case: Case, code: str) -> str:
-    """How to answer in plain text."""
+    """The sentence that says how to answer in plain text."""
     yes, no = ("confirm", "cancel") if case.type == "confirmation" else ("approve", "deny")
     return f"To decide, reply: {yes} {code} or {no} {code}"
 

@@ -1,4 +1,4 @@
-"""What people said to agents, kept until it was worked off: in order, one at a time for each thread, once each."""
+"""A durable queue of people's messages to agents: in order, one at a time for each thread, each handled once."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from askfirst.errors import CheckpointNotFound, CheckpointNotPendingError
 
 AGENT_ID = "askfirst.chat.inbox"
 CLAIM_SECONDS = 60.0
-"""How long a worker that died holds a message."""
+"""How long the claim on a message lasts without renewal: after that, another worker takes the message over."""
 KEPT_SECONDS = 86_400.0
-"""How long it is remembered that a message was worked off, so that it counts once if it is delivered again."""
+"""How long a handled message is remembered, so that a second delivery of it is ignored."""
 _PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that this process has taken."""
+    """A message that this process has claimed."""
 
     id: str
     thread_id: str
@@ -34,7 +34,7 @@ class Waiting:
 
     @property
     def run_id(self) -> str:
-        """The id of the run that it begins: the same whoever works it off."""
+        """The id of the run that the message begins: the same in every process that handles it."""
         return hashlib.sha256(f"{self.thread_id}\0{self.id}".encode()).hexdigest()[:32]
 
 
@@ -46,18 +46,18 @@ class Inbox:
         self._clock = clock
 
     async def put(self, thread_id: str, message_id: str, text: str, conversation: dict[str, Any]) -> bool:
-        """Keep a message; False if it is known already, so that a second delivery changes nothing."""
+        """Store a message; False if it is stored already, so that a second delivery changes nothing."""
         id_ = _id(thread_id, message_id)
         if await self._store.get_checkpoint(id_, AGENT_ID) is not None:
             return False
         body: dict[str, Any] = {"text": text, "conversation": conversation}
-        with suppress(CheckpointNotPendingError):  # another worker has it, and took it in between
+        with suppress(CheckpointNotPendingError):  # another worker stored and claimed it meanwhile
             await self._store.save_checkpoint(id_, AGENT_ID, body, thread_id=thread_id)
             return True
         return False
 
     async def threads(self) -> list[str]:
-        """The threads that have messages to work off, this process's and others'."""
+        """The threads with messages that are not handled yet, in this process or another."""
         found: dict[str, None] = {}
         for state in ("resolving", "pending"):
             after: str | None = None
@@ -70,7 +70,7 @@ class Inbox:
         return list(found)
 
     async def take(self, thread_id: str) -> Waiting | None:
-        """Take the oldest message of a thread; None if there is none, or another worker is at one."""
+        """Claim the oldest message of a thread; None if there is none, or if another worker handles one."""
         at_work = await self._store.list_checkpoints(
             AGENT_ID, thread_id=thread_id, state="resolving", limit=1
         )
@@ -89,17 +89,17 @@ class Inbox:
         return _waiting(taken, claim)
 
     async def done(self, taken: Waiting) -> None:
-        """It was worked off."""
+        """Mark a message as handled."""
         with suppress(CheckpointNotFound, CheckpointNotPendingError):  # another worker has taken it over
             await self._store.resolve_checkpoint(taken.id, AGENT_ID, by=taken.claim)
 
     async def later(self, taken: Waiting) -> None:
-        """It cannot be worked off just now."""
+        """Release the claim on a message that cannot be handled now."""
         with suppress(CheckpointNotFound, CheckpointNotPendingError):
             await self._store.release_checkpoint(taken.id, AGENT_ID, by=taken.claim)
 
     async def drop(self, thread_id: str) -> int:
-        """Forget what waits in a thread; returns how many messages that were."""
+        """Delete up to 100 messages of a thread that nobody has claimed; returns how many were found."""
         waiting = await self._store.list_checkpoints(
             AGENT_ID, thread_id=thread_id, state="pending", limit=_PAGE
         )
@@ -109,7 +109,7 @@ class Inbox:
         return len(waiting)
 
     async def forget_old(self) -> None:
-        """Forget messages that were worked off long ago."""
+        """Delete messages that were handled longer ago than `KEPT_SECONDS`."""
         oldest = self._clock.now() - KEPT_SECONDS
         while True:
             page = await self._store.list_checkpoints(AGENT_ID, state="resolved", limit=_PAGE)
@@ -121,7 +121,7 @@ class Inbox:
 
     @asynccontextmanager
     async def holding(self, taken: Waiting) -> AsyncGenerator[None]:
-        """Renew the claim while a message is worked off."""
+        """Renew the claim on a message while it is handled."""
         task = asyncio.create_task(self._renew(taken))
         try:
             yield

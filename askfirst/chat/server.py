@@ -1,7 +1,7 @@
-"""serve_channels: agents that live in chats. A message prompts one, its text streams back, its questions are cards.
+"""serve_channels: agents in chats. A message prompts an agent, its text is streamed back, its requests are cards.
 
-Every message is stored before it is acknowledged, and worked off by one worker at a time for each thread. What an
-agent asks is settled where every press is (`askfirst.service.presses`); whichever worker is there resumes the run.
+Every message is stored before it is acknowledged, and handled by one worker at a time for each thread. Presses and
+typed codes are settled by `askfirst.service.presses`; then any worker resumes the run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LINE = 120
 
 MakeSpec = Callable[[Conversation], AgentSpec]
 Registry = Mapping[str, AgentSpec | MakeSpec]
-"""Agents by name: a spec, or a function of the conversation that gives one (for `ChatToolset`)."""
+"""Agents by name: a spec, or a function that returns one for a conversation (for `ChatToolset`)."""
 
 NOT_FOR_YOU = "You are not one of those who may talk to this agent."
 STOPPED = "Stopped."
@@ -78,16 +78,17 @@ def serve_channels(
 ) -> ChannelServer:
     """Serve agents in Slack and Telegram: ``await serve_channels(...).run()``, or ``async with`` it.
 
-    ``registry`` has the agents by name; a message that begins with ``NAME:`` is for that one, any other for the
-    first. ``store`` is a database's URL or an open checkpointer; any number of processes may serve the same one
-    (Telegram allows one listener for a bot). ``authorize`` is asked before anybody decides, as in the service.
+    ``registry`` has the agents by name; a message that begins with ``NAME:`` is for the agent of that name, any other
+    message for the first agent. ``store`` is a database's URL or an open checkpointer; any number of processes may
+    serve the same database (Telegram allows one listener for a bot). ``authorize`` is called before a decision
+    counts, as in the service.
     """
     platforms: list[ChatPlatform] = [each for each in (slack, telegram) if each is not None]
     return ChannelServer(registry, store, platforms, authorize=authorize, name=name, clock=clock)
 
 
 class ChannelServer:
-    """Agents in chats, as long as it runs. One conversation is one thread of the store."""
+    """Serves agents in chats while it is open. One conversation is one thread of the store."""
 
     def __init__(
         self,
@@ -151,24 +152,24 @@ class ChannelServer:
             await self._stopping.wait()
 
     def stop(self) -> None:
-        """Have `run` return, when what is under way has ended."""
+        """Make `run` return once the messages that are being handled are done."""
         self._stopping.set()
 
     async def _finish(self) -> None:
-        """See through what is under way."""
+        """Wait until the messages that are being handled are done."""
         while self._at_work:
             await asyncio.wait(list(self._at_work.values()))
 
-    # Hearing people.
+    # Receiving messages.
 
     async def hear(self, said: Said) -> None:
-        """Take something that a person said; returns when it is stored."""
+        """Receive a person's message; returns when it is stored or answered."""
         platform = self._platforms[said.place.platform]
         name, text = self._addressed(said.text)
         thread_id = thread_id_of(said.place, name)
         known = await self._conversation(thread_id)
         if known is None and not said.is_addressed:
-            return  # people who talk among themselves
+            return  # people talk to each other, not to an agent
         person = platform.people.get(said.account)
         is_decider = said.account in platform.deciders
         if person is None and not is_decider:
@@ -189,26 +190,26 @@ class ChannelServer:
             self._wake(thread_id)
 
     def _addressed(self, text: str) -> tuple[str, str]:
-        """The agent that a message is for, and the message."""
+        """The name of the agent that a message is for, and the message without that name."""
         first, colon, rest = text.partition(":")
         if colon and first.strip() in self._registry:
             return first.strip(), rest.strip()
         return next(iter(self._registry)), text
 
     async def _stop(self, thread_id: str, said: Said, platform: ChatPlatform) -> None:
-        """Abort what runs or waits in a thread, and drop what is queued there."""
+        """Abort the run of a thread, or its open requests, and delete its queued messages."""
         dropped = await self._inbox.drop(thread_id)
         running = self._running.get(thread_id)
         conversation = await self._conversation(thread_id)
         if running is not None:
             running.abort()
-        elif conversation is not None and await self._withdraw(conversation):
+        elif conversation is not None and await self._abort_requests(conversation):
             await platform.post(said.place, STOPPED)
         else:
             await platform.tell(said, STOPPED if dropped else NOTHING)
 
-    async def _withdraw(self, conversation: Conversation) -> bool:
-        """Withdraw what an agent asks; False if it asks nothing, or somebody has answered by now."""
+    async def _abort_requests(self, conversation: Conversation) -> bool:
+        """Abort an agent's open requests; False if it has none, or if one was answered meanwhile."""
         async with self._ending(conversation.thread_id):
             try:
                 await self._agent(conversation).abort_pending("stopped in the chat")
@@ -222,7 +223,7 @@ class ChannelServer:
         return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
 
     async def _pending(self, account: str) -> str:
-        """What waits for a decision, for somebody who may decide."""
+        """The list of open requests as text, for an account that may decide."""
         platform = self._platforms[account.partition(":")[0]]
         if account not in platform.deciders:
             return NOT_FOR_YOU
@@ -230,10 +231,11 @@ class ChannelServer:
         lines = [f"• {cut(visible(' '.join(each.request.payload.sentences)), _LINE)}" for each in waiting]
         return "\n".join(lines) or "Nothing waits for a decision."
 
-    # Working off what they said.
+    # Handling messages.
 
     def _wake(self, thread_id: str) -> None:
-        """Have a thread's messages worked off; if that is under way, once more, for it may have looked already."""
+        """Start a task that handles a thread's messages. If one is running, another is started after it, because the
+        running one may have read the queue already."""
         if thread_id in self._at_work:
             self._again.add(thread_id)
             return
@@ -253,19 +255,19 @@ class ChannelServer:
                 try:
                     async with self._inbox.holding(taken):
                         is_done = await self._prompt(taken)
-                finally:  # what failed is free for the next sweep, not held until the claim lapses
+                finally:  # release the claim at once, so that the next sweep can retry the message
                     if not is_done:
                         await self._inbox.later(taken)
                 if not is_done:
                     return
                 await self._inbox.done(taken)
         except (StoreError, DeliveryError) as error:
-            logger.error("thread %s is worked off later: %s", thread_id, error)
+            logger.error("the messages of thread %s will be retried: %s", thread_id, error)
         except Exception:
-            logger.exception("thread %s is worked off later", thread_id)
+            logger.exception("the messages of thread %s will be retried", thread_id)
 
     async def _prompt(self, taken: Waiting) -> bool:
-        """Have an agent work on a message; False if it has to wait for a decision, or for another worker."""
+        """Run an agent with a message; False if a decision is pending, or another worker has the thread."""
         stored = await self._store.load(taken.thread_id)
         conversation = self._read(taken.thread_id, taken.conversation)
         is_begun = stored is not None and stored.run is not None and stored.run.run_id == taken.run_id
@@ -288,10 +290,10 @@ class ChannelServer:
         return result.status != "suspended"
 
     async def _resume(self, continuation: Continuation) -> AgentResult:
-        """Go on with a conversation in which somebody has decided: a resumer, on any worker."""
+        """Resume a conversation after a decision: the resumer, on any worker."""
         conversation = await self._conversation(continuation.thread_id)
         if conversation is None:
-            raise ResumeFailed("nothing is known of this conversation here")
+            raise ResumeFailed("the store has no conversation with this thread")
         agent = self._agent(conversation)
         result = await self._streamed(agent, conversation, agent.resume)
         if result.status == "suspended":
@@ -302,7 +304,7 @@ class ChannelServer:
     async def _streamed(
         self, agent: Agent, conversation: Conversation, run: Callable[[], Any]
     ) -> AgentResult:
-        """Run an agent, stream what it says, post what it asks, and bring its cards up to date."""
+        """Run an agent, stream its text, post its requests as cards, and update its cards."""
         stream = TextStream(conversation.platform, conversation.place, self._clock)
         self._running[agent.thread_id] = agent
         try:
@@ -318,7 +320,7 @@ class ChannelServer:
     async def _end(
         self, agent: Agent, conversation: Conversation, stream: TextStream, result: AgentResult
     ) -> None:
-        """Tell how a run came to rest."""
+        """Post how a run ended or paused."""
         if result.status == "suspended":
             return
         await self._cards.update(conversation)
@@ -329,17 +331,17 @@ class ChannelServer:
         elif result.status == "failed":
             await stream.say(FAILED.format(result.reason or "the run failed"))
         elif not stream.has_posted and result.text and conversation.told != _so_far(agent):
-            await stream.say(result.text)  # it was said before this process came to it
+            await stream.say(result.text)  # another process produced it, and did not post it
         await self._keep(replace(conversation, told=_so_far(agent)))
 
     def _ending(self, thread_id: str) -> asyncio.Lock:
-        """Held while a thread's cards are posted or withdrawn, so that "stop" finds all of them."""
+        """The lock that is held while a thread's cards are posted or its requests aborted: "stop" finds all cards."""
         lock = self._endings.get(thread_id)
         if lock is None:
             self._endings[thread_id] = lock = asyncio.Lock()
         return lock
 
-    # What is known of conversations.
+    # Conversations in the store.
 
     def _agent(self, conversation: Conversation) -> Agent:
         spec = self._registry[conversation.agent]
@@ -352,7 +354,7 @@ class ChannelServer:
         )
 
     async def _keep(self, conversation: Conversation) -> None:
-        """Remember where a conversation is, and on whose behalf its agent works now."""
+        """Store a conversation: its place, its agent, and on whose behalf the agent works now."""
         await self._store.save_checkpoint(
             _id(conversation.thread_id), AGENT_ID, conversation.stored(), thread_id=conversation.thread_id
         )
@@ -367,7 +369,8 @@ class ChannelServer:
         return Conversation(thread_id, body["agent"], place, body["principal"], platform, body["told"])
 
     async def _sweep(self) -> None:
-        """Now and then: what a worker left that died, what has expired, and what is long over."""
+        """Every `SWEEP_SECONDS`: settle expired requests, delete old messages, and take over messages that a worker
+        left when it died."""
         while True:
             try:
                 await self._store.expire_due()
@@ -376,17 +379,17 @@ class ChannelServer:
                 for thread_id in await self._inbox.threads():
                     self._wake(thread_id)
             except Exception as error:
-                logger.warning("messages cannot be looked through, will try again: %s", type(error).__name__)
+                logger.warning("the sweep of messages failed, will try again: %s", type(error).__name__)
             await self._clock.sleep(SWEEP_SECONDS)
 
 
 def thread_id_of(place: ChatPlace, agent: str) -> str:
-    """The thread of a conversation: the same whenever, and wherever, somebody speaks there."""
+    """The thread id of a conversation, derived from its place and agent: the same in every process."""
     return f"chat-{hashlib.sha256(f'{place.key}{chr(0)}{agent}'.encode()).hexdigest()[:32]}"
 
 
 def _so_far(agent: Agent) -> int:
-    """How far the transcript has come: what was told of a conversation is told once."""
+    """The length of the transcript, by which a text that was posted before is not posted again."""
     return len(agent.messages)
 
 

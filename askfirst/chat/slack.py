@@ -28,11 +28,11 @@ _EMOJI = re.compile(r"[a-z0-9_+'-]{1,100}")
 class SlackChat:
     """A Slack app through which people talk to agents.
 
-    A message that names the app begins a thread with the agent, and what is said in that thread goes to it, too; so
-    does everything in a direct message. ``people`` are those who may talk to it, by account
-    (``"T024BE7LD:U2147483697"``) with the name that becomes the principal; ``deciders`` those who may decide what it
-    asks, by default the same. ``app_token`` is for Socket Mode, ``signing_secret`` for signed requests: mount
-    `request_app()` then. ``buttons=False`` asks in plain text: "reply approve 3f2a9c".
+    A message that names the app begins a thread with the agent. Later messages in that thread go to the agent too,
+    and so do all direct messages. ``people`` may talk to the agent: accounts (``"T024BE7LD:U2147483697"``) with the
+    name that becomes the principal. ``deciders`` may decide on its requests, by default the same people.
+    ``app_token`` is for Socket Mode, ``signing_secret`` for signed requests: then mount `request_app()`.
+    ``buttons=False`` asks in plain text: "reply approve 3f2a9c".
     """
 
     name = NAME
@@ -73,7 +73,7 @@ class SlackChat:
         on_press: OnPress,
         on_pending: OnPending,
     ) -> AsyncGenerator[None]:
-        """Hear people within this context."""
+        """Receive messages and presses within this context."""
         self._bot_user = str((await self._api.call("auth.test"))["user_id"])
 
         async def hear(kind: str, payload: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ class SlackChat:
             yield
 
     def _said(self, payload: Mapping[str, Any]) -> Said | None:
-        """What a person said; None for edits, joins, bots, and what is not ours to hear."""
+        """The message of a person in an event; None for edits, joins, messages of bots and other events."""
         event: Mapping[str, Any] = payload.get("event") or {}
         if event.get("type") not in ("app_mention", "message") or event.get("subtype") or event.get("bot_id"):
             return None
@@ -112,7 +112,7 @@ class SlackChat:
         return Sent(NAME, "", {"channel": place.channel, "ts": place.thread})
 
     def card_delivery(self, place: ChatPlace) -> Delivery:
-        """The delivery; the thread says where to."""
+        """The delivery of all cards; `thread_of` gives the thread."""
         return self._delivery
 
     async def post(self, place: ChatPlace, text: str) -> str:
@@ -121,11 +121,11 @@ class SlackChat:
         return str((await self._api.call("chat.postMessage", message))["ts"])
 
     async def edit(self, place: ChatPlace, message_id: str, text: str) -> None:
-        """Change a message of the app's own."""
+        """Change a message of the app."""
         await self._api.call("chat.update", {"channel": place.channel, "ts": message_id, **_message(text)})
 
     async def react(self, place: ChatPlace, message_id: str, emoji: str) -> None:
-        """React with an emoji by its name, such as ``white_check_mark``; once is enough."""
+        """React with an emoji by its name, such as ``white_check_mark``; a repeated reaction changes nothing."""
         name = emoji.strip(":")
         if _EMOJI.fullmatch(name) is None:
             raise SlackRefused("invalid_name")
@@ -153,7 +153,7 @@ class SlackChat:
         return file_id
 
     async def tell(self, said: Said, text: str) -> None:
-        """Tell a person, seen by nobody else."""
+        """Answer a person with an ephemeral message, which nobody else sees."""
         user = said.account.rpartition(":")[2]
         message = {"channel": said.place.channel, "user": user, "text": ephemeral(text)}
         if not said.message_id.endswith(f":{said.place.thread}"):
@@ -172,7 +172,7 @@ def _message(text: str) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """What a person wrote, without the name of the app at its beginning and without Slack's escapes."""
+    """A message's text without the mention of the app at its beginning and without Slack's escapes."""
     said = _MENTION.sub("", text, count=1).strip() if text.lstrip().startswith("<@") else text.strip()
     for escaped, plain in _ENTITIES:
         said = said.replace(escaped, plain)

@@ -1,4 +1,4 @@
-"""Streaming an agent's text into a chat: a message that grows, within what the platform allows."""
+"""Streaming an agent's text into a chat: a message that is edited as it grows, within the platform's limits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _FIRST_PAUSE = 1.0
 
 @dataclass
 class _Message:
-    """One message of the agent: its text so far, and what stands in the chat of it (id and text of each part)."""
+    """One message of the agent: its text so far, and its posted parts (id and text of each)."""
 
     text: str = ""
     posted: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
 class TextStream:
-    """Posts what an agent says while it says it: one message for each of its own, more where one is too long.
+    """Posts an agent's messages while they are streamed: one chat message for each, or several if it is too long.
 
-    The agent never waits for the chat: what it says is noted here, and posted by a task beside it.
+    The agent never waits for the chat: its text is recorded here, and another task posts it.
     """
 
     def __init__(self, platform: ChatPlatform, place: ChatPlace, clock: Clock) -> None:
@@ -49,26 +49,26 @@ class TextStream:
 
     @asynccontextmanager
     async def of(self, agent: Agent) -> AsyncGenerator[None]:
-        """Stream what an agent says within this context; at its end all of it is posted."""
+        """Stream an agent's text within this context; at its end all of the text is posted."""
         unsubscribe = agent.subscribe(self._hear)
         growing = asyncio.create_task(self._grow())
         try:
             yield
         finally:
             unsubscribe()
-            async with self._writing:  # a post that is under way is not cut off, or it would be made twice
+            async with self._writing:  # let a running post end: if it were cancelled, it would be repeated
                 growing.cancel()
             await asyncio.wait({growing})
             await self._finish()
 
     async def say(self, text: str) -> None:
-        """Post a text of its own."""
+        """Post a text as a separate message."""
         self._messages.append(_Message(text))
         await self._finish()
 
     def _hear(self, event: AgentEvent) -> None:
         if len(event.agent_path) > 1:
-            return  # a subagent's words are for the agent that asked it
+            return  # a subagent's text is for its caller, not for the chat
         if event.type == "message_started" and event.role == "assistant":
             self._messages.append(_Message())
         elif event.type == "message_delta" and self._messages:
@@ -85,20 +85,20 @@ class TextStream:
             self._changed.clear()
             try:
                 await self._write()
-            except DeliveryError as error:  # made good by the next one, or at the end
-                logger.info("what an agent says is posted later: %s", error)
+            except DeliveryError as error:  # the next edit, or the end, posts it
+                logger.info("a part of an agent's text is posted later: %s", error)
                 await self._clock.sleep(error.retry_after or _FIRST_PAUSE)
             await self._clock.sleep(self._platform.pause_seconds)
 
     async def _finish(self) -> None:
-        """Post all that was said, however often it takes."""
+        """Post the whole text; a post that fails is retried with back-off, up to eight times in all."""
         pause = _FIRST_PAUSE
         for attempt in range(_MOST_TRIES):
             try:
                 await self._write()
             except DeliveryError as error:
                 if error.permanent or attempt + 1 == _MOST_TRIES:
-                    logger.error("what an agent said could not be posted: %s", error)
+                    logger.error("an agent's text could not be posted: %s", error)
                     return
                 await self._clock.sleep(error.retry_after or pause)
                 pause *= 2
@@ -106,7 +106,7 @@ class TextStream:
                 return
 
     async def _write(self) -> None:
-        """Bring the chat up to date."""
+        """Post new parts, and edit parts that have changed."""
         async with self._writing:
             for message in self._messages:
                 for number, part in enumerate(parts(message.text, self._platform.text_limit)):
@@ -128,7 +128,7 @@ def _grown(text: str, event: MessageDeltaEvent) -> str:
 
 
 def parts(text: str, limit: int) -> list[str]:
-    """A text in parts of at most ``limit`` characters, parted at the ends of lines or words where there are any."""
+    """A text in parts of at most ``limit`` characters, split at the ends of lines or words if possible."""
     found: list[str] = []
     while len(text) > limit:
         at = max(text.rfind("\n", limit // 2, limit), text.rfind(" ", limit // 2, limit))

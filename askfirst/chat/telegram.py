@@ -18,15 +18,15 @@ from askfirst.service.places import Decider
 
 _PAUSE = 1.5
 _TEXT = 2000
-"""Half of what Telegram takes: it counts some characters twice, and hidden ones are written out."""
+"""About half of Telegram's limit: Telegram counts some characters twice, and hidden ones are written as names."""
 
 
 class TelegramChat:
     """A Telegram bot through which people talk to an agent; each chat, or topic of a group, is a conversation.
 
-    ``people`` are those who may talk to it, by the number of their account, with the name that becomes the
-    principal; ``deciders`` those who may decide what it asks, by default the same. ``buttons=False`` asks in plain
-    text. A bot hears a group's messages only if it is named, or if its privacy mode is off.
+    ``people`` may talk to the agent: account numbers with the name that becomes the principal. ``deciders`` may
+    decide on its requests, by default the same people. ``buttons=False`` asks in plain text. In a group, a bot
+    receives only messages that name it, unless its privacy mode is off.
     """
 
     name = NAME
@@ -58,7 +58,7 @@ class TelegramChat:
         on_press: OnPress,
         on_pending: OnPending,
     ) -> AsyncGenerator[None]:
-        """Hear people within this context."""
+        """Receive messages and presses within this context."""
 
         async def hear(message: dict[str, Any]) -> None:
             said = _said(message)
@@ -75,7 +75,7 @@ class TelegramChat:
             yield
 
     def thread_of(self, place: ChatPlace) -> Sent | None:
-        """None: the chat is the conversation."""
+        """None: `card_delivery` gives the chat."""
         return None
 
     def card_delivery(self, place: ChatPlace) -> Delivery:
@@ -90,7 +90,7 @@ class TelegramChat:
         return str((await self._api.call("sendMessage", {**where, **_message(text)}))["message_id"])
 
     async def edit(self, place: ChatPlace, message_id: str, text: str) -> None:
-        """Change a message of the bot's own."""
+        """Change a message of the bot."""
         await self._api.edit("editMessageText", int(place.channel), int(message_id), _message(text))
 
     async def react(self, place: ChatPlace, message_id: str, emoji: str) -> None:
@@ -108,12 +108,12 @@ class TelegramChat:
         return str(said["message_id"])
 
     async def tell(self, said: Said, text: str) -> None:
-        """Tell a person, in the chat: Telegram has no messages that only one of several people sees."""
+        """Answer a person, in the chat: Telegram has no messages that only one person of a group sees."""
         await self.post(said.place, text)
 
 
 def _said(message: Mapping[str, Any]) -> Said | None:
-    """What a person said; None for what has no text, or no person behind it."""
+    """The message of a person; None for messages without text, and for those of bots and channels."""
     sender: Mapping[str, Any] = message.get("from") or {}
     chat: Mapping[str, Any] = message.get("chat") or {}
     text = message.get("text")
@@ -131,7 +131,7 @@ def _said(message: Mapping[str, Any]) -> Said | None:
 
 
 def _message(text: str) -> dict[str, Any]:
-    """A text as it is: within a preformatted one Telegram makes no link, mention or command."""
+    """A message with the text as preformatted: in it, Telegram makes no links, mentions or commands."""
     said = shown(text)
     return {
         "text": said,

@@ -1,4 +1,4 @@
-"""ChatToolset: tools by which an agent posts, edits, reacts and uploads in its conversation, each behind the gate."""
+"""ChatToolset: tools with which an agent posts, edits, reacts and uploads in its conversation, behind the gate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _MOST_BYTES = 1_000_000
 
 
 class ChatToolset:
-    """The tools of one conversation. With ``require_approval``, the default, a person is asked before each acts.
+    """The tools of one conversation. With ``require_approval``, the default, a person is asked before each call.
 
-    They act in the conversation they were made for and nowhere else; no argument names another place.
+    The tools act only in the conversation that they were made for; no argument names another place.
     """
 
     def __init__(self, conversation: Conversation, *, require_approval: bool = True) -> None:

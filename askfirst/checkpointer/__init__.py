@@ -1,1 +1,1 @@
-"""Durable threads for agents: one contract (`base`), and stores that keep it."""
+"""Durable threads for agents: one contract (`base`), and its implementation for each database."""

@@ -4,16 +4,17 @@ The rules that every checkpointer keeps:
 
 - **One step, one commit.** `Checkpointer.commit` writes a whole `Step` or nothing of it.
 - **One writer, and none on a stale view.** A thread has a *fence*, a number that grows by one with every
-  commit. A commit names the fence it stands on and fails, changing nothing, if the thread has moved since:
-  so a worker that writes has seen all that was written, also by a worker that was thought dead. A new thread's fence
-  begins at a number that no thread of that name had before: who knew one that was deleted cannot write to it.
-- **Leased only while work goes on.** A step may take the lease (``acquire``), keep it, or release it
+  commit. A commit names the fence that its writer has read. It fails, changing nothing, if the thread's fence has
+  grown since. So a worker that writes has seen everything that was written, also by a worker whose lease had lapsed.
+  The fence of a new thread begins above all fences of deleted threads with the same id, so that a worker that knew
+  the deleted thread cannot write to the new one.
+- **Leased only while a worker works.** A step may take the lease (``acquire``), keep it, or release it
   (``release``); one commit may do both. A held lease is renewed by a heartbeat until it is released or its
   holder dies; then it lapses and another worker may take it.
 - **One settlement.** A request is settled once, by an answer, a cancel, a time-out, an abort or a newer
   prompt; every later attempt raises `HitlStaleAnswer` and changes nothing, whoever makes it.
-- **The table is the truth.** `Checkpointer.settled` wakes by itself when somebody else settles a request;
-  it returns what the store says, not what a notification said.
+- **The table is the truth.** `Checkpointer.settled` returns when another process settles a request. A notification
+  only wakes it; what it returns is read from the store.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LEASE_SECONDS = 30.0
 
 POINTS = (
     "effect.started",  # tool bodies are about to begin
-    "effect.ended",  # their results are in the transcript
+    "effect.ended",  # the bodies' results are in the transcript
     "request.opened",  # a person is asked
     "run.ended",  # the run has come to rest
     "prompt",  # a user message was appended
@@ -40,7 +41,7 @@ POINTS = (
     "step",  # none of these, such as a lease that is released
     "request.settled",  # outside of steps: an answer, a cancel or a time-out
 )
-"""Named places around the commits, where a test may make a process die.
+"""The crash points: named places around commits, at which a test may kill a process.
 
 Each commit has a point right after it, and one named ``"before:..."`` right before. A step's point is the first of
 these that applies.
@@ -58,7 +59,8 @@ def reached(point: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredEffect:
-    """A tool body that was started. Where ``ended`` is False and nobody holds the lease, it is in doubt."""
+    """The ledger's entry for a tool body that was begun. If ``ended`` is False and nobody holds the thread's lease,
+    the effect is in doubt."""
 
     tool_call_id: str
     tool_name: str
@@ -81,7 +83,7 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class StoredThread:
-    """A thread as it was loaded: what a worker needs to go on."""
+    """A thread as it was loaded: what a worker needs to continue it."""
 
     thread_id: str
     fence: int
@@ -94,9 +96,9 @@ class StoredThread:
     run: StoredRun | None = None
     lease_owner: str | None = None
     lease_until: float = 0.0
-    """Seconds since 1970 (UTC), as all times here are."""
+    """Seconds since 1970 (UTC), like all times here."""
     is_leased: bool = False
-    """Whether a worker was at the thread when it was loaded, by the checkpointer's clock."""
+    """Whether a worker held the lease when the thread was loaded, by the checkpointer's clock."""
     extra: JsonObject = field(default_factory=dict[str, Any])
 
 
@@ -113,10 +115,10 @@ class ThreadInfo:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """How a step settles a request itself: aborted, or superseded by a newer prompt.
+    """How a step settles a request: aborted, or superseded by a newer prompt.
 
-    A request that was settled outside the store may be recorded too, in the step that opens it, with its
-    ``answer`` and who gave it.
+    A request that was settled outside the store can be recorded too, in the step that opens it, with its ``answer``
+    and who answered.
     """
 
     question_id: str
@@ -155,12 +157,12 @@ class Step(NamedTuple):
     parent_thread_id: str | None = None
     """The caller's thread, if this is a subagent's; stored by the step that makes the thread."""
     first_fence: int = 0
-    """The fence after a step that makes its thread, chosen by a writer who needs to know it before the step is
-    written (`askfirst.ids.first_fence`); 0 leaves it to the checkpointer."""
+    """The fence of the thread that the step makes, if the writer has to know it before the step is written
+    (`askfirst.ids.first_fence`); 0 lets the checkpointer choose it."""
     resumer: str | None = None
-    """The resumer that knows how to go on once a request that the step opens is settled."""
+    """The name of the resumer that continues when a request that the step opens is settled."""
     resumes: str | None = None
-    """The thread that it resumes: this one, or that of the agent at the top."""
+    """The thread to resume: this one, or the thread of the agent at the top of the tree."""
     parent_fence: int = 0
     """The fence at which the writer holds the caller's thread; 0 if that is not to be checked.
 
@@ -172,22 +174,22 @@ class Checkpointer(Protocol):
     """Keeps threads. Every method is safe to call from many tasks, and across processes, at once."""
 
     async def load(self, thread_id: str) -> StoredThread | None:
-        """The thread as it stands, or None if there is none."""
+        """The current state of a thread, or None if there is none."""
         ...
 
     async def commit(self, thread_id: str, step: Step, *, fence: int, acquire: bool = False) -> int:
         """Write a step and return the thread's fence after it.
 
-        With ``acquire`` the lease is taken: the thread must still be at ``fence`` and leased to nobody (or its
-        lease has lapsed), and its fence grows by one. Fence 0 stands for a thread that does not exist yet; it
-        is made, with a fence of its own. Without ``acquire`` the caller must hold the lease at ``fence``.
+        With ``acquire`` the lease is taken: the thread must still be at ``fence``, and nobody may hold its lease
+        (unless it has lapsed). Without ``acquire`` the caller must hold the lease at ``fence``. The fence grows by
+        one. Fence 0 stands for a thread that does not exist yet; it is made, with a new first fence.
 
         Raises `LeaseHeld` if another worker has the lease, and `LeaseLost` if the thread's fence has moved;
-        nothing is written then. Raises `InvalidStep` for values that no store could keep: nothing was sent, and
-        the lease is unchanged.
+        nothing is written then. Raises `InvalidStep` for values that cannot be stored: nothing was sent, and the
+        lease is unchanged.
 
-        A cancelled caller gets `asyncio.CancelledError` only when the step is committed or certainly not; if
-        the step failed, its error is the ``__cause__``.
+        A cancelled caller gets `asyncio.CancelledError` only when it is certain whether the step is committed; if the
+        step failed, its error is the ``__cause__``.
         """
         ...
 
@@ -229,28 +231,29 @@ class Checkpointer(Protocol):
         ...
 
     async def expire(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Settle a request as timed out if it is pending and past its deadline; return it as it stands."""
+        """Settle a request as timed out if it is pending and past its deadline; returns its current state."""
         ...
 
     async def expire_due(self, limit: int = 1000) -> list[StoredRequest]:
-        """Time out all pending requests that are past their deadline, whether or not anybody waits for them.
+        """Settle up to ``limit`` pending requests that are past their deadlines as timed out, whether or not a run
+        waits for them.
 
-        Return them.
+        Returns the settled requests.
         """
         ...
 
     async def settled(
         self, thread_id: str, question_id: str, *, asked: HitlRequest | None = None
     ) -> StoredRequest:
-        """Wait until a request is settled, by whomever, and return it. Raises `HitlNoPendingRequest`.
+        """Wait until a request is settled, by any process, and return it. Raises `HitlNoPendingRequest`.
 
-        ``asked`` is the question that the caller waits for: if another one was asked under its id since, it comes
-        back as superseded.
+        ``asked`` is the request that the caller waits for: if another one was opened under its id since, ``asked``
+        is returned as superseded.
         """
         ...
 
     async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:
-        """A request as it stands now."""
+        """The current state of a request, or None if there is none."""
         ...
 
     async def pending(self, limit: int = 100, after: str | None = None) -> list[StoredRequest]:
@@ -276,10 +279,10 @@ class Checkpointer(Protocol):
         ...
 
     async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
-        """Make a new thread with the first ``upto`` messages of another (None: all), and nothing else of it.
+        """Make a new thread with the first ``upto`` messages of another (None: all), and nothing else.
 
-        Calls whose bodies were begun on the original thread, and that have no result in the copy, are in doubt
-        on the new one; calls of subagents too.
+        If a call's body was begun on the original thread, and the copy has no result of the call, the call is in
+        doubt on the new thread; calls of subagents too.
         """
         ...
 
@@ -292,19 +295,21 @@ class Checkpointer(Protocol):
 
 
 class WritesBehind(Protocol):
-    """A checkpointer that can write while its caller goes on. Such a checkpointer's ``writes_behind`` is itself."""
+    """A checkpointer that can write while its caller goes on (write-behind). It has a property ``writes_behind``
+    that returns the checkpointer itself."""
 
     keeps_order: bool
-    """Whether steps are written in the order in which they were begun, so that one need not wait for the one before.
+    """Whether steps are written in the order in which they were begun. Then a step can be begun before the step
+    before it is committed.
     """
 
     def begin_commit(
         self, thread_id: str, step: Step, *, fence: int, acquire: bool = False
     ) -> asyncio.Future[int]:
-        """Begin a `Checkpointer.commit`; the future has its fence, or its error.
+        """Begin a `Checkpointer.commit`; the future has the new fence, or the error.
 
-        The fence is the next one, or `Step.first_fence` if that is given and the thread is made. The write
-        cannot be cancelled: a cancelled waiter gets its `asyncio.CancelledError` when the write is done.
+        The new fence is ``fence + 1``, or `Step.first_fence` if that is given and the thread is made. The write
+        cannot be cancelled: a cancelled waiter gets `asyncio.CancelledError` when the write is done.
         """
         ...
 
@@ -315,7 +320,7 @@ CheckpointState = Literal["pending", "resolving", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class StoredCheckpoint:
-    """A checkpoint and who holds it; times are seconds since 1970 (UTC)."""
+    """A checkpoint, with its state and its claim; times are seconds since 1970 (UTC)."""
 
     checkpoint_id: str
     agent_id: str
@@ -325,15 +330,16 @@ class StoredCheckpoint:
     claimed_by: str | None
     """The name under which the checkpoint is claimed, or was resolved."""
     claimed_until: float | None
-    """When the claim lapses, while there is one."""
+    """When the claim lapses; None without a claim."""
     created_at: float
     updated_at: float
     retaken: bool = False
-    """Whether a claim on it ever lapsed and was taken over; effects that were begun under that claim are in doubt."""
+    """Whether a claim on the checkpoint ever lapsed and was taken over; effects that were begun under the lapsed
+    claim are in doubt."""
 
     @property
     def cursor(self) -> str:
-        """Where this checkpoint stands in `list_checkpoints`; hand it in as ``after``."""
+        """The checkpoint's place in `list_checkpoints`; pass it as ``after``."""
         return f"{to_milliseconds(self.created_at)}:{self.checkpoint_id}"
 
 
@@ -342,16 +348,16 @@ class CheckpointKeeper(Protocol):
 
     A checkpoint belongs to an agent and perhaps to a thread. A checkpoint of another agent, or of another
     thread than ``thread_id``, counts as absent; without ``thread_id`` the thread is not checked. A cancelled
-    writer gets its `asyncio.CancelledError` only when the write is committed or certainly not.
+    writer gets `asyncio.CancelledError` only when it is certain whether the write is committed.
     """
 
     async def save_checkpoint(
         self, checkpoint_id: str, agent_id: str, body: JsonObject, *, thread_id: str | None = None
     ) -> None:
-        """Store a checkpoint as pending; one that is pending under this id already gets the new body.
+        """Store a checkpoint as pending; a pending checkpoint with this id gets the new body.
 
-        Raises `CheckpointNotPendingError` if it is claimed or resolved, `StoreError` if the id is another
-        agent's or thread's. The thread need not exist: it may be a label of the host's.
+        Raises `CheckpointNotPendingError` if it is claimed or resolved, `StoreError` if the id belongs to another
+        agent or thread. The thread need not exist: it may be a label that the host chose.
         """
         ...
 
@@ -379,7 +385,7 @@ class CheckpointKeeper(Protocol):
     async def release_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None, by: str
     ) -> None:
-        """Release a claim: resolving becomes pending. For whom, and the errors, see `resolve_checkpoint`."""
+        """Release a claim: resolving becomes pending. Who may do so, and the errors: see `resolve_checkpoint`."""
         ...
 
     async def renew_checkpoint(
@@ -394,7 +400,7 @@ class CheckpointKeeper(Protocol):
     async def get_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None
     ) -> StoredCheckpoint | None:
-        """A checkpoint as it stands now, or None if there is none."""
+        """The current state of a checkpoint, or None if there is none."""
         ...
 
     async def list_checkpoints(
@@ -410,7 +416,7 @@ class CheckpointKeeper(Protocol):
         ...
 
     async def delete_checkpoint(self, checkpoint_id: str, agent_id: str) -> None:
-        """Remove a checkpoint, if there is one. Raises `CheckpointNotPendingError` while it is held.
+        """Delete a checkpoint, if there is one. Raises `CheckpointNotPendingError` while it is claimed.
 
         Deleting a thread does not touch the checkpoints that name it.
         """

@@ -1,4 +1,4 @@
-"""From a URL, such as one in an environment variable, to the checkpointer for it."""
+"""The checkpointer for a database's URL."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def checkpointer_from_url(
 ) -> SqlCheckpointer:
     """The checkpointer for a database, to be opened with ``async with``.
 
-    ``sqlite:///threads.db`` is a file beside the working directory, ``sqlite:////var/lib/threads.db`` one
-    anywhere, and ``sqlite://`` or ``sqlite:///:memory:`` this process's memory; ``postgresql://`` and
+    ``sqlite:///threads.db`` is a file in the working directory, ``sqlite:////var/lib/threads.db`` a file with an
+    absolute path, and ``sqlite://`` or ``sqlite:///:memory:`` this process's memory. ``postgresql://`` and
     ``mysql://`` (or ``mariadb://``) are servers, and end with the database's name. A driver in the scheme
-    (``postgresql+asyncpg://``) is ignored. The rest is as `SqlCheckpointer` takes it. Raises `StoreError` for any
-    other URL.
+    (``postgresql+asyncpg://``) is ignored. The other arguments are those of `SqlCheckpointer`. Raises `StoreError`
+    for any other URL.
     """
     if not isinstance(url, str):
         raise StoreError(f"a store's URL is a text, not {type(url).__name__}")
@@ -39,7 +39,7 @@ def checkpointer_from_url(
     if not separator or kind not in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):
         raise StoreError(
             f"no store is known for {scheme if separator else 'that URL'!r}: "
-            "it begins with sqlite:///, postgresql:// or mysql://"
+            "a store's URL begins with sqlite:///, postgresql:// or mysql://"
         )
     options = _Options(lease_seconds=lease_seconds, owner=owner, clock=clock, encryption_key=encryption_key)
     if kind == "sqlite":
@@ -54,7 +54,7 @@ def checkpointer_from_url(
 
 
 class _Options(TypedDict):
-    """What every checkpointer takes."""
+    """The arguments that every checkpointer takes."""
 
     lease_seconds: float
     owner: str | None
@@ -65,7 +65,7 @@ class _Options(TypedDict):
 def _sqlite(rest: str, options: _Options) -> SqlCheckpointer:
     if rest == "/":
         raise StoreError(
-            "this SQLite URL names no file: sqlite:///path is one, and sqlite:///:memory: is this process's memory"
+            "this SQLite URL names no file: write sqlite:///path, or sqlite:///:memory: for this process's memory"
         )
     if rest in ("", "/:memory:"):
         return MemoryCheckpointer(
@@ -77,7 +77,7 @@ def _sqlite(rest: str, options: _Options) -> SqlCheckpointer:
 
 
 def _names_database(rest: str) -> bool:
-    """Whether the address says which database, or the variable that PostgreSQL's own programs read."""
+    """Whether the address names the database, or the variable ``PGDATABASE`` does."""
     address, _, query = rest.partition("?")
     named = address.partition("/")[2] or {"database", "dbname", "service"} & parse_qs(query).keys()
     return bool(named or os.environ.get("PGDATABASE"))

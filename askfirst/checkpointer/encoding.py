@@ -1,4 +1,4 @@
-"""The contract's values as the store's rows, and back: encoded, and checked when they are read."""
+"""Encoding the contract's values as the store's rows, and decoding rows, with checks in both directions."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _AT_ONCE = 500
 
 
 def checked_id(name: str, value: Any) -> str:
-    """An id that every database keeps as it is; raises `StoreError` for another."""
+    """An id that every database stores unchanged; raises `StoreError` for any other value."""
     try:
         return _checked(name, value)
-    except TypeError:  # it cannot even be looked up
+    except TypeError:  # it cannot be hashed, so the cache refuses it
         raise _no_text(name, value) from None
 
 
@@ -60,7 +60,7 @@ def _no_text(name: str, value: Any) -> StoreError:
     return StoreError(f"{name} is a text, not {type(value).__name__}")
 
 
-@lru_cache(4096)  # the same few ids come again and again
+@lru_cache(4096)  # the same few ids are checked many times
 def _checked(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise _no_text(name, value)
@@ -72,7 +72,7 @@ def _checked(name: str, value: Any) -> str:
     elif "\0" in value:
         problem = "has a NUL character in it"
     elif value[-1] == " ":
-        problem = "ends with a space, which some databases do not tell from none"
+        problem = "ends with a space, which some databases ignore"
     elif not value.isascii() and value != value.encode(errors="ignore").decode():
         problem = "is not valid Unicode"
     if problem is not None:
@@ -81,25 +81,24 @@ def _checked(name: str, value: Any) -> str:
 
 
 def checked_limit(limit: Any) -> int:
-    """How many rows a caller wants, at least one; raises `StoreError` for what is no such number."""
+    """The number of rows that a caller wants; raises `StoreError` unless it is a whole number of at least 1."""
     if type(limit) is not int or not 1 <= limit <= LARGEST_LIMIT:
-        raise StoreError(f"limit is no whole number from 1 to {LARGEST_LIMIT}")
+        raise StoreError(f"limit is not a whole number from 1 to {LARGEST_LIMIT}")
     return limit
 
 
 def writing(
     thread_id: str, step: Step, fence: int, acquire: bool, owner: str, now: int, lease_until: int
 ) -> Writing:
-    """A step as rows; raises `InvalidStep` for one that no store could keep as it is."""
+    """A step as rows; raises `InvalidStep` for a step that cannot be stored."""
     try:
         return Writing(
             checked_id("thread_id", thread_id),
             checked_id("run_id", step.run_id),
             owner,
             fence,
-            # Every step moves the fence: whoever loaded the thread before the step has not seen it, and may not
-            # build on
-            # that. And a new thread has one that no earlier thread of its name had.
+            # Every step moves the fence: a worker that loaded the thread before the step has not seen the step, and
+            # must not write. A new thread gets a fence that no earlier thread with the same id had.
             fence + 1 if fence else step.first_fence or first_fence(),
             acquire,
             step.release,
@@ -120,10 +119,12 @@ def writing(
 
 
 def check_size(rows: Writing, largest: int) -> None:
-    """Raise `InvalidStep` for a message or a request that does not fit into a statement of at most so many bytes."""
+    """Raise `InvalidStep` for a message or a request that does not fit into a statement of ``largest`` bytes."""
     for text in (*[body for _, body in rows.messages], *[str(row["payload"]) for row in rows.opened]):
         if 4 * len(text) + _AROUND > largest and (size := _size(text) + _AROUND) > largest:
-            raise InvalidStep(rows.thread_id, f"{size:,} bytes are more than the server takes, {largest:,}")
+            raise InvalidStep(
+                rows.thread_id, f"{size:,} bytes are more than the server's limit of {largest:,}"
+            )
 
 
 def _size(text: str) -> int:
@@ -136,7 +137,7 @@ _AROUND = 10_000
 
 
 def opened_row(request: HitlRequest) -> Row:
-    """A request's row, but for its thread and run."""
+    """A request's row, without its thread and run."""
     payload, expires_at = request.payload, request.expires_at
     question_id = checked_id("question_id", request.question_id)
     try:
@@ -212,9 +213,9 @@ def point_of(step: Step) -> str:
 async def stored_thread(
     thread_id: str, loaded: Loaded, now: int, known: Sequence[Message] = ()
 ) -> StoredThread:
-    """A thread from its rows, and from the beginning of its messages that is ``known`` (cached).
+    """A thread from its rows; ``known`` are its first messages, from the cache.
 
-    A long transcript is decoded in pieces, between which other tasks run.
+    A long transcript is decoded in pieces, so that other tasks run in between.
     """
     messages = list(known)
     first = len(messages) - loaded.since
@@ -256,13 +257,13 @@ def stored_request(row: RequestRow) -> StoredRequest:
 
 
 def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
-    """Requests of any threads from their rows. One that cannot be read is left out, and the log says so."""
+    """Requests of any threads from their rows. A row that cannot be read is left out and logged."""
     found: list[StoredRequest] = []
     for row in rows:
         try:
             found.append(stored_request(row))
         except StoreError as error:
-            logger.warning("left out: %s", error)
+            logger.warning("a request cannot be read and is left out: %s", error)
     return found
 
 
@@ -270,7 +271,7 @@ def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
     answer = None if row.answer is None else request.payload.kept_answer(row.answer)
     if answer is None and row.status == "answered":
-        raise ValueError("it is answered, and has no answer")
+        raise ValueError("its status is answered, but it has no answer")
     return StoredRequest(
         request=request,
         thread_id=row.thread_id,
@@ -292,11 +293,11 @@ def thread_info(row: tuple[str, str | None, int, int, int]) -> ThreadInfo:
 
 
 def cursor_place(cursor: str | None) -> tuple[int, str, str]:
-    """Where a `StoredRequest.cursor` stands: created at, thread id, question id."""
+    """The place of a `StoredRequest.cursor`: created at, thread id, question id."""
     if cursor is None:
         return (-(2**62), "", "")
     if type(cursor) is not str:
-        raise StoreError(f"{type(cursor).__name__} is no cursor of a request")
+        raise StoreError(f"{type(cursor).__name__} is not a cursor of a request")
     try:
         created_at, length, ids = cursor.split(":", 2)
         place = int(created_at), ids[: int(length)], ids[int(length) :]
@@ -305,7 +306,7 @@ def cursor_place(cursor: str | None) -> tuple[int, str, str]:
     except (ValueError, StoreError):
         place = None
     if place is None or not -(2**63) <= place[0] < 2**63:
-        raise StoreError(f"{cursor[:80]!r} is no cursor of a request")
+        raise StoreError(f"{cursor[:80]!r} is not a cursor of a request")
     return place
 
 
@@ -315,12 +316,12 @@ def encode_body(body: JsonObject) -> str:
         encoded = to_json(body)
         is_object = isinstance(from_json(encoded, allow_inf_nan=False), dict)
     except (ValueError, PydanticSerializationError) as error:
-        raise StoreError(f"this body is no JSON: {error}") from None
+        raise StoreError(f"this body is not valid JSON: {error}") from None
     if not is_object:
         raise StoreError(f"a body is a JSON object, not a {type(body).__name__}")
     return encoded.decode()
 
 
 def decode_body(body: str) -> JsonObject:
-    """What `encode_body` was given."""
+    """The body that `encode_body` encoded."""
     return cast(JsonObject, from_json(body))

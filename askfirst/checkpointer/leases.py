@@ -25,7 +25,7 @@ _LONGEST = 1e9
 
 
 class _Held(NamedTuple):
-    """A lease as it was last written."""
+    """A lease as this owner last wrote it."""
 
     fence: int
     now: int
@@ -35,14 +35,16 @@ class _Held(NamedTuple):
     until: int
 
     def age(self, now: int, ticks: float) -> float:
-        """The lease's age in milliseconds; a wall clock that was set, in either direction, makes it old."""
+        """The lease's age in milliseconds, by the wall clock or the monotonic clock, whichever says more. So a lease
+        counts as old after the wall clock was set."""
         return max(abs(now - self.now), (ticks - self.ticks) * 1000)
 
     def outlasting(self, now: int, ticks: float, length: int) -> int:
-        """When a renewed lease lapses: after its length by the wall clock, and never earlier than before the renewal.
+        """When a renewed lease lapses: after its length by the wall clock or by the monotonic clock, whichever is
+        later.
 
-        If this machine's clock is set back, other machines' clocks go on; for those the lease would lapse too
-        early.
+        If this machine's wall clock is set back, the clocks of other machines are not: by the wall clock alone, the
+        lease would lapse too early for them.
         """
         return max(now + length, self.until + round((ticks - self.ticks) * 1000))
 
@@ -55,7 +57,9 @@ class Leases:
 
     def __init__(self, seconds: float, owner: str | None, clock: Clock) -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _LONGEST:
-            raise ValueError(f"lease_seconds is a time, not {seconds}")
+            raise ValueError(
+                f"lease_seconds is a number of seconds above 0, up to {_LONGEST:g}, not {seconds!r}"
+            )
         if owner:
             checked_id("owner", owner)
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(8)}"
@@ -68,9 +72,8 @@ class Leases:
     def note(self, store: Store, step: Writing, job: asyncio.Future[int]) -> None:
         """Record what a step did to its thread's lease.
 
-        A lease that the step was to release, or under which the step failed, is not renewed any more: no run
-        uses it. A step that failed to acquire a lease changes nothing here: the lease may be held by another
-        run.
+        A lease is not renewed any more if the step was to release it, or failed under it: no run uses it. A step that
+        failed to acquire a lease changes nothing here, because another run of this owner may hold the lease.
         """
         if job.cancelled():
             return
@@ -92,7 +95,7 @@ class Leases:
             self._held[step.thread_id] = _Held(fence, step.now, time.monotonic(), step.lease_until)
 
     async def stop(self) -> None:
-        """Stop the heartbeat. Nothing is released: leases that are still held lapse in their own time."""
+        """Stop the heartbeat. Leases that are still held are not released; they lapse."""
         self._held.clear()
         if self._beating is not None:
             self._beating.cancel()

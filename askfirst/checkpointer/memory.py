@@ -8,7 +8,7 @@ from askfirst.clock import Clock
 
 
 class MemoryCheckpointer(SQLiteCheckpointer):
-    """Keeps threads until it is closed, by the same code as the durable ones."""
+    """Keeps threads until it is closed. It is SQLite in memory, so it runs the same code as the durable ones."""
 
     def __init__(
         self, *, lease_seconds: float = LEASE_SECONDS, owner: str | None = None, clock: Clock | None = None
@@ -17,7 +17,7 @@ class MemoryCheckpointer(SQLiteCheckpointer):
 
     @property
     def master_keys(self) -> None:
-        """None: nothing of it is at rest."""
+        """None: nothing is written to disk, so nothing is encrypted."""
         return None
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class MySQLCheckpointer(ServerCheckpointer):
     """Keeps threads in a database at ``mysql://user:password@host:port/name``, MySQL 8 or MariaDB 10.6 on.
 
-    Any number of processes on any number of machines may share it; waiters look for answers by polling.
+    Any number of processes on any number of machines may share it; waiting runs poll for answers.
     """
 
     _extra = "mysql"

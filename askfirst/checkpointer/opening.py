@@ -1,4 +1,4 @@
-"""What opening a database needs: the extras that are installed, and the key that decrypts it."""
+"""Opening a database: errors for missing extras, addresses without passwords, and encryption."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from askfirst.store.engine import Engine
 
 
-# What the checkpointers for databases share: naming a missing extra, naming an address.
+# Texts for errors: the extra that is missing, and an address without its password.
 
 
 _LIBRARIES = {"alembic", "asyncmy", "asyncpg", "cryptography", "greenlet", "sqlalchemy"}
@@ -32,19 +32,19 @@ def needs(what: str, extra: str) -> Generator[None]:
 
 
 def without_login(dsn: str) -> str:
-    """As much of a database's address as may be shown: host, port and name."""
+    """A database's address without user and password, for texts: host, port and name."""
     _, is_address, rest = dsn.partition("://")
     return rest.partition("?")[0].rpartition("@")[2] if is_address else "?"
 
 
 GROWTH = 1.4
-"""How much longer than the value the text is that an encrypted value is stored as, at most."""
+"""An upper bound for the length of an encrypted value's text, divided by the length of the value."""
 
 
 async def encrypting(engine: Engine, masters: MasterKeys | None) -> Engine:
-    """An open engine that encrypts, if there is a master key; else the engine itself.
+    """The open engine, wrapped so that it encrypts, if there is a master key; else the engine itself.
 
-    Closes the engine and raises `StoreError` if the database is encrypted and the key to it was not given.
+    Closes the engine and raises `StoreError` if the database is encrypted and its key was not given.
     """
     from askfirst.store import data_keys
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 class PostgresCheckpointer(ServerCheckpointer):
     """Keeps threads in a database at ``postgresql://user:password@host:port/name``.
 
-    Any number of processes on any number of machines may share it; answers wake waiters by LISTEN/NOTIFY.
+    Any number of processes on any number of machines may share it; answers wake waiting runs by LISTEN/NOTIFY.
     """
 
     _extra = "postgres"
 
     @property
     def dsn(self) -> str:
-        """The database's address, with the password: for another library that works in the same database."""
+        """The database's address, with the password, for another library that uses the same database."""
         return self._dsn
 
     def _server(self, dsn: str) -> Server:

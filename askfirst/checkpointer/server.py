@@ -1,4 +1,4 @@
-"""What the checkpointers on database servers share."""
+"""The base class of the checkpointers on database servers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ServerCheckpointer(SqlCheckpointer):
-    """Keeps threads in a database that is named by its address."""
+    """Keeps threads in a database on a server, at the address ``dsn``."""
 
     _extra: ClassVar[str]
-    """The extra that brings the driver."""
+    """The extra that installs the driver."""
 
     def __init__(
         self,

@@ -73,12 +73,12 @@ _FIRST = (-(2**62), "")
 
 
 class SqlCheckpointer(ABC):
-    """What `SQLiteCheckpointer`, `PostgresCheckpointer` and `MySQLCheckpointer` have in common.
+    """The base class of `SQLiteCheckpointer`, `PostgresCheckpointer` and `MySQLCheckpointer`.
 
-    A lease is good for ``lease_seconds`` and renewed in the background; ``owner`` names its holder, by
-    default a name that no other checkpointer has; ``clock`` tells what deadlines and leases go by.
-    ``encryption_key`` (else ``ASKFIRST_ENCRYPTION_KEY``, or the file that ``ASKFIRST_ENCRYPTION_KEY_FILE`` names)
-    encrypts what is kept: messages, requests, answers, checkpoints, and the service's cases.
+    A lease lasts ``lease_seconds`` and is renewed in the background. ``owner`` names its holder, by default a name
+    that no other checkpointer has. ``clock`` is the clock for deadlines and leases. ``encryption_key`` (else
+    ``ASKFIRST_ENCRYPTION_KEY``, or the file that ``ASKFIRST_ENCRYPTION_KEY_FILE`` names) encrypts what is stored:
+    messages, requests, answers, checkpoints, and the service's cases.
     """
 
     keeps_order = False
@@ -130,23 +130,23 @@ class SqlCheckpointer(ABC):
         if store is not None:
             store.check_home()
             self._open_store = None
-            self._transcripts.clear()  # the same path may be another database when it is opened again
+            self._transcripts.clear()  # at the next opening, the same path may be another database
             await self._leases.stop()
             await store.close()
 
     @property
     def master_keys(self) -> MasterKeys | None:
-        """The keys that this checkpointer encrypts with: those it was given, else the environment's."""
+        """The master keys of this checkpointer: those it was given, else those in the environment."""
         return self._given_keys or MasterKeys.from_environment()
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether the checkpointer is open."""
         return self._open_store is not None
 
     @property
     def engine(self) -> Engine:
-        """What runs transactions on the open database; the service keeps its cases by it."""
+        """The engine that runs transactions on the open database; the service uses it for its cases."""
         return self._store.engine
 
     @property
@@ -163,7 +163,7 @@ class SqlCheckpointer(ABC):
     # Threads.
 
     async def load(self, thread_id: str) -> StoredThread | None:
-        """The thread as it stands, or None if there is none."""
+        """The current state of a thread, or None if there is none."""
         known = self._transcripts.of(checked_id("thread_id", thread_id))
         loaded = await self._store.load(thread_id, 0 if known is None else known.since)
         if known is not None and (loaded is None or not known.is_of(loaded)):
@@ -210,7 +210,7 @@ class SqlCheckpointer(ABC):
 
     @property
     def writes_behind(self) -> Self:
-        """This checkpointer: it writes behind."""
+        """This checkpointer, because it supports write-behind: see `WritesBehind`."""
         return self
 
     async def threads(self, limit: int = 100, after: str | None = None) -> list[ThreadInfo]:
@@ -221,7 +221,7 @@ class SqlCheckpointer(ABC):
         return [thread_info(row) for row in await self._store.listing(limit, after)]
 
     async def fork(self, thread_id: str, new_thread_id: str, upto: int | None = None) -> None:
-        """A new thread with the first ``upto`` messages of another; raises `ThreadNotFound`."""
+        """Make a new thread with the first ``upto`` messages of another; raises `ThreadNotFound`."""
         checked_id("thread_id", thread_id)
         checked_id("new_thread_id", new_thread_id)
         if upto is not None and (type(upto) is not int or upto < 0):
@@ -262,7 +262,7 @@ class SqlCheckpointer(ABC):
         digest: str | None = None,
         round: int | None = None,
     ) -> StoredRequest:
-        """End a request without an answer; the same errors as `settle`."""
+        """Cancel a request; raises as `settle` does."""
         settled = self._settled_as(thread_id, question_id, "cancelled")
         return await self._settle(settled._replace(reason=reason, by=by, via=via, digest=digest, round=round))
 
@@ -271,17 +271,17 @@ class SqlCheckpointer(ABC):
             if value is not None:
                 checked_id(name, value)
         row = await self._at_point("request.settled", self._store.settle, by)
-        if row.status != by.status:  # its deadline had passed: it is timed out now, and this is late
+        if row.status != by.status:  # its deadline had passed, so this call settled it as timed out
             raise HitlStaleAnswer(by.question_id, row.status)
         return stored_request(row)
 
     async def expire(self, thread_id: str, question_id: str) -> StoredRequest:
-        """Settle a request as timed out if it is pending and past its deadline; return it as it stands."""
+        """Settle a request as timed out if it is pending and past its deadline; returns its current state."""
         by = self._settled_as(thread_id, question_id, "timed_out")
         return stored_request(await self._at_point("request.settled", self._store.expire, by))
 
     async def expire_due(self, limit: int = 1000) -> list[StoredRequest]:
-        """Settle up to ``limit`` pending requests that are past their deadlines; return them."""
+        """Settle up to ``limit`` pending requests that are past their deadlines as timed out; returns them."""
         expired: list[StoredRequest] = []
         left = checked_limit(limit)
         while left:
@@ -291,14 +291,14 @@ class SqlCheckpointer(ABC):
             base.reached("request.settled")
             expired += readable_requests(rows)
             left -= len(rows)
-            if found < count:  # not `len(rows)`: others may do the same at the same time
+            if found < count:  # not `len(rows)`: other processes may settle some of them at the same time
                 break
         return expired
 
     async def settled(
         self, thread_id: str, question_id: str, *, asked: HitlRequest | None = None
     ) -> StoredRequest:
-        """Wait until a request is settled, in whichever process, and return it; see `Checkpointer.settled`."""
+        """Wait until a request is settled, by any process, and return it; see `Checkpointer.settled`."""
         first: StoredRequest | None = None
         with self._store.hub.waiting((thread_id, question_id)) as woken:
             while True:
@@ -306,7 +306,7 @@ class SqlCheckpointer(ABC):
                 request = await self.request(thread_id, question_id)
                 if request is None:
                     raise HitlNoPendingRequest(thread_id, question_id)
-                if first is not None and request.request != first.request:  # it was asked anew
+                if first is not None and request.request != first.request:  # a new round
                     return replace(first, status="superseded")
                 if asked is not None and _is_another(request.request, asked):
                     return replace(request, request=asked, status="superseded", answer=None)
@@ -316,7 +316,7 @@ class SqlCheckpointer(ABC):
                 await woken.wait()
 
     async def request(self, thread_id: str, question_id: str) -> StoredRequest | None:
-        """A request as it stands now."""
+        """The current state of a request, or None if there is none."""
         checked_id("thread_id", thread_id)
         row = await self._store.request(thread_id, checked_id("question_id", question_id))
         return None if row is None else stored_request(row)
@@ -330,8 +330,7 @@ class SqlCheckpointer(ABC):
             found += readable_requests(rows)
             if len(rows) < left or len(found) == limit:
                 return found
-            # Some rows cannot be read and are left out. Read on: a page that is not full means that there are
-            # no more.
+            # Some rows could not be read and were left out. Read more: a page that is not full has to mean the end.
             left, place = limit - len(found), (rows[-1].created_at, rows[-1].thread_id, rows[-1].question_id)
 
     async def save_pending_request(
@@ -414,7 +413,7 @@ class SqlCheckpointer(ABC):
     async def get_checkpoint(
         self, checkpoint_id: str, agent_id: str, *, thread_id: str | None = None
     ) -> StoredCheckpoint | None:
-        """A checkpoint as it stands now, or None if there is none."""
+        """The current state of a checkpoint, or None if there is none."""
         _checked(checkpoint_id, agent_id, thread_id)
         row = await self._store.checkpoint(checkpoint_id)
         if row is None or row.agent_id != agent_id or thread_id not in (None, row.thread_id):
@@ -452,7 +451,9 @@ class SqlCheckpointer(ABC):
         self, checkpoint_id: str, agent_id: str, thread_id: str | None, by: str, ttl_seconds: float = 1
     ) -> Holding:
         if not 0 < ttl_seconds <= _LONGEST_SECONDS:
-            raise StoreError(f"ttl_seconds is a time of up to 100 years, not {ttl_seconds}")
+            raise StoreError(
+                f"ttl_seconds is a number of seconds above 0, up to 100 years, not {ttl_seconds}"
+            )
         _checked(checkpoint_id, agent_id, thread_id)
         now = self._now()
         return Holding(
@@ -465,14 +466,14 @@ class SqlCheckpointer(ABC):
             until=now + math.ceil(ttl_seconds * 1000),
         )
 
-    # Grants, as `askfirst.permissions.GrantStore` has them kept; times are seconds since 1970, by the caller's clock.
+    # Grants, for `askfirst.permissions.GrantStore`; times are seconds since 1970, by the caller's clock.
 
     async def save_grant(
         self, session: str, key: str, body: JsonObject, *, created_at: float, expires_at: float | None
     ) -> None:
-        """Store a grant, in place of one of the same key, which is a text of any length.
+        """Store a grant; it replaces a grant with the same key. The key is a text of any length.
 
-        The session's grants that have expired by ``created_at`` are removed on the way.
+        The same transaction removes the session's grants that have expired by ``created_at``.
         """
         grant = {
             "session": checked_id("session", session),
@@ -495,7 +496,7 @@ class SqlCheckpointer(ABC):
         return [(key, decode_body(found[it])) for it, key in by_digest.items() if it in found]
 
     async def list_grants(self, session: str, now: float) -> list[tuple[str, JsonObject]]:
-        """All of a session's grants that have not expired, oldest first."""
+        """The unexpired grants of a session, oldest first."""
         rows = await self._store.grants(checked_id("session", session), to_milliseconds(now))
         return [(decode_text(key) or "", decode_body(body)) for key, body in rows]
 
@@ -506,7 +507,7 @@ class SqlCheckpointer(ABC):
 
 
 def _is_another(found: HitlRequest, asked: HitlRequest) -> bool:
-    """Whether another question was found in the place of the one that was asked."""
+    """Whether the request ``found`` is not the request ``asked``, but a later one under the same id."""
     return found.created_at != asked.created_at or found.digest != asked.digest
 
 
@@ -555,19 +556,19 @@ def _stored(row: CheckpointRow) -> StoredCheckpoint:
 
 
 def _place(cursor: str) -> tuple[int, str]:
-    """Where a `StoredCheckpoint.cursor` stands: created at, checkpoint id."""
+    """The place of a `StoredCheckpoint.cursor`: created at, checkpoint id."""
     created_at, colon, checkpoint_id = cursor.partition(":")
     try:
         place = int(created_at), checked_id("after", checkpoint_id)
     except (ValueError, StoreError):
         place = None
     if place is None or not colon or abs(place[0]) >= 2**62:
-        raise StoreError(f"{cursor[:80]!r} is no cursor of a checkpoint")
+        raise StoreError(f"{cursor[:80]!r} is not a cursor of a checkpoint")
     return place
 
 
 def _digest(key: str) -> str:
-    """The digest by which a key is found: keys may be too long for an index, and have any character."""
+    """The digest by which a key is found, because a key may be too long for an index and may have any character."""
     try:
         return hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:

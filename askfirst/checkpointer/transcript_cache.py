@@ -1,9 +1,9 @@
 """A cache of decoded messages: the beginnings of long transcripts.
 
-A transcript is append-only, so each message is decoded once per process. A row that is changed in the table by
-hand is not noticed by processes that have cached it. All loads of a thread share the same messages. Messages
-are frozen, but the JSON in them (such as a call's arguments) is not: a fingerprint of it is compared at each
-load, and if somebody changed it, the transcript is decoded again.
+A transcript is append-only, so each message is decoded once per process. If a row is changed in the table by hand,
+processes that have cached it do not notice. All loads of a thread share the same messages. Messages are frozen, but
+the JSON in them (such as a call's arguments) is not. So a fingerprint of that JSON is compared at each load. If it
+has changed, the transcript is decoded again.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _PER_MESSAGE = 1500  # bytes of a decoded message besides its text
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The cached beginning of a transcript.
-
-    The messages before the last assistant message, where all calls are resolved.
+    """The cached beginning of a transcript: the messages before an assistant message, so that all calls in them are
+    resolved.
     """
 
     created_at: int
@@ -45,11 +44,11 @@ class Known:
 
     @property
     def since(self) -> int:
-        """The first message to read from the store. The last cached one is read again, to compare it."""
+        """The index of the first message to read from the store. The last cached one is read again, to compare it."""
         return len(self.messages) - 1
 
     def is_of(self, loaded: Loaded) -> bool:
-        """Whether this is the thread that was cached, and not a new one with the same id."""
+        """Whether the loaded thread is the one that was cached, and not a new thread with the same id."""
         return (
             birth_of(loaded.fence) == birth_of(self.fence)
             and loaded.fence >= self.fence
@@ -62,7 +61,7 @@ class Known:
         """Whether the JSON in the messages is unchanged since they were decoded."""
         try:
             return _fingerprint(self.loose) == self.seal
-        except ValueError:  # there is something in it now that is no JSON
+        except ValueError:  # a value was put into it that is not JSON
             return False
 
 
@@ -130,12 +129,13 @@ def _loose(value: Value) -> Iterator[dict[str, Any]]:
             yield from _loose(field)
 
 
-_MARSHALLED_ALIKE = 2  # the last version that writes equal values alike, however many refer to them
+_MARSHALLED_ALIKE = 2  # the last version without references: equal values always give equal bytes
 _BEFORE_ITEMS = len(marshal.dumps([], _MARSHALLED_ALIKE))
 
 
 def _fingerprint(loose: list[dict[str, Any]]) -> bytes:
-    """A fingerprint of JSON objects that concatenates: two lists' fingerprints make that of both together."""
+    """A fingerprint of JSON objects. The fingerprints of two lists, concatenated, are the fingerprint of both lists
+    together."""
     return marshal.dumps(loose, _MARSHALLED_ALIKE)[_BEFORE_ITEMS:]
 
 

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.answer_options import Said, case_answer, request_answer
-from askfirst.cli.find import Asked, NotOpen, Opened, find_open, short
+from askfirst.cli.find import AgentRequest, NotOpen, ServiceCase, find_open, short
 from askfirst.cli.output import on_database, say
 from askfirst.clock import SystemClock, milliseconds
 from askfirst.concurrency import finish
@@ -53,7 +53,7 @@ def cancel_item(id: str, reason: str, by: str | None) -> str:
 
 async def _answer(id: str, said: Said, by: str | None, checkpointer: SqlCheckpointer) -> str:
     item = await find_open(checkpointer, id)
-    if isinstance(item, Asked):
+    if isinstance(item, AgentRequest):
         answer = request_answer(item, said)
         settled = _settled(item, "answered", by)._replace(answer=answer, digest=item.request.digest)
         await _settle(checkpointer, item, settled)
@@ -64,21 +64,21 @@ async def _answer(id: str, said: Said, by: str | None, checkpointer: SqlCheckpoi
 
 async def _cancel(id: str, reason: str, by: str | None, checkpointer: SqlCheckpointer) -> str:
     item = await find_open(checkpointer, id)
-    if isinstance(item, Asked):
+    if isinstance(item, AgentRequest):
         await _settle(checkpointer, item, _settled(item, "cancelled", by)._replace(reason=reason))
     else:
         await Cases(checkpointer).cancel(item.case, reason, os_account(), claims=by)
     return f"Cancelled {short(item)}."
 
 
-def _settled(item: Asked, status: str, by: str | None) -> Settled:
+def _settled(item: AgentRequest, status: str, by: str | None) -> Settled:
     row, now = item.row, milliseconds(SystemClock())
     # The answer counts for this round only: nobody here has seen a later one.
     settled = Settled(row.thread_id, row.question_id, status, now, fresh_write_id(), round=row.round)
     return settled._replace(by=by or os_account(), via=VIA)
 
 
-async def _settle(checkpointer: SqlCheckpointer, item: Asked, settled: Settled) -> None:
+async def _settle(checkpointer: SqlCheckpointer, item: AgentRequest, settled: Settled) -> None:
     """Settle a request, and end the case that the service may have made of it."""
     row = await finish(checkpointer.engine.write(partial(settle, settled), partial(landed, settled)))
     engine, write_id = checkpointer.engine, fresh_write_id()
@@ -93,7 +93,7 @@ async def _settle(checkpointer: SqlCheckpointer, item: Asked, settled: Settled) 
         raise HitlStaleAnswer(row.question_id, row.status)
 
 
-async def _answer_case(checkpointer: SqlCheckpointer, item: Opened, said: Said, by: str | None) -> None:
+async def _answer_case(checkpointer: SqlCheckpointer, item: ServiceCase, said: Said, by: str | None) -> None:
     """Answer a service's case as its page does: the same checks, the same proofs."""
     cases, case = Cases(checkpointer), item.case
     action, data = case_answer(item, said)
@@ -147,9 +147,9 @@ def _read(_context: click.Context, _option: click.Parameter, file: IO[bytes] | N
     try:
         value = from_json(file.read(), allow_inf_nan=False)
     except ValueError as error:
-        raise click.ClickException(f"what --edit names is no JSON: {error}.") from None
+        raise click.ClickException(f"the file of --edit is not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise click.ClickException("what --edit names is JSON, but no object.")
+        raise click.ClickException("the file of --edit has to hold a JSON object.")
     return cast("dict[str, Any]", value)
 
 
@@ -163,26 +163,26 @@ by_option = click.option(
     "--by",
     metavar="NAME",
     callback=_person,
-    help="Who decides, for the record. Default: the user who runs this.",
+    help="The name to record as who decided. Default: the account that runs the command.",
 )
 
 
 @click.command()
 @click.argument("id")
-@click.option("--approve", is_flag=True, help="Yes: let the call run as it is shown; confirm.")
+@click.option("--approve", is_flag=True, help="Approve the call as it is shown; or confirm.")
 @click.option(
     "--deny",
     is_flag=False,
     flag_value="",
     metavar="[REASON]",
-    help="No, and perhaps why; the agent is told.",
+    help="Deny, with a reason if you like; the agent is told the reason.",
 )
 @click.option(
     "--edit",
     type=click.File("rb"),
     callback=_read,
     metavar="FILE",
-    help="A JSON object (- is standard input): all arguments as they are to be; or all answers.",
+    help="A file with a JSON object (- is standard input): all arguments after the edit; or all answers.",
 )
 @click.option(
     "--set",
@@ -190,11 +190,15 @@ by_option = click.option(
     multiple=True,
     callback=_named,
     metavar="NAME=VALUE",
-    help="One argument to change, the others stay; or the answer to one question or field. Again for more, "
-    "and for several choices of one question.",
+    help="One argument to change; the others stay as they are. Or the answer to one question or field. "
+    "Repeat it for more, and for several choices of one question.",
 )
 @click.option(
-    "--choose", "chosen", multiple=True, metavar="VALUE", help="A choice. Again, where several may be chosen."
+    "--choose",
+    "chosen",
+    multiple=True,
+    metavar="VALUE",
+    help="A choice. Repeat it where several may be chosen.",
 )
 @by_option
 def answer(
@@ -206,7 +210,7 @@ def answer(
     chosen: tuple[str, ...],
     by: str | None,
 ) -> None:
-    """Answer what waits under ID, as askfirst show says it can be.
+    """Answer the open request or case ID. askfirst show says which answers it takes.
 
     \b
     confirm, confirmation  --approve or --deny
@@ -216,14 +220,14 @@ def answer(
     escalate, escalation   --choose retry, skip or abort; with retry perhaps
                            --set or --edit
 
-    ID is one that askfirst pending or askfirst show has printed, never a name that the agent gave. An answer counts
-    for what has this ID and for nothing else: if the agent asks again meanwhile, with other arguments, it is
-    refused. A value of --set is taken as text where a text is shown, else as JSON. Edits are
-    checked, and each fault is named; then nothing is changed, and the answer can be given again. A case whose
-    answer needs a code or a proof is answered on its page.
+    ID is an id that askfirst pending or askfirst show has printed, never a name that the agent chose. The
+    answer counts only for what this ID stands for: if the agent has asked again with other arguments, the
+    answer is refused. The value of --set is read as text if the shown value is a text, else as JSON. Edits
+    are checked. If one is invalid, each fault is named, nothing is changed, and you can answer again. A
+    case whose answer needs a code by e-mail or a proof is answered on its page.
 
-    Exits with 1 if the answer does not fit, with 2 if these options do not answer this, with 4 if it is not
-    open any more.
+    Exits with 1 if the answer is invalid, with 2 if these options do not fit this kind of request, with 4
+    if it is no longer open.
     """
     from askfirst.cli.answer_options import Said
 
@@ -232,12 +236,14 @@ def answer(
 
 @click.command()
 @click.argument("id")
-@click.option("--reason", default="cancelled", show_default=True, help="Why; whoever asked is told.")
+@click.option(
+    "--reason", default="cancelled", show_default=True, help="Why; the agent or service that asked is told."
+)
 @by_option
 def cancel(id: str, reason: str, by: str | None) -> None:
-    """End what waits under ID without an answer.
+    """Cancel the open request or case ID: it is settled without an answer.
 
-    Exits with 4 if it is not open any more.
+    Exits with 4 if it is no longer open.
     """
 
     say(cancel_item(id, reason, by))

@@ -1,4 +1,4 @@
-"""From the options of ``askfirst answer`` to the answer that each kind of request takes."""
+"""The options of ``askfirst answer``, converted to the answer that each kind of request takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import click
 from pydantic_core import from_json
 
-from askfirst.cli.find import Asked, Item
+from askfirst.cli.find import AgentRequest, Item
 from askfirst.errors import InvalidReview
 from askfirst.protocol import FormField
 from askfirst.requests import ApproveRequest, Question
@@ -53,13 +53,13 @@ class WrongOptions(click.ClickException):
 
 def how_to_answer(item: Item) -> str:
     """The options that answer an item, as a usage line."""
-    how = _REQUESTS[item.kind].how if isinstance(item, Asked) else _type_of(item).how
+    how = _REQUESTS[item.kind].how if isinstance(item, AgentRequest) else _type_of(item).how
     if _single(item) is not None:
         how = f"{_PICKED} | {how}"
     return how if how != _NEXT else how.replace("{choices}", " | --choose ".join(item.case.actions))
 
 
-def request_answer(item: Asked, said: Said) -> Any:
+def request_answer(item: AgentRequest, said: Said) -> Any:
     """The answer to an agent's request, to be checked when it is settled. Raises `WrongOptions`."""
     return _REQUESTS[item.kind].answer(item, said)
 
@@ -79,14 +79,14 @@ class _Row(NamedTuple):
 # Agents' requests, by their kind.
 
 
-def _confirm(item: Asked, said: Said) -> bool:
+def _confirm(item: AgentRequest, said: Said) -> bool:
     _check(item, said, "approve", "deny")
     if said.deny:
         raise WrongOptions("a yes-or-no question of an agent keeps no reason: say --deny alone.")
     return said.approve
 
 
-def _approve(item: Asked, said: Said) -> dict[str, Any]:
+def _approve(item: AgentRequest, said: Said) -> dict[str, Any]:
     _check(item, said, "approve", "deny", "edit", "set")
     if said.approve:
         return {"decision": "approve"}
@@ -100,7 +100,7 @@ def _approve(item: Asked, said: Said) -> dict[str, Any]:
     return {"decision": "edit", "edited_args": edits}
 
 
-def _ask(item: Asked, said: Said) -> dict[str, Any]:
+def _ask(item: AgentRequest, said: Said) -> dict[str, Any]:
     single = _single(item)
     _check(item, said, "set", "edit", *(["choose"] if single else []))
     if said.edit is not None:
@@ -113,7 +113,7 @@ def _ask(item: Asked, said: Said) -> dict[str, Any]:
 
 def _single(item: Item) -> Question | None:
     """The request's only question, if it has one and that has choices."""
-    asked = item.request.payload.questions_asked if isinstance(item, Asked) else ()
+    asked = item.request.payload.questions_asked if isinstance(item, AgentRequest) else ()
     return asked[0] if len(asked) == 1 and asked[0].options else None
 
 
@@ -123,7 +123,7 @@ def _several(texts: Sequence[str], multiple: bool) -> str | list[str]:
     return texts[0] if len(texts) == 1 and not multiple else list(texts)
 
 
-def _escalate(item: Asked, said: Said) -> dict[str, Any]:
+def _escalate(item: AgentRequest, said: Said) -> dict[str, Any]:
     action, changed = _next(item, said)
     return {"action": action} | ({} if changed is None else {"modified_params": changed})
 
@@ -222,7 +222,7 @@ def _field_value(field: FormField | None, texts: Sequence[str]) -> Any:
 
 def _next(item: Item, said: Said) -> tuple[str, dict[str, Any] | None]:
     """The choice of an escalation, and other arguments for a retry if there are any."""
-    from askfirst.service.pages.subject import editable_of
+    from askfirst.service.pages.edits import editable_of
 
     if said.given - {"set", "edit"} != {"choose"} or {"set", "edit"} <= said.given or len(said.chosen) != 1:
         raise _wrong(item)

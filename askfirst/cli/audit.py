@@ -1,4 +1,4 @@
-"""``askfirst audit``: whether the trail is whole, and what it says."""
+"""``askfirst audit``: the audit trail verified, exported, and its head pushed to another system."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def audit() -> None:
     "--head",
     "kept",
     metavar="N:HASH",
-    help="A head that was kept elsewhere: the trail has to go on from there.",
+    help="A head that was kept elsewhere: the trail must continue from it.",
 )
 @click.pass_context
 def verify(context: click.Context, as_json: bool, kept: str | None) -> None:
     """Check the whole trail, and name every row that was altered, removed or inserted.
 
-    So is every request and case that does not hold what the trail says was asked and answered. Acts that are not
-    linked yet are linked first.
+    Also names every request and case whose question or answer differs from the trail. Acts that are not
+    linked into the hash chain yet are linked first.
 
-    Exits with 3 if anything is found. Keep the number of rows and the head's hash elsewhere: given as --head, they
-    show later that nobody has written the trail anew.
+    Exits with 3 if anything is found. Keep the number of rows and the hash of the head elsewhere: --head
+    then shows later whether the trail was rewritten.
     """
     from askfirst.service.audit import verify
     from askfirst.store.audit_chain import link_if_possible
@@ -62,9 +62,9 @@ def verify(context: click.Context, as_json: bool, kept: str | None) -> None:
 
 @audit.command()
 def export() -> None:
-    """Write the trail to standard output, oldest row first, a line of JSON each.
+    """Write the trail to standard output, oldest row first, one line of JSON per row.
 
-    On a terminal, characters that would act or hide are written as JSON's escapes.
+    On a terminal, control characters and invisible characters are written as JSON escapes.
     """
     from askfirst.service.audit import export
 
@@ -87,10 +87,10 @@ def export() -> None:
     help="Sign the head with the private key in this file, a JWK of the curve P-256.",
 )
 def push(url: str, signing_key: Path | None) -> None:
-    """Push the trail's head to URL: how many rows it has, and the last one's hash.
+    """Push the head of the trail to URL: the number of rows, and the hash of the last one.
 
-    Do so where nobody who can write to the database can write: askfirst audit verify --head shows later that the
-    trail goes on from there. It is POSTed as JSON, over https.
+    Use a place to which nobody who can write to the database can write. askfirst audit verify --head then
+    checks that the trail continues from this head. The head is sent by POST, as JSON, over https.
     """
     from askfirst.cli.signing_key import signing_key_in
     from askfirst.service.audit import HeadPusher

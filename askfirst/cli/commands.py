@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import click
 
 from askfirst import __version__
+from askfirst.errors import MissingExtra
 
 _COMMANDS = {
     "answer": "answer",
@@ -28,7 +30,7 @@ _COMMANDS = {
     "policy": "policy",
     "purge": "serve",
     "serve": "serve",
-    "show": "pending",
+    "show": "show",
     "slack": "slack",
     "wait": "wait",
     "worker": "worker",
@@ -49,6 +51,7 @@ class _LazyGroup(click.Group):
 
 @click.group(
     cls=_LazyGroup,
+    invoke_without_command=True,
     epilog="""
 \b
 ASKFIRST_DATABASE_URL names the database: sqlite:///askfirst.db (the default, in
@@ -57,15 +60,29 @@ ASKFIRST_SECRET, of 32 characters or more, signs callbacks.
 ASKFIRST_CONFIG names the configuration: askfirst.toml in the working directory by
 default. See askfirst config check --help.
 ASKFIRST_ENCRYPTION_KEY, or a file that ASKFIRST_ENCRYPTION_KEY_FILE names, encrypts
-what the database keeps; see askfirst encryption --help.
+the data in the database; see askfirst encryption --help.
 
 \b
-Exit codes: 0 done, 1 it could not be done, 2 wrong usage,
-3 the audit trail is not whole, 4 the request is not open, or not any more.
-Of askfirst wait: 5 the person said no, 6 nobody answered in time, 7 the service
-cancelled. 130 Ctrl-C. askfirst hook: 2 for whatever goes wrong. What went wrong is one sentence on standard error.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the audit trail was altered,
+4 the request is not open, or no longer. askfirst wait: 5 the person refused,
+6 nobody answered in time, 7 the service cancelled the case. 130 Ctrl-C.
+askfirst hook: 2 for every failure. One sentence on standard error says what
+went wrong.
 """,
 )
 @click.version_option(__version__, message="%(version)s")
-def askfirst() -> None:
-    """Ask people for what agents may not decide alone."""
+@click.pass_context
+def askfirst(context: click.Context) -> None:
+    """Ask people before agents act, and manage what was asked.
+
+    In a terminal, askfirst without a command lists what waits for a person.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.exceptions.NoArgsIsHelpError(context)
+    try:
+        from askfirst.cli.board import show_board
+    except ModuleNotFoundError as error:
+        raise MissingExtra("the list of what waits", "cli") from error
+    show_board()

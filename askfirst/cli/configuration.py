@@ -1,4 +1,4 @@
-"""``askfirst config check`` and ``askfirst notify test``: the configuration, and whether people can be told."""
+"""``askfirst config check`` and ``askfirst notify test``: the configuration, and whether messages reach people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILE_OPTION = click.option(
     "--config",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The configuration. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
+    help="The configuration file. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
 )
 
 
@@ -35,16 +35,16 @@ def read_or_exit(file: Path | None) -> Configuration:
 
 @click.group()
 def config() -> None:
-    """Look at the configuration."""
+    """Check the configuration."""
 
 
 @config.command()
 @FILE_OPTION
 def check(file: Path | None) -> None:
-    """Read the configuration, and say what is in it or every mistake, with its line.
+    """Read the configuration, and print what it contains, or every mistake with its line.
 
-    It is the file that --config or ASKFIRST_CONFIG names, else askfirst.toml in the working directory, and the
-    environment, which goes before the file. Nothing is sent, and no secret is printed.
+    The configuration is the file that --config or ASKFIRST_CONFIG names, else askfirst.toml in the working
+    directory. Environment variables override the file. Nothing is sent, and no secret is printed.
 
     Exits with 1 if there is a mistake.
     """
@@ -64,7 +64,7 @@ def check(file: Path | None) -> None:
 
 @click.group()
 def notify() -> None:
-    """Tell people."""
+    """Send messages to people."""
 
 
 @notify.command("test")

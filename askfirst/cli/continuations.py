@@ -1,4 +1,4 @@
-"""``askfirst continuations``: what was answered, and whether it has gone on."""
+"""``askfirst continuations``: the threads whose requests were settled, and whether they were resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def as_json(known: Continuation) -> dict[str, Any]:
 
 
 def in_words(known: Continuation, now: float) -> str:
-    """How a continuation stands, in a line."""
+    """The state of a continuation in one line."""
     match known.state:
         case "due":
             return f"answered {span(now - known.settled_at)} ago, not gone on yet"
@@ -52,18 +52,18 @@ async def _retry(thread_id: str, checkpointer: SqlCheckpointer) -> Continuation:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "with_done", is_flag=True, help="With those that have gone on.")
+@click.option("--all", "with_done", is_flag=True, help="Also list those that were resumed.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The most lines to print."
 )
 @click.option(
     "--json", "is_json", is_flag=True, help="One JSON object on each line; times in seconds since 1970."
 )
 @click.pass_context
 def continuations(context: click.Context, with_done: bool, limit: int, is_json: bool) -> None:
-    """List the threads whose requests were settled and that have not gone on yet, latest first.
+    """List the threads whose requests were settled and that were not resumed yet, latest first.
 
-    A thread is listed if a resumer is registered for it: Agent(resumer=...). Workers go on with them: see askfirst
+    A thread is listed if it names a resumer: Agent(resumer=...). Workers resume the threads: see askfirst
     worker.
     """
     if context.invoked_subcommand is not None:
@@ -82,7 +82,7 @@ def continuations(context: click.Context, with_done: bool, limit: int, is_json: 
 @continuations.command()
 @click.argument("thread_id", metavar="ID")
 def retry(thread_id: str) -> None:
-    """Have the thread ID go on now, whatever came of it before; a worker takes it up."""
+    """Make the continuation of the thread ID due now, whatever happened before; a worker then resumes it."""
     try:
         known = on_database(partial(_retry, thread_id))
     except StoreError as error:

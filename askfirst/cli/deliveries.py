@@ -1,4 +1,4 @@
-"""``askfirst deliveries``: the messages to people, what became of them, and another try."""
+"""``askfirst deliveries``: the messages to people, whether they were sent, and another try for those that failed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def as_json(row: DeliveryRow) -> dict[str, Any]:
 
 
 def in_words(row: DeliveryRow, now: float) -> str:
-    """How a message stands, in a line."""
+    """The state of a message in one line."""
     match row.state:
         case "sent":
             return f"sent {span(now - (seconds(row.sent_at) or now))} ago"
@@ -75,19 +75,20 @@ async def _retry(delivery_id: str, checkpointer: SqlCheckpointer) -> DeliveryRow
 
 
 @click.group(invoke_without_command=True)
-@click.option("--all", "every", is_flag=True, help="With those that were sent.")
-@click.option("--case", "case_id", metavar="CASE", help="Those of one case.")
+@click.option("--all", "every", is_flag=True, help="Also list those that were sent.")
+@click.option("--case", "case_id", metavar="CASE", help="List the messages of one case.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="The most lines to print."
 )
 @click.option(
     "--json", "is_json", is_flag=True, help="One JSON object on each line; times in seconds since 1970."
 )
 @click.pass_context
 def deliveries(context: click.Context, every: bool, case_id: str | None, limit: int, is_json: bool) -> None:
-    """List the messages to people that failed, or that nobody sends.
+    """List the messages to people that failed, or that no process sends.
 
-    askfirst serve sends them, tries again what failed while the case is open, and updates them when it is decided.
+    askfirst serve sends messages, retries those that failed while the case is open, and updates them when
+    the case is decided.
     """
     if context.invoked_subcommand is not None:
         return
@@ -105,7 +106,7 @@ def deliveries(context: click.Context, every: bool, case_id: str | None, limit: 
 @deliveries.command()
 @click.argument("delivery_id", metavar="ID")
 def retry(delivery_id: str) -> None:
-    """Have the message ID sent, or updated, now; askfirst serve does it."""
+    """Send, or update, the message ID now; askfirst serve does the work."""
     row = on_database(partial(_retry, delivery_id))
     if row is None:
         raise click.ClickException(f"there is no message {delivery_id} that waits to be sent or updated.")

@@ -78,7 +78,7 @@ class Finding:
 
 
 def installed() -> Iterator[Finding]:
-    """Askfirst, and for each of its extras what is there of it."""
+    """The version of Askfirst, and for each of its extras the libraries that are installed."""
     yield Finding("installed", "askfirst", "ok", f"{__version__} on Python {platform.python_version()}")
     try:
         requirements = metadata.requires("askfirst") or []
@@ -124,7 +124,7 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
     yield _database(environ)
     yield _secret(environ.get(SECRET_VARIABLE))
     yield _encryption(environ)
-    yield _base_url(environ.get(BASE_URL_VARIABLE))
+    yield _base_url(environ)
     yield _mail(environ.get(SMTP_VARIABLE))
     in_file = _kinds_in_file(environ)
     for name, variables in VARIABLES.items():
@@ -155,7 +155,7 @@ def configured(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _kinds_in_file(environ: Mapping[str, str]) -> set[str]:
-    """The kinds of deliveries in the file: it may have what their variables do not, so those may be set in part."""
+    """The kinds of deliveries in the file, which may have what their environment variables lack."""
     file = configuration_file(environ)
     try:
         return (
@@ -168,7 +168,7 @@ def _kinds_in_file(environ: Mapping[str, str]) -> set[str]:
 
 
 def _configuration(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """The file, and whom ``askfirst serve`` tells; a finding for each mistake."""
+    """The findings about the configuration: the file, the deliveries of ``askfirst serve``, and each mistake."""
     file = configuration_file(environ)
     where = "the environment" if file is None else visible(str(file))
     try:
@@ -224,7 +224,20 @@ def _encryption(environ: Mapping[str, str]) -> Finding:
     return Finding("configured", KEY_VARIABLE, "ok", "is set")
 
 
-def _base_url(base_url: str | None) -> Finding:
+def _given_base_url(environ: Mapping[str, str]) -> tuple[str | None, str]:
+    """The base URL of the environment, else of the file, and where it comes from."""
+    if base_url := environ.get(BASE_URL_VARIABLE):
+        return base_url, "is set"
+    file = configuration_file(environ)
+    try:
+        in_file = None if file is None else read_configuration(file, environ).service.get("base_url")
+    except InvalidConfiguration:  # its faults are told
+        in_file = None
+    return in_file, f"is not set, and base_url in {visible(str(file))} is"
+
+
+def _base_url(environ: Mapping[str, str]) -> Finding:
+    base_url, where = _given_base_url(environ)
     if not base_url:
         detail = "is not set: askfirst serve is reached where it listens, on this machine"
         return Finding("configured", BASE_URL_VARIABLE, "note", detail)
@@ -236,14 +249,13 @@ def _base_url(base_url: str | None) -> Finding:
     if has_more:
         detail = "must be an https address (http only on localhost or 127.0.0.1), without ? and #"
         return Finding("configured", BASE_URL_VARIABLE, "wrong", detail)
-    return Finding("configured", BASE_URL_VARIABLE, "ok", "is set")
+    return Finding("configured", BASE_URL_VARIABLE, "ok", where)
 
 
 def _mail(url: str | None) -> Finding:
     if not url:
-        return Finding(
-            "configured", SMTP_VARIABLE, "note", "is not set: the service sends no codes by e-mail"
-        )
+        detail = "is not set: the service sends no codes by e-mail, so people cannot approve what is critical"
+        return Finding("configured", SMTP_VARIABLE, "note", detail)
     try:
         Mailer(url)
     except ServiceError as error:
@@ -438,7 +450,8 @@ _MARKS = {"ok": "ok", "note": "-", "wrong": "WRONG"}
 def examine(*, as_json: bool) -> bool:
     """Print what was found; True if nothing is wrong."""
     findings = [*installed(), *configured(os.environ)]
-    findings += asyncio.run(_from_afar(findings))
+    base_url, _ = _given_base_url(os.environ)
+    findings += asyncio.run(_from_afar(findings, base_url))
     wrong = sum(finding.state == "wrong" for finding in findings)
     if as_json:
         whole = {"is_well": not wrong, "findings": [asdict(finding) for finding in findings]}
@@ -448,10 +461,9 @@ def examine(*, as_json: bool) -> bool:
     return not wrong
 
 
-async def _from_afar(known: Sequence[Finding]) -> list[Finding]:
+async def _from_afar(known: Sequence[Finding], base_url: str | None) -> list[Finding]:
     """The findings that need the database or the service."""
     findings = await database_findings(given_url())
-    base_url = os.environ.get(BASE_URL_VARIABLE)
     if base_url and all(finding.state == "ok" for finding in known if finding.name == BASE_URL_VARIABLE):
         findings.append(await service_finding(base_url))
     if any(finding.name == "schema" and finding.state == "ok" for finding in findings):
@@ -488,10 +500,11 @@ def _print(findings: Sequence[Finding], wrong: int) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON.")
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Look for what is wrong: installed, configured, reachable, overdue.
+    """Check what is installed and configured, whether the database and the service can be reached, and what is
+    overdue.
 
-    It changes nothing: a database is neither made nor brought up to date. If ASKFIRST_BASE_URL is set, the
-    service there is asked whether it is ready. "-" is worth to know, and not wrong.
+    It changes nothing: it neither creates nor migrates a database. If ASKFIRST_BASE_URL is set, or base_url in the
+    configuration, it asks the service there whether it is ready. "-" marks a note, not a fault.
 
     \b
     The JSON has is_well, and findings with group, name, state (ok, note or

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def encryption() -> None:
-    """Encryption of what the database keeps: cases, answers, messages."""
+    """Encryption of the database: cases, answers, messages."""
 
 
 @encryption.command("new-key")
@@ -32,10 +32,10 @@ def new_key() -> None:
 
 @encryption.command()
 def rotate() -> None:
-    """Encrypt the data keys with the first of the keys that are given.
+    """Encrypt the data keys anew, with the first of the given master keys.
 
-    Set the variable to the new key and the old one, restart every process, run this, and take the old key
-    out of the variable. No other row is written, however large the database is.
+    Set the variable to the new key and the old one, restart every process, run this command, and remove the
+    old key from the variable. It writes only the data keys, however large the database is.
     """
 
     async def work(checkpointer: SqlCheckpointer) -> int:
@@ -52,10 +52,10 @@ def rotate() -> None:
     "--new-data-key", is_flag=True, help="Make a new data key first. Restart every process after it."
 )
 def rewrite(new_data_key: bool) -> None:
-    """Encrypt every value that is not encrypted with the data key in use.
+    """Encrypt every value that is not encrypted with the current data key.
 
-    For a database that was used without a key before, and after a data key has become known to others.
-    It may be interrupted, and run again. On SQLite, compact the file afterwards.
+    Use it for a database that was used without a key before, and after a data key has become known to
+    others. It may be interrupted and run again. On SQLite, compact the file afterwards.
     """
 
     async def work(checkpointer: SqlCheckpointer) -> int:

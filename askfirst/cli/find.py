@@ -1,10 +1,11 @@
-"""What waits for a person, and which item an id means."""
+"""Open requests and cases, and the one that an id means."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from askfirst.ids import NONCE_DIGITS, case_id_of
 from askfirst.requests import HitlRequest
 from askfirst.service.adoption import adopted
 from askfirst.service.case import Case, case_of
+from askfirst.service.transitions import ended_as
 from askfirst.store import inspect as store
 from askfirst.store.rows import decode_request, decode_text
 from askfirst.visible_text import visible
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _PAGE = 100
 _PREFIX = "review_"
+_DIGITS = re.compile("[0-9a-f]{8,32}")
 
 
 def digits_of(id: str, nonce: int | None) -> str:
@@ -43,7 +46,7 @@ def digits_of(id: str, nonce: int | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AgentRequest:
     """A request of an Askfirst agent. ``id`` names this round of the request only."""
 
     id: str
@@ -107,7 +110,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ServiceCase:
     """A case that a service opened with an API key."""
 
     id: str
@@ -150,7 +153,7 @@ class Opened:
         return {**_common(self, "service"), "status": self.case.status, **nothing}
 
 
-Item = Asked | Opened
+Item = AgentRequest | ServiceCase
 
 
 def _common(item: Item, source: str) -> dict[str, Any]:
@@ -166,16 +169,16 @@ def _common(item: Item, source: str) -> dict[str, Any]:
     }
 
 
-def asked_of(found: AskedRow) -> Asked:
+def request_of(found: AskedRow) -> AgentRequest:
     """A request from its row."""
     row = found.request
     case_id = case_id_of(row.thread_id, row.question_id, row.round)
-    return Asked(case_id, row, decode_request(row), found.agent_id)
+    return AgentRequest(case_id, row, decode_request(row), found.agent_id)
 
 
-def opened_of(found: CaseAndKey) -> Opened:
+def service_case_of(found: CaseAndKey) -> ServiceCase:
     """A service's case from its row."""
-    return Opened(found.case.case_id, case_of(found.case), decode_text(found.key_name))
+    return ServiceCase(found.case.case_id, case_of(found.case), decode_text(found.key_name))
 
 
 async def pending_items(checkpointer: SqlCheckpointer) -> AsyncGenerator[Item]:
@@ -200,7 +203,7 @@ async def _requests(checkpointer: SqlCheckpointer) -> AsyncGenerator[Item]:
     while True:
         page = await checkpointer.engine.read(partial(store.request_page, _PAGE, last))
         for found in page:
-            yield asked_of(found)
+            yield request_of(found)
         if len(page) < _PAGE:
             return
         last = page[-1].request
@@ -211,7 +214,7 @@ async def _cases(checkpointer: SqlCheckpointer) -> AsyncGenerator[Item]:
     while True:
         page = await checkpointer.engine.read(partial(store.case_page, _PAGE, last))
         for found in page:
-            yield opened_of(found)
+            yield service_case_of(found)
         if len(page) < _PAGE:
             return
         last = page[-1].case
@@ -260,6 +263,8 @@ class Ended:
     by: str | None
     via: str | None
     reason: str | None
+    case: Case = field(repr=False)
+    """The request or case as it ended, with its result."""
 
     def as_json(self) -> dict[str, Any]:
         """What ``--json`` prints of it; the answer is not in it."""
@@ -324,7 +329,35 @@ async def _by_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
     if not _is_text(text):
         raise NotOpen(_unknown(text))
     exact = await _by_case_id(checkpointer, text)
-    return exact if exact is not None else await _by_key(checkpointer, text)
+    if exact is not None:
+        return exact
+    try:
+        return await _by_key(checkpointer, text)
+    except NotOpen:
+        ended = await _ended_by_digits(checkpointer, text)
+        if ended is None:
+            raise
+        return ended
+
+
+async def _ended_by_digits(checkpointer: SqlCheckpointer, text: str) -> Ended | None:
+    """What has ended and had this short id; None if there is nothing. Raises `Ambiguous`."""
+    if _DIGITS.fullmatch(text) is None:
+        return None
+    room = 4 * max(NONCE_DIGITS - len(text), 0)
+    nonces = (-1, -1)  # no nonce is so long
+    if len(text) <= NONCE_DIGITS:
+        nonces = (int(text, 16) << room, ((int(text, 16) + 1) << room) - 1)
+    case_ids = (f"{_PREFIX}{text}", f"{_PREFIX}{text}g")
+    asked, opened = await checkpointer.engine.read(partial(store.ended_by_digits, nonces, case_ids))
+    found = [
+        *map(_ended_request, map(request_of, asked)),
+        *(_ended_case(service_case_of(it).case) for it in opened),
+    ]
+    if len(found) > 1:
+        ids = " or ".join(each.id for each in found[:2])
+        raise Ambiguous(f"{text} could be {ids}, among what has ended: use the whole id.")
+    return found[0] if found else None
 
 
 def _is_text(text: str) -> bool:
@@ -342,7 +375,7 @@ async def _by_case_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended 
         asked = await _latest(checkpointer, row.thread_id, row.question_id)
         if asked is not None and asked.id == text:
             return asked if asked.row.status == "pending" else _ended_request(asked)
-    opened = opened_of(found)
+    opened = service_case_of(found)
     return opened if row.is_open and row.thread_id is None else _ended_case(opened.case)
 
 
@@ -364,13 +397,13 @@ async def _by_key(checkpointer: SqlCheckpointer, text: str) -> Item:
     else:
         found = await checkpointer.engine.read(partial(store.case_by_id, key.id))
         if found is not None and found.case.is_open:
-            return opened_of(found)
+            return service_case_of(found)
     raise NotOpen(f"{key.digits[:SHOWN]} has been settled at this moment; nothing was changed.")
 
 
-async def _by_names(checkpointer: SqlCheckpointer, text: str) -> Asked | Ended | None:
+async def _by_names(checkpointer: SqlCheckpointer, text: str) -> AgentRequest | Ended | None:
     """An agent's request by ``thread/question``, where both parts may contain slashes; None if there is none."""
-    found: list[Asked] = []
+    found: list[AgentRequest] = []
     for place, char in enumerate(text):
         if char == "/":
             asked = await _latest(checkpointer, text[:place], text[place + 1 :])
@@ -381,7 +414,7 @@ async def _by_names(checkpointer: SqlCheckpointer, text: str) -> Asked | Ended |
     return is_open[0] if is_open else _ended_request(found[0]) if found else None
 
 
-def _key_of(asked: Asked) -> store.RequestKey:
+def _key_of(asked: AgentRequest) -> store.RequestKey:
     row = asked.row
     return store.RequestKey(row.thread_id, row.question_id, row.round, row.nonce)
 
@@ -402,9 +435,9 @@ def _unknown(text: str) -> str:
     return f"nothing that is open has the id {visible(text)}: it was settled, or it never was; see askfirst pending."
 
 
-async def _latest(checkpointer: SqlCheckpointer, thread_id: str, question_id: str) -> Asked | None:
+async def _latest(checkpointer: SqlCheckpointer, thread_id: str, question_id: str) -> AgentRequest | None:
     found = await checkpointer.engine.read(partial(store.latest_request, thread_id, question_id))
-    return None if found is None else asked_of(found)
+    return None if found is None else request_of(found)
 
 
 def short(item: Item | Ended) -> str:
@@ -414,7 +447,7 @@ def short(item: Item | Ended) -> str:
 
 
 def shortened(ids: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Short ids by whole ids: each as long as needed to differ from all others."""
+    """The short id of each whole id: just long enough to differ from all others."""
     known = sorted((digits, whole) for whole, digits in set(ids))
     digits = [each for each, _ in known]
     neighbours = zip(["", *digits], [*digits[1:], ""], strict=False)
@@ -443,7 +476,7 @@ def _could_be(text: str, matches: Sequence[_Key]) -> str:
     return f"{visible(text)} could be any of {', '.join(named)}{more}: use one of these ids."
 
 
-def _ended_request(asked: Asked) -> Ended:
+def _ended_request(asked: AgentRequest) -> Ended:
     row = asked.row
     return Ended(
         asked.id,
@@ -454,6 +487,7 @@ def _ended_request(asked: Asked) -> Ended:
         row.answered_by,
         row.via,
         decode_text(row.reason),
+        ended_as(asked.case, row, row.settled_at or row.created_at),
     )
 
 
@@ -469,4 +503,5 @@ def _ended_case(case: Case) -> Ended:
         None if by is None else str(by),
         None,
         case.reason,
+        case,
     )

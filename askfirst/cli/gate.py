@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from askfirst.account import os_account
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import needs
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.link import issue_link
@@ -49,30 +49,39 @@ def _address(context: click.Context, parameter: click.Parameter, value: str | No
 
 @click.command()
 @click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
-@click.option("--policy", metavar="FILE", help="The rules; without them a person decides on every call.")
-@click.option("--name", default="mcp", show_default=True, help="The server's name: a toolset, to the policy.")
+@click.option("--policy", metavar="FILE", help="The rules. Without rules a person decides on every call.")
+@click.option(
+    "--name", default="mcp", show_default=True, help="The server's name; rules match it as their toolset."
+)
 @click.option(
     "--timeout", callback=_seconds, metavar="TIME", help="How long people have to decide, such as 24h."
 )
-@click.option("--to", help="Who is asked.")
+@click.option("--to", help="Who is to be asked; kept with the request.")
 @click.option(
     "--hold",
     type=click.FloatRange(0, 3_600),
     default=20.0,
     show_default=True,
-    help="How many seconds a call is held before its client is told that it waits.",
+    help="How many seconds a call is held before the client is told that it waits.",
 )
 @click.option(
-    "--listen", callback=_address, metavar="HOST:PORT", help="Listen for HTTP here, before --upstream."
+    "--listen",
+    callback=_address,
+    metavar="HOST:PORT",
+    help="Listen for HTTP at this address; needs --upstream.",
 )
 @click.option("--upstream", metavar="URL", help="The MCP endpoint behind the gate.")
 @click.option(
     "--base-url",
     envvar="ASKFIRST_BASE_URL",
     show_envvar=True,
-    help="Where people reach the service, for the link that clients are told.",
+    help="The public URL of the service, for the address that clients get.",
 )
-@click.option("--answering-links", is_flag=True, help="Whoever opens such a link may answer. See below.")
+@click.option(
+    "--answering-links",
+    is_flag=True,
+    help="Give clients a link with which anyone may answer. See the warning above.",
+)
 def gate(
     command: tuple[str, ...],
     policy: str | None,
@@ -85,25 +94,27 @@ def gate(
     base_url: str | None,
     answering_links: bool,
 ) -> None:
-    """Stand before an MCP server: calls of its tools are allowed, denied, or asked about first.
+    """Run a gate before an MCP server: each call of its tools is allowed, denied, or put to a person first.
 
     \b
     askfirst gate --policy policy.yaml -- npx some-server
     askfirst gate --policy policy.yaml --listen 127.0.0.1:8765 --upstream https://...
 
-    With a COMMAND it starts that server and speaks to the client on standard input and output. With --listen and
-    --upstream it is a web server before another one (streamable HTTP). FILE is a file of rules, or the name of a
-    policy that Askfirst ships: coding-agent. Everything but calls of tools passes as it is.
+    With a COMMAND it starts that server, and speaks to the client on standard input and output. With
+    --listen and --upstream it is an HTTP proxy before another MCP server (streamable HTTP). FILE is a file
+    of rules, or the name of a policy that Askfirst ships: coding-agent. Everything except calls of tools is
+    passed on unchanged.
 
-    While a person decides, a client that can open links is sent to the page, one that knows tasks gets a task, and
-    any other gets an error that says that the call waits; the same call, made again, picks the decision up. An
-    approval is good for one call. Open requests are in askfirst pending, on the pages of askfirst serve, and
-    wherever that delivers them.
+    While a person decides, a client that can open links gets the address of the case, a client that
+    supports tasks gets a task, and any other client gets an error result that says that the call waits. The
+    same call, made again, gets the decision. An approval holds for one call. People find open requests with
+    askfirst pending, and through the deliveries and pages of askfirst serve.
 
-    A link leads to the page of the case, which asks who is there. With --answering-links it has a token, and whoever
-    opens it may answer: use it only if the agent itself cannot open web pages.
+    The address that a client gets has no token, so nobody can answer with it: people use the link that a
+    delivery or askfirst link gives them. With --answering-links the address has a token, and anyone who
+    opens it may answer. Use that only if the agent itself cannot open web pages.
 
-    ASKFIRST_SECRET, if it is set, lets clients go on after a restart of the gate where they were.
+    If ASKFIRST_SECRET is set, clients can continue after a restart of the gate.
     """
     if bool(command) == bool(upstream) or bool(listen) != bool(upstream):
         raise click.UsageError("give a COMMAND after --, or --listen and --upstream.")

@@ -11,7 +11,7 @@ import click
 
 from askfirst.adapters.claude_code import RESUMER, ClaudeHooks, WhilePending
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.cli.options import policy_option, timeout_option, tools_option
+from askfirst.cli.claude_options import policy_option, timeout_option, tools_option
 from askfirst.cli.output import on_database
 from askfirst.errors import HitlInvalidRequest
 from askfirst.gate.gate import Gate
@@ -27,10 +27,10 @@ def _event() -> dict[str, Any]:
         event: Any = json.loads(raw)
     except ValueError:
         raise HitlInvalidRequest(
-            "standard input is no JSON: Claude Code gives a hook its event there"
+            "standard input is not JSON: Claude Code gives a hook its event there"
         ) from None
     if not isinstance(event, dict):
-        raise HitlInvalidRequest("the hook's event is no JSON object")
+        raise HitlInvalidRequest("the hook's event is not a JSON object")
     return cast("dict[str, Any]", event)
 
 
@@ -49,7 +49,7 @@ def _cwd(event: dict[str, Any]) -> str | None:
     default=540,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait in place for the decision. Less than the hook's timeout in Claude Code's settings.",
+    help="How long to wait for the decision. Must be less than the hook's timeout in Claude Code's settings.",
 )
 @click.option(
     "--pending",
@@ -65,7 +65,7 @@ def _cwd(event: dict[str, Any]) -> str | None:
     default=RESUMER,
     show_default=True,
     metavar="NAME",
-    help="The resumer that goes on with a deferred session.",
+    help="The resumer that resumes a deferred session.",
 )
 def hook(
     policy: str | None, tools: tuple[str, ...], wait: float, pending: str, timeout: str | None, resumer: str

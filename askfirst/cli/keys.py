@@ -11,7 +11,7 @@ import click
 
 from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.cli.find import Asked, Ended, find, short
+from askfirst.cli.find import AgentRequest, Ended, find, short
 from askfirst.cli.output import moment, on_database
 from askfirst.errors import CaseNotFound, InvalidSecret, StoreError
 from askfirst.service.cases import Cases
@@ -51,7 +51,7 @@ async def _revoke_key(key_id: str, cancel_open: bool, checkpointer: SqlCheckpoin
 
 async def _revoke_links(id: str, checkpointer: SqlCheckpointer) -> str:
     item = await find(checkpointer, id)
-    case_id = item.id if isinstance(item, Ended | Asked) else item.case.case_id
+    case_id = item.id if isinstance(item, Ended | AgentRequest) else item.case.case_id
     try:
         count = await Cases(checkpointer).revoke_links(case_id, by=os_account())
     except CaseNotFound:
@@ -104,12 +104,12 @@ def list_keys(as_json: bool) -> None:
 
 @keys.command()
 @click.argument("key_id")
-@click.option("--cancel-open", is_flag=True, help="Cancel the cases that it has opened and that are open.")
+@click.option("--cancel-open", is_flag=True, help="Cancel the open cases of this key.")
 def revoke(key_id: str, cancel_open: bool) -> None:
-    """End the key KEY_ID for good, everywhere at once, and with it the submit tokens that its holder has.
+    """Revoke the key KEY_ID for good, in every process at once, and the submit tokens of its cases.
 
-    Whoever has a link to one of its cases can still answer there: people may, and so may the key's holder, if
-    links were handed to callers. --cancel-open ends those cases; it also works on a key that is revoked already.
+    Links to its cases stay valid: people can still answer there, and so can the key's holder, if links were
+    handed to callers. --cancel-open cancels those cases. It also works on a key that is revoked already.
     """
 
     click.echo(revoke_key(key_id, cancel_open=cancel_open))

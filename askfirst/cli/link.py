@@ -8,7 +8,7 @@ import click
 
 from askfirst.account import os_account
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.cli.find import Asked, NotOpen, find_open, only_open, short
+from askfirst.cli.find import AgentRequest, NotOpen, find_open, only_open, short
 from askfirst.cli.output import on_database
 from askfirst.errors import CaseNotFound, ServiceError
 from askfirst.limits import LINK_DAYS
@@ -31,7 +31,7 @@ async def issue_link(id: str | None, base_url: str, days: float, checkpointer: S
     item = await only_open(checkpointer) if id is None else await find_open(checkpointer, id)
     cases = Cases(checkpointer)
     try:
-        case = await cases.case_for(item.row) if isinstance(item, Asked) else item.case
+        case = await cases.case_for(item.row) if isinstance(item, AgentRequest) else item.case
         token = await cases.issue(case.case_id, by=os_account(), days=days)
     except CaseNotFound as error:
         raise NotOpen(f"{short(item)} has been settled at this moment; there is no link to it.") from error
@@ -49,28 +49,31 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
     show_envvar=True,
     default=DEFAULT_BASE_URL,
     show_default=True,
-    help="Where people reach the service, as askfirst serve was told.",
+    help="The public URL of the service, the same as for askfirst serve.",
 )
 @click.option(
     "--days",
     type=click.FloatRange(0, 36_500, min_open=True),
     default=LINK_DAYS,
     show_default=True,
-    help="How long the link is good for.",
+    help="For how many days the link is valid.",
 )
-@click.option("--revoke", is_flag=True, help="End all links to ID, and its submit tokens, and make none.")
+@click.option(
+    "--revoke", is_flag=True, help="Revoke all links and submit tokens of ID, and make no new link."
+)
 def link(id: str | None, base_url: str, days: float, revoke: bool) -> None:
-    """Print a new link to the page where ID can be answered, or revoke all that there are.
+    """Print a new link to the page where ID can be answered, or revoke all its links.
 
-    ID is what askfirst pending prints; it can be left out if only one thing waits. Whoever has the link may
-    answer, so give it to that person alone. Of links that were made before only hashes are kept, and none can be
-    shown again: this makes one more, and the others go on working until their time is over. All of them lead to
-    how it ended, once it has. The audit trail has a row that says who made it, and one that says who revoked them.
+    ID is an id that askfirst pending prints. It can be left out if only one request is open. Anyone who has
+    the link may answer, so give it only to the person who is to decide. Only hashes of links are stored, so
+    an earlier link cannot be shown again. This command makes one more; earlier links stay valid until they
+    expire. When the case has ended, its links show the outcome. The audit trail records who made a link and
+    who revoked links.
 
-    A page is there while a service runs on this database: askfirst serve, or your own application with its
+    The page exists while a service runs on this database: askfirst serve, or your own application; give its
     address as --base-url.
 
-    Exits with 4 if it is not open any more.
+    Exits with 4 if the request is no longer open.
     """
     if revoke:
         if id is None:

@@ -6,9 +6,9 @@ import asyncio
 
 import click
 
-from askfirst.adapters.missing import needs
+from askfirst.adapters.framework import needs
 from askfirst.checkpointer.connect import checkpointer_from_url
-from askfirst.cli.options import policy_option, timeout_option, tools_option
+from askfirst.cli.claude_options import policy_option, timeout_option, tools_option
 from askfirst.cli.output import database_url
 from askfirst.gate.gate import Gate
 from askfirst.permissions.shipped import policy_from
@@ -16,7 +16,7 @@ from askfirst.permissions.shipped import policy_from
 
 @click.group()
 def mcp() -> None:
-    """MCP servers of Askfirst's own. For a gate before another server see askfirst gate."""
+    """Askfirst's own MCP servers. For a gate before another server see askfirst gate."""
 
 
 @mcp.command()
@@ -26,7 +26,7 @@ def mcp() -> None:
     "--wait",
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="How long a prompt waits for the decision; then it is denied. By default as long as it takes.",
+    help="How long a prompt waits for the decision; then it is denied. Default: without limit.",
 )
 @timeout_option
 def serve(policy: str | None, tools: tuple[str, ...], wait: float | None, timeout: str | None) -> None:

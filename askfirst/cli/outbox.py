@@ -1,4 +1,4 @@
-"""``askfirst outbox``: a process that tells a task queue or workflow engine what has to go on."""
+"""``askfirst outbox``: a process that posts due continuations to a task queue or workflow engine."""
 
 from __future__ import annotations
 
@@ -50,11 +50,9 @@ async def _post(
     required=True,
     envvar="ASKFIRST_OUTBOX_URL",
     show_envvar=True,
-    help="Where the webhooks are posted to.",
+    help="The URL to which webhooks are posted.",
 )
-@click.option(
-    "--resumers", metavar="NAME,NAME", help="Post what these resumers go on with; default: everything."
-)
+@click.option("--resumers", metavar="NAME,NAME", help="Post only threads of these resumers. Default: all.")
 @click.option(
     "--secret-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -66,16 +64,17 @@ async def _post(
     default=TAKE_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="Post again what was accepted and nobody has begun with after so long.",
+    help="Post a thread again if it was accepted and no job has begun after this time.",
 )
-@click.option("--once", is_flag=True, help="Post what is due now, and end.")
+@click.option("--once", is_flag=True, help="Post what is due now, and exit.")
 def outbox(url: str, resumers: str | None, secret_file: Path | None, take_within: float, once: bool) -> None:
-    """Post a signed webhook for each thread that has to go on, for an engine that is not ours.
+    """Post a signed webhook for each thread that has to be resumed, for a task queue or workflow engine.
 
-    A webhook is a CloudEvent (JSON), signed by Standard Webhooks with a secret that begins with whsec_. 2xx accepts
-    it; anything else is tried again, later each time. The receiver calls askfirst.workers.run_continuation, which
-    takes the thread under a lease and records how it ended, so that a webhook that comes twice is harmless. SIGTERM
-    and Ctrl-C let what is under way end first.
+    A webhook is a CloudEvent (JSON), signed as in Standard Webhooks with a secret that begins with whsec_.
+    A 2xx response accepts it. After any other response it is posted again, with growing pauses. The
+    receiver calls askfirst.workers.run_continuation, which takes the thread under a lease and records how
+    that ended, so a webhook that comes twice does no harm. After SIGTERM or Ctrl-C the command finishes
+    what is under way.
     """
     names = None if resumers is None else [name.strip() for name in resumers.split(",") if name.strip()]
     made = partial(Outbox, url=url, secret=_secret(secret_file), resumers=names, take_seconds=take_within)

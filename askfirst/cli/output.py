@@ -17,11 +17,13 @@ from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery.text import shown
-from askfirst.errors import MissingExtra, StoreError
+from askfirst.errors import InvalidConfiguration, MissingExtra, ServiceError, StoreError
 from askfirst.visible_text import escaped, pieces
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from askfirst.service.risk_patterns import RiskPatterns
 
 
 # Values and times as a terminal shows them: values exact and whole, with nothing hidden in them.
@@ -72,7 +74,7 @@ def console_for(stream: Literal["out", "err"]) -> Console:
     try:
         from rich.console import Console
     except ModuleNotFoundError as error:
-        raise MissingExtra("what is not printed as JSON", "cli") from error
+        raise MissingExtra("output other than --json", "cli") from error
     return Console(highlight=False, stderr=stream == "err")
 
 
@@ -90,6 +92,17 @@ def say(text: str, *, err: bool = False) -> None:
     """
     encoding = (sys.stderr if err else sys.stdout).encoding or "utf-8"
     click.echo(shown(text).encode(encoding, "backslashreplace").decode(encoding), err=err)
+
+
+def risk_patterns() -> RiskPatterns:
+    """The risk patterns of the configuration (``[service] risk_patterns``), else those that are shipped."""
+    from askfirst.service.configuration import read_configuration
+    from askfirst.service.risk_patterns import patterns_from
+
+    try:
+        return patterns_from(read_configuration().service.get("risk_patterns"))
+    except (InvalidConfiguration, ServiceError):  # askfirst config check and askfirst serve report it
+        return patterns_from(None)
 
 
 # The database that every command works on.

@@ -52,10 +52,10 @@ def check(context: click.Context, file: str) -> None:
 @click.argument("action", metavar="ACTION.json")
 @click.option("--json", "as_json", is_flag=True, help="Print one object of JSON.")
 def explain(file: str, action: str, as_json: bool) -> None:
-    """What a file of rules decides about a call, and why: one line for each rule up to the one that decides.
+    """Print what a policy decides about a call, and why: one line for each rule up to the one that decides.
 
-    ACTION.json is a file, or - for standard input, with an object such as {"tool": "refund", "args": {"cents":
-    400}}; it may have a toolset and a principal too. No value of an argument is printed.
+    ACTION.json is a file, or - for standard input, with an object such as {"tool": "refund", "args":
+    {"cents": 400}}. It may also have a toolset and a principal. No value of an argument is printed.
 
     \b
     The JSON has verdict (allow, ask or deny), rule (the id of the rule that
@@ -92,9 +92,9 @@ def _action(path: str) -> PendingAction:
     except OSError as error:
         raise AskfirstError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise AskfirstError(f"{path} is no JSON in UTF-8") from None
+        raise AskfirstError(f"{path} is not JSON in UTF-8") from None
     if not isinstance(given, dict):
-        raise AskfirstError(f"{path} is no object with {', '.join(_FIELDS)}")
+        raise AskfirstError(f"{path} is not an object with {', '.join(_FIELDS)}")
     fields = cast("dict[str, Any]", given)
     if unknown := [name for name in fields if name not in _FIELDS]:
         raise AskfirstError(f"{path} has {', '.join(unknown)}; a call has {', '.join(_FIELDS)}")
@@ -102,7 +102,7 @@ def _action(path: str) -> PendingAction:
         raise AskfirstError(f"{path} has no tool, the name of what is called")
     for name, kind in (("args", dict), ("toolset", str), ("principal", str)):
         if name in fields and not isinstance(fields[name], kind):
-            raise AskfirstError(f"{path} has {name} that is no {'object' if kind is dict else 'text'}")
+            raise AskfirstError(f"{path} has {name} that is not {'an object' if kind is dict else 'a text'}")
     return PendingAction(**fields)
 
 

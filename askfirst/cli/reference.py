@@ -11,8 +11,9 @@ from askfirst.cli.commands import askfirst
 INTRODUCTION = """\
 # The askfirst command
 
-The `service` extra installs it. Tables and pages in a terminal need the `cli` extra too. `askfirst wait` works \
-without `service`: it needs `cli` and `client`, and `delivery` to send the link.
+The `service` extra installs it. Output for people (tables, `askfirst pending`, `askfirst show`) needs the `cli` \
+extra too; `--json` does not. `askfirst wait` works without `service`: it needs `cli` and `client`, and `delivery` \
+to send the link.
 
 ```bash
 askfirst pending                                  # open requests and cases

@@ -19,11 +19,13 @@ from askfirst import limits
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.cli.connection_limits import Doorkeeper, OncePerSecond, guarded
-from askfirst.cli.output import database_url, on_database
+from askfirst.cli.output import database_url, on_database, say
 from askfirst.errors import InvalidConfiguration, ServiceError
-from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS
-from askfirst.service.configuration import Configuration, read_configuration
+from askfirst.limits import ADDRESS_CONNECTIONS, CONNECTIONS, LINK_DAYS, LONGEST_HOLD
+from askfirst.service.configuration import MOST_LINK_DAYS, Configuration, read_configuration
+from askfirst.service.email_codes import SMTP_VARIABLE
 from askfirst.service.worker_threads import SWITCH_SECONDS
+from askfirst.store.inspect import open_keys
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -130,7 +132,7 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
     type=click.Path(dir_okay=False, path_type=Path),
     is_eager=True,
     callback=_defaults,
-    help="The configuration. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
+    help="The configuration file. Default: what ASKFIRST_CONFIG names, else askfirst.toml in the working directory.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -140,51 +142,57 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
     "--base-url",
     envvar="ASKFIRST_BASE_URL",
     show_envvar=True,
-    help="Where people and agents reach the service. Default: http://HOST:PORT.",
+    help="The public URL of the service. Default: http://HOST:PORT.",
 )
 @click.option(
-    "--inline", is_flag=True, help="Let agents carry answers from messengers, with a token of each case."
+    "--name", default="Askfirst", show_default=True, help="Whose service it is: pages and messages say it."
+)
+@click.option(
+    "--inline",
+    is_flag=True,
+    help="Give callers a submit token for each case, to send answers from a messenger. "
+    "A caller can then approve its own case.",
 )
 @click.option(
     "--links",
     type=click.Choice(["caller", "service"]),
     default="caller",
     show_default=True,
-    help="Who gets the links: whoever opens a case, or only you, by askfirst link.",
+    help="Who gets the links: the caller that opens a case, or only the service (deliveries, askfirst link).",
 )
 @click.option(
     "--link-days",
-    type=click.FloatRange(0, 36_500, min_open=True),
+    type=click.FloatRange(0, MOST_LINK_DAYS, min_open=True),
     default=LINK_DAYS,
     show_default=True,
-    help="How long a link is good for.",
+    help="For how many days a link is valid.",
 )
 @click.option(
-    "--least-timeout", metavar="DURATION", help="How long a case is open at least, like 5m or PT5M."
+    "--least-timeout", metavar="DURATION", help="The shortest time-out that a case may have, like 5m or PT5M."
 )
 @click.option(
     "--allow-default-approve",
     is_flag=True,
-    help="Allow cases that count as approved when nobody has answered.",
+    help="Allow cases that are approved if nobody answers in time.",
 )
 @click.option(
     "--signing-key",
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="ASKFIRST_SIGNING_KEY",
     show_envvar=True,
-    help="Sign results with the private key in this file; it is made if there is none.",
+    help="Sign results with the private key in this file; the file is made if it does not exist.",
 )
 @click.option(
     "--push-heads",
     metavar="URL",
     envvar="ASKFIRST_PUSH_HEADS",
     show_envvar=True,
-    help="Push the audit trail's head there whenever it has moved, once a minute at most.",
+    help="Push the head of the audit trail to this URL when it has changed, at most once a minute.",
 )
 @click.option(
     "--with-worker",
     metavar="MODULE:RESUMERS",
-    help="Go on with what is answered, too, in this process: see askfirst worker.",
+    help="Also run a worker in this process, which resumes answered threads: see askfirst worker.",
 )
 @click.option(
     "--follow",
@@ -195,15 +203,29 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
 )
 @click.option(
     "--hold-seconds",
-    type=click.FloatRange(0, 60),
+    type=click.FloatRange(0, LONGEST_HOLD),
     default=5.0,
     show_default=True,
-    help="How long a decision made on a page can be undone before it goes out; 0 for not at all.",
+    help="For how many seconds a decision made on the page is held and can be undone; 0 switches it off.",
 )
 @click.option(
     "--risk-patterns",
     type=click.Path(exists=True, dir_okay=False),
-    help="A file of patterns: lines of calls that people should look at twice. Default: those that come with it.",
+    help="A file of patterns that mark dangerous lines of calls. Default: those that come with Askfirst.",
+)
+@click.option(
+    "--quick-reason",
+    "quick_reasons",
+    multiple=True,
+    metavar="TEXT",
+    help="A reason to reject that the page offers for one tap, in place of its own. May be given up to 6 times.",
+)
+@click.option(
+    "--language",
+    default="en",
+    show_default=True,
+    metavar="TAG",
+    help="The language of pages whose reader wants none that they have, and of the tools' sentences in messages.",
 )
 @click.option("--development", is_flag=True, help="Allow callbacks to this machine over http.")
 @click.option(
@@ -211,19 +233,19 @@ def _defaults(context: click.Context, _: click.Parameter, file: Path | None) -> 
     "budgets",
     multiple=True,
     metavar="NAME=NUMBER",
-    help="How much a key, a link or an address may use, as in open_cases=50. May be given several times.",
+    help="Change a budget of a key, a link or an address, as in open_cases=50. May be given several times.",
 )
 @click.option(
     "--max-connections",
     default=CONNECTIONS,
     show_default=True,
     type=click.IntRange(1),
-    help="How many connections there may be at a time.",
+    help="The most connections at a time.",
 )
 @click.option(
     "--max-connections-per-address",
     type=click.IntRange(1),
-    help=f"How many from one address. Default: {ADDRESS_CONNECTIONS}, and no limit for this machine's own.",
+    help=f"The most from one address. Default: {ADDRESS_CONNECTIONS}; no limit for this machine's own addresses.",
 )
 def serve(
     configuration: Configuration,
@@ -280,8 +302,9 @@ def serve(
         raise click.ClickException(said) from None
     if resumers is not None:
         _add_worker(app, resumers)
-    on_database(_reached)  # so that an error is reported in a sentence, and not by the server
+    waiting = on_database(_waiting)  # so that an error is reported in a sentence, and not by the server
     check_free(host, port)  # likewise
+    greet(base_url or f"http://{host}:{port}", waiting, can_mail=bool(os.environ.get(SMTP_VARIABLE)))
     configure_logging()
     listen(app, host, port, connections=max_connections, per_address=max_connections_per_address)
 
@@ -304,8 +327,26 @@ def _add_worker(app: FastAPI, resumers: Mapping[str, Resumer]) -> None:
     app.router.lifespan_context = with_worker
 
 
-async def _reached(checkpointer: SqlCheckpointer) -> None:
-    """Do nothing: the database was opened, and its schema is up to date."""
+async def _waiting(checkpointer: SqlCheckpointer) -> int:
+    """How many requests and cases are open in the database, which is up to date then."""
+    requests, cases = await checkpointer.engine.read(open_keys)
+    return len(requests) + len(cases)
+
+
+def greet(base_url: str, waiting: int, *, can_mail: bool = True) -> None:
+    """Say in a terminal where the service is reached, what waits, and what it lacks; programs read the log alone."""
+    if not sys.stdout.isatty():
+        return
+    say(f"Askfirst is reached at {base_url}. Ctrl-C stops it; the log follows.")
+    if waiting:
+        things = "1 thing waits" if waiting == 1 else f"{waiting} things wait"
+        say(f"{things} for a person: askfirst pending lists them, askfirst link ID prints a link to one.")
+    else:
+        say("Nothing waits for a person.")
+    if not can_mail:
+        say(
+            f"{SMTP_VARIABLE} is not set: no codes go out by e-mail, so people cannot approve what is critical."
+        )
 
 
 @click.command()

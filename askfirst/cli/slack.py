@@ -1,4 +1,4 @@
-"""``askfirst slack``: the manifest of the Slack app, and what is missing of it."""
+"""``askfirst slack``: the manifest of the Slack app, and a check of what an installed app lacks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def slack() -> None:
 
 
 @slack.command()
-@click.option("--name", default="Askfirst", show_default=True, help="What the app is called in Slack.")
+@click.option("--name", default="Askfirst", show_default=True, help="The app's name in Slack.")
 @click.option(
-    "--request-url", help="For signed requests: where Slack reaches the service. Without it, Socket Mode."
+    "--request-url",
+    help="The URL to which Slack posts signed requests. Without it, the app uses Socket Mode.",
 )
 def manifest(name: str, request_url: str | None) -> None:
     """Print the app's manifest, to paste at api.slack.com/apps: Create New App, From a manifest, JSON."""
@@ -39,9 +40,10 @@ def manifest(name: str, request_url: str | None) -> None:
 def check(file: Path | None) -> None:
     """Say what is missing: tokens, scopes, Socket Mode, membership of the channel.
 
-    Checks every delivery of kind slack that askfirst serve would use: of the configuration, and of the environment,
-    which goes before it. If there is none, it reads SLACK_BOT_TOKEN, SLACK_APP_TOKEN or SLACK_SIGNING_SECRET, and
-    SLACK_CHANNEL. Nothing is sent to the channel, and no token is printed.
+    Checks every delivery of kind slack that askfirst serve would use, from the configuration file and from
+    environment variables, which override the file. If there is none, it reads SLACK_BOT_TOKEN,
+    SLACK_APP_TOKEN or SLACK_SIGNING_SECRET, and SLACK_CHANNEL. Nothing is sent to the channel, and no token
+    is printed.
 
     Exits with 1 if something is missing.
     """

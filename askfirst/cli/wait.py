@@ -141,7 +141,7 @@ def _as_json(_context: click.Context, _option: click.Parameter, value: str | Non
     try:
         return [json.loads(_content(value))]
     except ValueError as error:
-        raise click.BadParameter(f"this is no JSON: {error}") from None
+        raise click.BadParameter(f"this is not JSON: {error}") from None
 
 
 def _as_bytes(_context: click.Context, _option: click.Parameter, value: str | None) -> bytes | None:
@@ -168,7 +168,7 @@ def _url(_context: click.Context, _argument: click.Parameter, value: str) -> str
     except ValueError:
         reached = False
     if not reached:
-        raise click.BadParameter("this is no http or https address")
+        raise click.BadParameter("this is not an http or https address")
     return value
 
 
@@ -180,17 +180,17 @@ def _url(_context: click.Context, _argument: click.Parameter, value: str) -> str
     "body",
     metavar="JSON",
     callback=_as_json,
-    help="The request's body. @FILE reads it, @- from input.",
+    help="The request's body, as JSON. @FILE reads it from a file, @- from standard input.",
 )
-@click.option("--data", metavar="TEXT", callback=_as_bytes, help="The same, sent as it is.")
+@click.option("--data", metavar="TEXT", callback=_as_bytes, help="The body as it is, instead of --json.")
 @click.option(
     "--header",
     "headers",
     multiple=True,
     callback=_headers,
     metavar="NAME:VALUE",
-    help="A header, such as Authorization, which goes with the polls too. @FILE reads some, a line each: "
-    "what stands on a command line others may see.",
+    help="A header, such as Authorization; it is sent with the polls too. "
+    "@FILE reads headers from a file, one per line: other users of the machine may see a command line.",
 )
 @click.option(
     "--deliver",
@@ -199,13 +199,13 @@ def _url(_context: click.Context, _argument: click.Parameter, value: str) -> str
     type=click.Choice(NAMES),
     default=("auto",),
     show_default=True,
-    help="How the link reaches the person. Again for several ways at once.",
+    help="How the link reaches the person. May be given several times.",
 )
 @click.option(
     "--min-poll-interval",
     type=click.FloatRange(1, 300),
     metavar="SECONDS",
-    help="Ask the service this often, where that is less than the usual 30 seconds.",
+    help="Poll the service at this interval, if it is shorter than the usual 30 seconds.",
 )
 @click.pass_context
 def wait(
@@ -218,11 +218,11 @@ def wait(
     deliveries: tuple[str, ...],
     min_poll_interval: float | None,
 ) -> None:
-    """Call a service, and where it asks for a person, wait for their answer.
+    """Call a service and, if it asks for a person, wait for the person's answer.
 
-    The service is any that speaks HITL Protocol: it answers HTTP 202 with a link to a review page. The link is
-    brought to the person. The result is printed to standard output as one object of JSON, and nothing else is;
-    what happens meanwhile is told on standard error. Ctrl-C ends the wait and leaves the case open.
+    The service is any that implements HITL Protocol: it answers HTTP 202 with a link to a review page. The
+    link is delivered to the person. Standard output gets the result as one object of JSON, and nothing
+    else; progress goes to standard error. Ctrl-C ends the wait and leaves the case open.
 
     \b
     A review: status (completed, expired or cancelled), action, data, case_id,
@@ -230,14 +230,16 @@ def wait(
     Anything else: status (no_review), http_status, body (JSON, or text).
 
     auto is a messenger or e-mail where one is configured, a QR code over SSH, the browser where there is a
-    display, else the terminal. telegram needs TELEGRAM_BOT_TOKEN and TELEGRAM_CHAT_ID, email ASKFIRST_SMTP_URL and
-    ASKFIRST_MAIL_TO, apprise ASKFIRST_APPRISE_URL.
+    display, else the terminal. telegram needs TELEGRAM_BOT_TOKEN and TELEGRAM_CHAT_ID, slack
+    SLACK_BOT_TOKEN and SLACK_CHANNEL, email ASKFIRST_SMTP_URL and ASKFIRST_MAIL_TO, apprise
+    ASKFIRST_APPRISE_URL, teams ASKFIRST_TEAMS_URL.
 
     \b
     Exits with 0 if a person said yes (approve, confirm, select, submit or
-    retry), or if nobody was asked and the service answered with less than 400;
+    retry), or if nobody was asked and the HTTP status is below 400;
     5 if a person said anything else: reject, edit, cancel, skip or abort;
-    6 if nobody answered in time; 7 if the service cancelled; 1 if it went wrong.
+    6 if nobody answered in time; 7 if the service cancelled the case; 1 if the
+    command failed.
     """
 
     if body is not None and data is not None:

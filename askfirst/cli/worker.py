@@ -1,4 +1,4 @@
-"""``askfirst worker``: a process that goes on with what people have answered."""
+"""``askfirst worker``: a process that resumes the threads whose requests people have settled."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def load_resumers(named: str) -> Mapping[str, Resumer]:
     for part in name.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Mapping) or not found:
-        raise click.UsageError(f"{named} is no mapping from names to resumers.")
+        raise click.UsageError(f"{named} is not a mapping from names to resumers.")
     for key, resumer in cast("Mapping[Any, Any]", found).items():
         if not isinstance(key, str) or not callable(resumer):
-            raise click.UsageError(f"{named} has {key!r}, which is no name of a resumer.")
+            raise click.UsageError(f"{named} has {key!r}, which is not the name of a resumer.")
     return cast("Mapping[str, Resumer]", found)
 
 
 class _Options(NamedTuple):
-    """What the command was told."""
+    """The options of the command."""
 
     engine: str
     concurrency: int
@@ -80,14 +80,14 @@ async def _work(resumers: Mapping[str, Resumer], options: _Options, checkpointer
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="How many threads go on at the same time.",
+    help="How many threads are resumed at the same time.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["askfirst", "procrastinate"]),
     default="askfirst",
     show_default=True,
-    help="What runs them: the worker itself, or jobs of Procrastinate in the same PostgreSQL database.",
+    help="What resumes the threads: the worker itself, or jobs of Procrastinate in the same PostgreSQL database.",
 )
 @click.option(
     "--lease",
@@ -95,16 +95,17 @@ async def _work(resumers: Mapping[str, Resumer], options: _Options, checkpointer
     default=LEASE_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long what a dead worker had waits for another one.",
+    help="The length of the lease: after this time another worker takes over the threads of a dead one.",
 )
-@click.option("--once", is_flag=True, help="Do what is due now, and end.")
+@click.option("--once", is_flag=True, help="Resume what is due now, and exit.")
 def worker(resumers: str, concurrency: int, engine: str, lease: float, once: bool) -> None:
-    """Go on with the threads whose requests people have settled.
+    """Resume the threads whose requests people have settled.
 
     MODULE:RESUMERS is a mapping from names to resumers, such as app:resumers for `resumers = {"desk":
-    agent_resumer(make_agent)}` in app.py. Any number of workers may run on one database; each thread is gone on with
-    by one of them at a time. With --engine procrastinate the worker hands what is due to Procrastinate and runs its
-    jobs; its tables are made if they are missing. SIGTERM and Ctrl-C let what is under way end first.
+    agent_resumer(make_agent)}` in app.py. Any number of workers may run on one database; one of them at a
+    time resumes a thread. With --engine procrastinate the worker hands due threads to Procrastinate as
+    jobs, and runs these jobs; Procrastinate's tables are made if they are missing. After SIGTERM or Ctrl-C
+    the worker finishes what is under way.
     """
     options = _Options(engine, concurrency, lease, once)
     on_database(partial(_work, load_resumers(resumers), options), lease_seconds=lease)

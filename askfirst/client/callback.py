@@ -81,7 +81,7 @@ class CallbackReceiver:
     # For the client.
 
     def added_to(self, body: Any, service_url: str | None = None) -> Any:
-        """A request's JSON with ``hitl_callback_url`` added. It is unchanged if it is no object, has that field
+        """A request's JSON with ``hitl_callback_url`` added. It is unchanged if it is not an object, has that field
         already, or goes to a host whose secret is not known."""
         if not isinstance(body, Mapping) or FIELD in body:
             return cast(Any, body)
@@ -109,7 +109,7 @@ class CallbackReceiver:
     # For services.
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer a request, as ASGI has it."""
+        """Answer a request (the ASGI interface)."""
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "websocket":
@@ -198,7 +198,7 @@ class _Recent:
 async def _read(headers: Mapping[str, str], receive: Receive) -> bytes:
     announced = headers.get("content-length", "0")
     if not (announced.isascii() and announced.isdigit()) or len(announced) > 18:
-        raise _Answer(400, "The Content-Length is no number.")
+        raise _Answer(400, "The Content-Length is not a number.")
     if int(announced) > MOST_BYTES:
         raise _Answer(413, "This is too long for a callback.")
     body = bytearray()
@@ -218,7 +218,7 @@ def _case_id(body: bytes) -> str:
     try:
         said: Any = from_json(body)
     except ValueError:
-        raise _Answer(400, "This is no JSON.") from None
+        raise _Answer(400, "This is not JSON.") from None
     facts = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     case_id = facts.get("case_id")
     if facts.get("event") not in FINAL_EVENTS or not isinstance(case_id, str) or not 0 < len(case_id) <= 1000:

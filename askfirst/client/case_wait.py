@@ -116,10 +116,10 @@ class Contact:
 
 
 class Hearer(Protocol):
-    """Hears how a case goes on. Its methods must return at once."""
+    """Gets the news of a case that is waited for. Its methods must return at once."""
 
     def news(self, answer: PollAnswer) -> None:
-        """The page was opened, or somebody is at work on it."""
+        """A person has opened the page, or is filling in the form."""
         ...
 
     def remind(self) -> None:
@@ -127,7 +127,7 @@ class Hearer(Protocol):
         ...
 
     def changed(self, state: WaitState) -> None:
-        """Where the wait stands has changed; worth storing."""
+        """The state of the wait has changed, and should be stored."""
         ...
 
 

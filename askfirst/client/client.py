@@ -17,7 +17,7 @@ from askfirst.client.connections import Caller, Connections, own_headers
 from askfirst.client.durable import Keyed, Sending, Waits, request_digest
 from askfirst.client.exchange import HttpAnswer, Outgoing, exchange, may_repeat, read_answer
 from askfirst.client.live_case import Desk, see_through
-from askfirst.client.notify import Teller
+from askfirst.client.notify import Deliveries
 from askfirst.client.offer import ForeignPages, Offer, may_call, place_of, read_offer
 from askfirst.client.outcome import ReviewOutcome, SignatureChecks, VerifyResults
 from askfirst.client.polling import USUAL, Pace
@@ -88,7 +88,7 @@ class HitlClient:
 
         self._desk = Desk(
             connections=connections,
-            teller=Teller(deliver, clock),
+            deliveries=Deliveries(deliver, clock),
             clock=clock,
             pace=Pace.chosen(poll_interval, min_poll_interval),
             allowed_hosts=hosts,
@@ -102,12 +102,12 @@ class HitlClient:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._desk.connections)
-            await self._desk.teller.listen(self._pressed, stack)
+            await self._desk.deliveries.listen(self._pressed, stack)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._desk.teller.finish(_LAST_WORDS)
+        await self._desk.deliveries.finish(_LAST_WORDS)
         await self._stack.aclose()
 
     async def request(

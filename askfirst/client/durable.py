@@ -313,7 +313,7 @@ class Keyed:
         self.waits = waits
 
     async def request(self, key: str, sending: Sending) -> httpx2.Response | ReviewOutcome:
-        """Send a request unless it was sent under this key before, and wait for what comes of it."""
+        """Send a request, unless it was sent under this key before, and wait for its response or outcome."""
 
         async def work(wait: Wait) -> httpx2.Response | ReviewOutcome:
             fresh = wait.status not in ("waiting", "ended")

@@ -43,7 +43,7 @@ async def read_answer(response: object) -> HttpAnswer:
     status = getattr(answer, "status_code", None)
     status = getattr(answer, "status", None) if status is None else status
     if not isinstance(status, int) or not hasattr(answer, "url"):
-        raise TypeError(f"a {type(response).__name__} is no HTTP response: it has no status or no url")
+        raise TypeError(f"a {type(response).__name__} is not an HTTP response: it has no status or no url")
     body: Any = None
     if status == 202:
         body = await _json(answer)
@@ -56,7 +56,7 @@ async def read_answer(response: object) -> HttpAnswer:
 
 
 async def _json(answer: Any) -> Any:
-    """The JSON of a response; None if it is no JSON. Raises `InvalidOffer` if it is too long."""
+    """The JSON of a response; None if it is not JSON. Raises `InvalidOffer` if it is too long."""
     headers: Any = getattr(answer, "headers", None) or {}
     announced = str(headers.get("content-length") or headers.get("Content-Length") or "")
     if announced.isascii() and announced.isdigit() and len(announced) < 20 and int(announced) > MOST_BYTES:

@@ -151,7 +151,7 @@ def _check_places(name: str, url: str, parameters: type[BaseModel]) -> None:
         )
     for place in places:
         if place not in fields or not fields[place].is_required():
-            raise InvalidTool(name, f"{{{place}}} in its URL is no required parameter")
+            raise InvalidTool(name, f"{{{place}}} in its URL is not a required parameter")
 
 
 def _options(method: str, url: str, args: BaseModel) -> dict[str, Any]:

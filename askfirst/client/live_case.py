@@ -12,7 +12,7 @@ from askfirst.client import notify
 from askfirst.client.callback import CallbackReceiver
 from askfirst.client.case_wait import UNREADABLE, Waiting
 from askfirst.client.connections import Caller, Connections
-from askfirst.client.notify import Teller, Telling
+from askfirst.client.notify import CaseNotices, Deliveries
 from askfirst.client.offer import may_call
 from askfirst.client.outcome import ReviewOutcome, SignatureChecks, default_of, outcome_of
 from askfirst.client.polling import Pace, PollFailed, poll
@@ -35,7 +35,7 @@ class Desk:
     """The parts of an open client, and its cases that are waited for just now, by id."""
 
     connections: Connections
-    teller: Teller
+    deliveries: Deliveries
     clock: Clock
     pace: Pace
     allowed_hosts: frozenset[str]
@@ -70,7 +70,7 @@ class LiveCase:
         self._asks_later = at_once
         self._unkept: WaitState | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._telling = Telling(desk.teller, state, self._posted)
+        self._notices = CaseNotices(desk.deliveries, state, self._posted)
         self._waiting = Waiting(
             state,
             desk.connections,
@@ -99,12 +99,12 @@ class LiveCase:
         case_id = self.state.case_id
         self._desk.live[case_id] = self
         if not self._asks_later:
-            self._telling.ask(notify.review(self.state))
+            self._notices.ask(notify.review(self.state))
         try:
             async with self._called_back():
                 answer = await self._waiting.ended()
         except BaseException:
-            self._telling.stop()
+            self._notices.stop()
             raise
         finally:
             if self._desk.live.get(case_id) is self:
@@ -114,9 +114,9 @@ class LiveCase:
 
     async def tell(self) -> None:
         """Ask the person, and return when every delivery has sent the notice or timed out."""
-        self._telling.ask(notify.review(self.state))
-        await self._telling.asked()
-        self._telling.stop()
+        self._notices.ask(notify.review(self.state))
+        await self._notices.asked()
+        self._notices.stop()
         await self._kept()
 
     async def close(self, answer: PollAnswer) -> None:
@@ -124,9 +124,9 @@ class LiveCase:
         try:
             default = default_of(self.state.offer, answer) if answer.status == "expired" else None
         except ReviewContradiction:
-            self._telling.stop()
+            self._notices.stop()
             raise
-        closing = self._telling.close(notify.ended(self.state, answer, default))
+        closing = self._notices.close(notify.ended(self.state, answer, default))
         if answer.status != "completed":
             await asyncio.wait({closing}, timeout=_MOMENT)
 
@@ -136,13 +136,13 @@ class LiveCase:
         """The case is open; somebody opened the page perhaps, or is at work on it."""
         if self._asks_later:
             self._asks_later = False
-            self._telling.ask(notify.review(self.state))
+            self._notices.ask(notify.review(self.state))
         if self._desk.progress:
-            self._telling.progress(self.state, answer)
+            self._notices.progress(self.state, answer)
 
     def remind(self) -> None:
         """The time for a reminder has come."""
-        self._telling.remind(notify.reminder(self.state))
+        self._notices.remind(notify.reminder(self.state))
 
     def changed(self, state: WaitState) -> None:
         """Store the latest state, in the background and one write at a time."""

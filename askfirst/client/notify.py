@@ -166,22 +166,22 @@ def labelled(deliver: Deliver | Sequence[Deliver]) -> dict[str, Delivery]:
     return found
 
 
-class Teller:
+class Deliveries:
     """All deliveries of a client, and the notices being sent."""
 
     def __init__(self, deliver: Deliver | Sequence[Deliver], clock: Clock) -> None:
-        self.deliveries = labelled(deliver)
+        self.by_label = labelled(deliver)
         self.clock = clock
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def listen(self, on_press: OnPress, stack: AsyncExitStack) -> None:
         """Listen to the buttons of deliveries that have some, until the stack is closed."""
-        for label, delivery in self.deliveries.items():
+        for label, delivery in self.by_label.items():
             if isinstance(delivery, PressDelivery):
                 try:
                     await stack.enter_async_context(delivery.listening(on_press))
                 except DeliveryError as error:
-                    logger.warning("nobody hears the buttons of %s: %s", label, error)
+                    logger.warning("the buttons of %s are not listened to: %s", label, error)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a sending in the background."""
@@ -201,15 +201,15 @@ class Teller:
                 await asyncio.wait(late)
 
 
-class Telling:
+class CaseNotices:
     """The notices of one case. ``posted`` gets each message that asked, with its delivery's label."""
 
-    def __init__(self, teller: Teller, state: WaitState, posted: Callable[[str, Sent], None]) -> None:
-        self._teller = teller
+    def __init__(self, deliveries: Deliveries, state: WaitState, posted: Callable[[str, Sent], None]) -> None:
+        self._deliveries = deliveries
         self._posted = posted
         self._sent = list(state.sent)
         self._over = asyncio.Event()
-        self._lanes = {label: asyncio.Lock() for label in teller.deliveries}
+        self._lanes = {label: asyncio.Lock() for label in deliveries.by_label}
         self._tasks: list[asyncio.Task[None]] = []
         self._last_progress: tuple[str, tuple[State, int | None], float] | None = None
 
@@ -235,7 +235,7 @@ class Telling:
         notice = progress(state, answer)
         if notice is None:
             return
-        now = self._teller.clock.now()
+        now = self._deliveries.clock.now()
         step = None if answer.progress is None else answer.progress.current_step
         if self._last_progress is not None:
             body, where, at = self._last_progress
@@ -249,7 +249,7 @@ class Telling:
         """Update every message that asked with the outcome, and send no other any more."""
         self._over.set()
         self._posted = _nothing  # a message being sent is updated too, and no longer stored
-        return self._teller.start(self._close(list(self._tasks), ended))
+        return self._deliveries.start(self._close(list(self._tasks), ended))
 
     def stop(self) -> None:
         """Stop sending: this process has left the wait, and the case goes on."""
@@ -259,12 +259,12 @@ class Telling:
             task.cancel()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._teller.start(work)
+        task = self._deliveries.start(work)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
     async def _send(self, label: str, notice: Notice, *, until_taken: bool) -> None:
-        delivery, tries = self._teller.deliveries[label], 0
+        delivery, tries = self._deliveries.by_label[label], 0
         async with self._lanes[label]:
             while not self._over.is_set():
                 tries += 1
@@ -277,7 +277,7 @@ class Telling:
                     if not until_taken or (isinstance(error, DeliveryError) and error.permanent):
                         return
                     pause = pause_after(tries, error, longest=_LONGEST_PAUSE)
-                    await first_of(self._over.wait(), self._teller.clock.sleep(pause))
+                    await first_of(self._over.wait(), self._deliveries.clock.sleep(pause))
                 else:
                     self._note(label, sent, notice)
                     return
@@ -285,7 +285,7 @@ class Telling:
     def _note(self, label: str, sent: Sent, notice: Notice) -> None:
         """Remember a message that asked; one of a plain function suffices, for it cannot update any."""
         again = any(label == other for other, _ in self._sent)
-        plain = isinstance(self._teller.deliveries[label], PlainFunction)
+        plain = isinstance(self._deliveries.by_label[label], PlainFunction)
         if notice.review_url is not None and not (again and plain):
             self._sent.append((label, sent))
             self._posted(label, sent)
@@ -296,7 +296,7 @@ class Telling:
         await asyncio.gather(*(self._update(label, sent, ended) for label, sent in self._sent))
 
     async def _update(self, label: str, sent: Sent, ended: Ended) -> None:
-        delivery = self._teller.deliveries.get(label)
+        delivery = self._deliveries.by_label.get(label)
         if delivery is None:
             return  # sent by the process that began the wait
         for tries in range(1, _CLOSING_TRIES + 1):
@@ -310,7 +310,7 @@ class Telling:
                 if isinstance(error, DeliveryError) and error.permanent:
                     return
                 if tries < _CLOSING_TRIES:
-                    await self._teller.clock.sleep(pause_after(tries, error, longest=_LONGEST_PAUSE))
+                    await self._deliveries.clock.sleep(pause_after(tries, error, longest=_LONGEST_PAUSE))
 
 
 def _nothing(label: str, sent: Sent) -> None:

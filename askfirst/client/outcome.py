@@ -256,7 +256,7 @@ class SignatureChecks:
         except ValueError:
             said = None
         if not isinstance(said, Mapping):
-            raise _Unknown("its service's keys are no JWKS document")
+            raise _Unknown("its service's keys are not a JWKS document")
         return cast("Mapping[str, Any]", said)
 
 

@@ -292,9 +292,9 @@ def read_answer(body: bytes, case_id: str) -> PollAnswer:
     try:
         said: Any = from_json(body, allow_inf_nan=False)
     except ValueError:
-        raise PollFailed("its answer is no JSON", is_unreadable=True) from None
+        raise PollFailed("its answer is not JSON", is_unreadable=True) from None
     if not isinstance(said, Mapping):
-        raise PollFailed("its answer is no object", is_unreadable=True)
+        raise PollFailed("its answer is not an object", is_unreadable=True)
     return read_facts(cast("Mapping[str, Any]", said), case_id)
 
 

@@ -33,7 +33,7 @@ class WaitState:
     reminded: tuple[float, ...] = ()
     """The reminder times (seconds since 1970) that are past."""
     sent: tuple[tuple[str, Sent], ...] = ()
-    """The messages that asked, each with the label of its delivery (see `Telling`): to be updated at the end.
+    """The messages that asked, each with the label of its delivery (see `CaseNotices`): to be updated at the end.
 
     A delivery that is not among them has not sent the link yet.
     """

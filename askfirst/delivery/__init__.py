@@ -1,6 +1,6 @@
-"""Ways to reach a person: one small protocol, and the deliveries that come with Askfirst.
+"""Deliveries: one small protocol for reaching a person, and the deliveries that come with Askfirst.
 
-The public names, loaded when they are first used, each with its own libraries.
+The public names are loaded lazily, each with its own libraries.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from askfirst.lazy import exports
 
 if TYPE_CHECKING:
     from askfirst.delivery.apprise import AppriseDelivery
-    from askfirst.delivery.asked import Asked
     from askfirst.delivery.base import (
         AddressedDelivery,
         Button,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         Sent,
         StoredDelivery,
     )
+    from askfirst.delivery.contents import Contents
     from askfirst.delivery.desktop import DesktopDelivery
     from askfirst.delivery.email import EmailDelivery
     from askfirst.delivery.qr import QRDelivery
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AddressedDelivery": "base",
     "AppriseDelivery": "apprise",
-    "Asked": "asked",
+    "Contents": "contents",
     "Button": "base",
     "Deliver": "base",
     "Delivery": "base",
@@ -67,7 +67,7 @@ _HOMES = {
 __all__ = [
     "AddressedDelivery",
     "AppriseDelivery",
-    "Asked",
+    "Contents",
     "Button",
     "Deliver",
     "Delivery",

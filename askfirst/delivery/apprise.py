@@ -1,4 +1,4 @@
-"""Notices through Apprise, to each of its URLs."""
+"""The Apprise delivery: notices to one or several Apprise URLs, such as ``discord://…``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from apprise import NotifyBase
 
 
-# One Apprise address: its limits, its format, and its errors without the address.
+# One Apprise URL: its limits, its format, and its errors without the URL, which is a secret.
 
 
 NAME = "apprise"
 _LONGEST = 20_000
 _ROOM_FOR_WORDS = 60
 _RENDER_MARKDOWN = {"Discord", "Guilded", "Mattermost", "Zulip"}
-"""Those that make something of Markdown though they are said to take plain text."""
+"""Services that render Markdown although Apprise says that they take plain text."""
 _MARKDOWN = re.compile(r"([\\_*\[\]()~`<>#+=|{}.!-]|&(?=#?\w+;))")
 _MENTION = re.compile(r"(?<![\w.+-])@(?=[\w&!])")
-"""The beginning of a mention such as ``@everyone``; in an e-mail address a letter goes before it."""
+"""The beginning of a mention such as ``@everyone``. In an e-mail address a letter comes before the ``@``."""
 _STATUS = re.compile(r"\berror=(\d{3})\b")
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 _TALKATIVE = ("apprise", "urllib3.connectionpool")
@@ -37,8 +37,8 @@ _TALKATIVE = ("apprise", "urllib3.connectionpool")
 _overheard: ContextVar[list[str] | None] = ContextVar("askfirst_apprise_overheard", default=None)
 
 
-def places_of(urls: Sequence[str]) -> list[Place]:
-    """The targets of Apprise addresses. Slow, for Apprise is large; raises `DeliveryError` for an unknown one."""
+def targets_of(urls: Sequence[str]) -> list[AppriseTarget]:
+    """The targets of Apprise URLs. Slow, because it imports Apprise. Raises `DeliveryError` for an invalid URL."""
     try:
         from apprise import Apprise, AppriseAsset
     except ModuleNotFoundError as error:
@@ -47,18 +47,18 @@ def places_of(urls: Sequence[str]) -> list[Place]:
         logging.getLogger(name).addFilter(_overhear)
     library: Any = Apprise
     asset = AppriseAsset(app_id="Askfirst", app_desc="Askfirst", app_url="", async_mode=False)
-    places: list[Place] = []
+    targets: list[AppriseTarget] = []
     for number, url in enumerate(urls, start=1):
         with _overhearing():
             plugin = library.instantiate(url, asset=asset)
         if plugin is None:
-            raise DeliveryError(NAME, f"address {number} is none that Apprise can use", permanent=True)
-        places.append(Place(plugin))
-    return places
+            raise DeliveryError(NAME, f"Apprise cannot use the URL number {number}", permanent=True)
+        targets.append(AppriseTarget(plugin))
+    return targets
 
 
-class Place:
-    """Where one address leads."""
+class AppriseTarget:
+    """The target of one Apprise URL."""
 
     def __init__(self, plugin: NotifyBase) -> None:
         from apprise import Apprise, NotifyFormat
@@ -73,7 +73,7 @@ class Place:
         self._link = _html_link if self._is_html else _markdown_link if markdown else str
 
     def tell(self, notice: Notice) -> DeliveryError | None:
-        """Send a notice, waiting for the server; returns what went wrong, if something did."""
+        """Send a notice, and wait for the server; returns the error, or None on success."""
         with _overhearing() as said:
             try:
                 title, body = self._fitted(notice)
@@ -81,7 +81,9 @@ class Place:
                     return None
             except DeliveryError as error:
                 return error
-            except Exception as error:  # a plug-in's own; what it says may quote the address
+            except (
+                Exception
+            ) as error:  # an error of a plug-in; its text may quote the URL, so only the type is kept
                 said.append(type(error).__name__)
         status = next((int(found[1]) for line in said if (found := _STATUS.search(line))), None)
         problem = f"{self._service} did not take the message" + (f" ({status})" if status else "")
@@ -89,9 +91,12 @@ class Place:
         return DeliveryError(NAME, problem, permanent=is_final)
 
     def _fitted(self, notice: Notice) -> tuple[str, str]:
-        """Title and body within the limits. The link is always whole; the text is cut, then the title."""
+        """Title and body within the limits.
+
+        The link is never cut; the text is cut first, then the title is left out.
+        """
         title = heading(notice)
-        if self._plugin.title_maxlen <= 0:  # it becomes part of the body
+        if self._plugin.title_maxlen <= 0:  # Apprise puts the title into the body
             title = self._escape(title)
         elif self._plugin.title_maxlen < len(title):
             title = cut(title, self._plugin.title_maxlen)
@@ -101,7 +106,7 @@ class Place:
         if room < len(title) + _ROOM_FOR_WORDS:
             title = ""
         else:
-            room -= len(title) + len(gap)  # also where it is no part of the body: some count both together
+            room -= len(title) + len(gap)  # always: some services limit title and body together
         if room < 0:
             raise DeliveryError(NAME, f"the link is too long for {self._service}", permanent=True)
         text = cut(shown(notice.body).strip(), room, measure=lambda text: len(self._escape(text)))
@@ -117,7 +122,7 @@ def _html_link(url: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text without markup, in which nobody is mentioned: a blank after the sign is seen, and wakes no channel."""
+    """Text without markup and without mentions: a space after the ``@`` keeps it from notifying a channel."""
     return _MARKDOWN.sub(r"\\\1", _MENTION.sub("@ ", text))
 
 
@@ -127,7 +132,7 @@ def _markdown_link(url: str) -> str:
 
 @contextmanager
 def _overhearing() -> Generator[list[str]]:
-    """Capture Apprise's log within this context: it may quote addresses and messages."""
+    """Within this context, capture Apprise's log records and do not log them: they may quote URLs and messages."""
     said: list[str] = []
     before = _overheard.set(said)
     try:
@@ -144,15 +149,14 @@ def _overhear(record: logging.LogRecord) -> bool:
 
 
 SECONDS = 45.0
-"""For all places together; each has its own time-outs too."""
+"""The time-out for all targets together. Each target has time-outs of its own, too."""
 
 
 class AppriseDelivery:
-    """Sends to everything in ``urls``, each an Apprise address such as ``discord://…`` or ``ntfy://…``.
+    """Sends to all ``urls``, each an Apprise URL such as ``discord://…`` or ``ntfy://…``.
 
-    A notice that only some of them took goes to the others alone when it is sent again. Such a message cannot
-    be changed: when nobody decided, another one says so; with ``outcomes``, also when somebody did. How it goes on
-    meanwhile is not told.
+    If only some targets accepted a notice, a retry goes to the others alone. A message cannot be changed later: if
+    nobody decided, another message says so; with ``outcomes``, also if somebody did. Progress notices are not sent.
     """
 
     name = NAME
@@ -161,21 +165,21 @@ class AppriseDelivery:
     def __init__(self, urls: str | Sequence[str], *, outcomes: bool = False) -> None:
         self._urls = [urls] if isinstance(urls, str) else list(urls)
         if not self._urls or not all("://" in url for url in self._urls):
-            raise DeliveryError(NAME, "urls are like discord://…, one or several of them", permanent=True)
+            raise DeliveryError(NAME, "urls must be one or several URLs such as discord://…", permanent=True)
         self._outcomes = outcomes
-        self._places: list[Place] | None = None
+        self._targets: list[AppriseTarget] | None = None
         self._taken: dict[tuple[str, str, str], set[int]] = {}
-        """By case, kind and body: the targets that have a notice which others did not take."""
+        """By case, kind and body: the targets that accepted a notice, while others did not."""
         self._ended: set[str] = set()
 
     async def send(self, notice: Notice) -> Sent:
-        """Send to each target that has not taken this notice yet; raises if one fails."""
+        """Send to each target that has not accepted this notice yet; raises if one fails."""
         if notice.kind != "progress":
             await self._send(notice)
         return Sent(NAME, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Tell that there is nothing left to decide; once for each case."""
+        """Send a message that the case has ended, once for each case."""
         for key in [key for key in self._taken if key[0] == ended.case_id and key[1] != ended.kind]:
             del self._taken[key]
         is_told = ended.kind != "completed" or self._outcomes
@@ -189,16 +193,16 @@ class AppriseDelivery:
             raise
 
     async def _send(self, notice: Notice) -> None:
-        if self._places is None:
-            self._places = await asyncio.to_thread(places_of, self._urls)
+        if self._targets is None:
+            self._targets = await asyncio.to_thread(targets_of, self._urls)
         key = (notice.case_id, notice.kind, notice.body)
         taken = self._taken.setdefault(key, set())
         try:
             async with asyncio.timeout(SECONDS):
                 problems = await asyncio.gather(
                     *(
-                        self._tell(number, place, notice, taken)
-                        for number, place in enumerate(self._places)
+                        self._tell(number, target, notice, taken)
+                        for number, target in enumerate(self._targets)
                         if number not in taken
                     )
                 )
@@ -206,12 +210,14 @@ class AppriseDelivery:
             raise DeliveryError(NAME, f"no answer within {SECONDS:g} seconds") from None
         wrong = [problem for problem in problems if problem is not None]
         if wrong:
-            # A temporary error comes first: a retry is worthwhile.
+            # Raise a temporary error rather than a permanent one: a retry can help the target that it is about.
             raise next((each for each in wrong if not each.permanent), wrong[0])
         self._taken.pop(key, None)
 
-    async def _tell(self, number: int, place: Place, notice: Notice, taken: set[int]) -> DeliveryError | None:
-        problem = await asyncio.to_thread(place.tell, notice)  # Apprise waits for its servers
+    async def _tell(
+        self, number: int, target: AppriseTarget, notice: Notice, taken: set[int]
+    ) -> DeliveryError | None:
+        problem = await asyncio.to_thread(target.tell, notice)  # Apprise blocks while it waits for a server
         if problem is None:
             taken.add(number)
         return problem

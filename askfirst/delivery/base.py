@@ -1,4 +1,4 @@
-"""Notice, Delivery, Press: messages to a person, how they are sent, and answers by button."""
+"""Notice, Delivery, Press: a message to a person, the protocol that sends it, and a button that was pressed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
-from askfirst.delivery.asked import Asked
+from askfirst.delivery.contents import Contents
 from askfirst.delivery.fields import Field
 from askfirst.delivery.text import cut
 from askfirst.visible_text import visible
 
-# Links that may be given to a terminal or a browser.
+# Links that are safe to give to a terminal or a browser.
 
 
 _WEB_LINK = re.compile(r"https?://[!-~]+", re.IGNORECASE)
 
 
 def is_web_link(url: str) -> bool:
-    """Whether this is a web address without deceptive characters.
+    """Whether a URL is a web address without deceptive characters.
 
-    Only printable ASCII without blanks: no control character ends it early, no letter looks like another.
+    It must be printable ASCII without spaces: no control character can end it early, and no letter looks like
+    another.
     """
     return _WEB_LINK.fullmatch(url) is not None
 
@@ -46,17 +47,17 @@ _WORDS = {
 
 
 def heading(notice: Notice) -> str:
-    """Such as ``books.example asks for a decision``."""
+    """The heading of a notice, such as ``books.example asks for a decision``."""
     who = cut(visible(notice.facts.get("service") or "A service"), _LIMIT)
     return _WORDS[notice.kind].format(who)
 
 
 NoticeKind = Literal[
     "review",  # please decide, here is the link
-    "reminder",  # the same again, as nobody has decided yet
+    "reminder",  # the same again, because nobody has decided yet
     "warning",  # the same again, shortly before the deadline
-    "escalation",  # the same for somebody else, as nobody has decided yet
-    "progress",  # somebody opened the page, or is at work on it
+    "escalation",  # the same for another person, because nobody has decided yet
+    "progress",  # somebody opened the page, or is filling in the form
     "completed",
     "expired",
     "cancelled",
@@ -66,61 +67,65 @@ EndKind = Literal["completed", "expired", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """A decision that can be pressed right in the message, where the service allows that."""
+    """A button of a message that makes a decision without the page, if the service allows that."""
 
     action: str
     label: str
     fields: tuple[Field, ...] = ()
-    """What the person fills in before it counts. A delivery that has no forms leaves such a button out."""
+    """The fields that the person fills in before the press counts. A delivery without forms leaves the button out."""
     confirm: str | None = None
-    """What the person is asked once more before it counts. A delivery that cannot ask leaves such a button out."""
+    """A question that the person confirms before the press counts.
+
+    A delivery that cannot ask leaves the button out.
+    """
 
     @property
     def is_plain(self) -> bool:
-        """Whether one press is all it takes."""
+        """Whether one press is enough: the button has no fields and no confirmation."""
         return not self.fields and self.confirm is None
 
     @property
     def approves(self) -> bool:
-        """Whether it lets something run. ``reject``, ``cancel`` and ``abort`` only stop something."""
+        """Whether the button approves or continues something. ``reject``, ``cancel`` and ``abort`` only stop it."""
         return self.action not in ("reject", "cancel", "abort")
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to tell a person about a case. Printed, it is its text.
+    """A message to a person about a case. ``str()`` gives its text.
 
-    Whatever a service or an agent wrote into it is data: a delivery escapes it for its platform and renders
-    no markup of it.
+    Texts of a service or an agent in it are untrusted data: a delivery escapes them for its platform and renders no
+    markup in them.
     """
 
     kind: NoticeKind
     case_id: str
     body: str
-    """What to say, in plain text, without the link."""
+    """The message as plain text, without the link."""
     review_url: str | None = field(default=None, repr=False)
-    """The review page; None when nothing is left to decide. The link is the power to answer: never log it."""
+    """The link to the review page; None if nothing is left to decide. Never log it: whoever has it can answer."""
     buttons: tuple[Button, ...] = ()
-    """For deliveries that show them; empty unless each may be pressed without going to the page.
+    """The buttons, for deliveries that show them; empty if the case has to be decided on the page.
 
-    One that approves (`Button.approves`) is shown only in a message that is `whole` and has not been cut.
+    A button that approves (`Button.approves`) is shown only in a message that is `whole` and was not cut.
     """
     round: int = 1
     expires_at: float | None = None
-    """Seconds since 1970 (UTC)."""
+    """The deadline, in seconds since 1970 (UTC)."""
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For deliveries that lay things out: ``type``, ``prompt``, ``message``, ``service`` (its host), and
-    ``context``, where it is short."""
+    """Parts of the message, for deliveries with a layout of their own: ``type``, ``prompt``, ``message``, ``service``
+    (its host), and ``context`` if it is short."""
     whole: bool = field(default=False, kw_only=True)
-    """Whether ``body`` and the ``context`` among the facts are all that is decided on."""
-    asked: Asked | None = field(default=None, kw_only=True)
-    """What ``body`` says, in parts, for deliveries that lay it out; None in a client, which has the body only."""
+    """Whether ``body`` and the ``context`` in ``facts`` show everything that is decided on."""
+    contents: Contents | None = field(default=None, kw_only=True)
+    """The contents of ``body`` in parts, for deliveries with a layout of their own; None in a client, which has only
+    the body."""
     follows: Sent | None = field(default=None, kw_only=True)
-    """The first message about this case, or about the round before it, in the same place: a thread's beginning."""
+    """The first message in the same place about this case or its previous round: it begins a thread there."""
 
     @property
     def text(self) -> str:
-        """All of it as plain text, the link on a line of its own at the end."""
+        """The whole message as plain text, with the link on a line of its own at the end."""
         return self.body if self.review_url is None else f"{self.body}\n\n{self.review_url}"
 
     def __str__(self) -> str:
@@ -129,13 +134,13 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A notice that was sent: what `Delivery.update` needs to find it again. It can be stored as JSON."""
+    """A notice that was sent: where `Delivery.update` finds its message. It can be stored as JSON."""
 
     delivery: str
-    """Which delivery sent it, by name."""
+    """The name of the delivery that sent it."""
     case_id: str
     place: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
-    """Where the message is, such as chat and message id; no token, no link."""
+    """The place of the message, such as its chat and message id, without tokens and links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,100 +154,100 @@ class Ended:
     action: str | None = None
     by: str | None = None
     outcome: str | None = None
-    """What came of it, as a sentence, once that is known."""
+    """The outcome of the approved call as a sentence, once it is known."""
     is_again: bool = False
-    """Whether the messages were updated before, and only ``outcome`` is new."""
+    """Whether the messages were updated before, so that only ``outcome`` is new."""
 
     @property
     def said(self) -> str:
-        """How it ended, and what came of it."""
+        """The text and the outcome."""
         return self.text if self.outcome is None else f"{self.text} {self.outcome}"
 
 
 class Delivery(Protocol):
-    """A way to reach a person: of an agent's process (the client), or of the service.
+    """A way to reach a person, used by an agent's process (the client) or by the service.
 
-    Raises `DeliveryError`, which says whether and when to try again, and no secret; whatever else it raises is taken
-    for a failure that is worth another try.
+    Raises `DeliveryError`, which says whether and when to retry, and contains no secret. Any other exception counts
+    as a failure that is worth a retry.
 
-    The service stores what is to be sent before it calls `send`, and the `Sent` that comes back. Any process may make
-    any of the calls, each at least once, and the same one again if a process died before it noted the outcome; two
-    processes do not make the same call at the same time. So a delivery keeps nothing in memory that a later call
-    needs: `Sent.place` says where the message is. Calls about different cases come side by side.
+    The service stores a message before it calls `send`, and stores the `Sent` that `send` returns (an outbox). Every
+    call is made at least once, by any process. It is made again if a process died before it stored the outcome. A
+    lease keeps two processes from making the same call at the same time. So a delivery keeps nothing in memory that a
+    later call needs: `Sent.place` says where the message is. Calls about different cases run concurrently.
     """
 
     name: str
     shows_buttons: bool
-    """Whether `Notice.buttons` are shown; if not, the link is all there is."""
+    """Whether `Notice.buttons` are shown. If not, a message has only the link."""
 
     async def send(self, notice: Notice) -> Sent:
-        """Send a notice; returns when the platform has taken it.
+        """Send a notice; returns when the platform has accepted it.
 
-        A reminder, a warning and an escalation are notices, too. ``notice.follows`` is then the first message about
-        the case in this place, where there is one.
+        A reminder, a warning and an escalation are notices, too. Their ``notice.follows`` is the first message about
+        the case in this place, if there is one.
         """
         ...
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Update a message that asked with the outcome; does nothing where that is impossible.
+        """Update a message with the end of its case; does nothing if the platform cannot change messages.
 
-        It is called when the case was decided, wherever that was, and perhaps once more when it is known what came
-        of it (`Ended.is_again`). To do the same again changes nothing.
+        It is called when the case has ended, on whatever surface, and perhaps once more when the outcome of the call
+        is known (`Ended.is_again`). It is idempotent: the same call again changes nothing.
         """
         ...
 
 
 @runtime_checkable
 class AddressedDelivery(Protocol):
-    """A delivery that can reach others, too: ``slack:#ops`` is the delivery named ``slack``, to ``#ops``."""
+    """A delivery that can send to other targets, too: ``slack:#ops`` is the delivery ``slack``, to ``#ops``."""
 
     def to(self, target: str) -> Delivery:
-        """The same delivery to another channel, chat or address; raises `DeliveryError` if it is none."""
+        """The same delivery to another channel, chat or address; raises `DeliveryError` for an invalid target."""
         ...
 
 
 @runtime_checkable
 class StoredDelivery(Protocol):
-    """A delivery that keeps something of its own, such as what the data of a button means."""
+    """A delivery that stores data of its own, such as the meaning of its buttons."""
 
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> Self:
-        """The same delivery, keeping that in an open store, where every process finds it."""
+        """The same delivery with its data in an open store, which every process shares."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """A button that a person pressed. Platform and user are what the platform vouches for, never free text."""
+    """A button that a person pressed. The platform has verified platform and user; they are never free text."""
 
     case_id: str
     action: str
     submitted_via: str
-    """As in the protocol: ``telegram_inline_button``, ``x-...``."""
+    """The protocol's name of the surface: ``telegram_inline_button``, ``x-...``."""
     platform: str
     platform_user_id: str
     display_name: str | None = None
     shown: str | None = None
-    """The digest of what stood in the message (`Asked.shown`): the service takes no press without it."""
+    """The digest of what the message showed (`Contents.shown`). The service accepts no press without it."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    """What the person filled in besides: ``feedback``, ``edits``, the fields of a form."""
+    """What the person filled in: ``feedback``, ``edits``, the fields of a form."""
     email: str | None = None
-    """The person's address, where the platform itself has confirmed it."""
+    """The person's e-mail address, if the platform has confirmed it."""
     sent: Sent | None = field(default=None, compare=False)
-    """The message whose button was pressed, for whoever posted it and died before noting where it is."""
+    """The message whose button was pressed. It is needed if the sender died before it stored the message's place."""
 
     @property
     def account(self) -> str:
-        """The person's account, as the lists of those who may decide have it: ``telegram:1001``."""
+        """The person's account in the form of the lists of deciders: ``telegram:1001``."""
         return f"{self.platform}:{self.platform_user_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class PressAnswer:
-    """What came of a press, and what to tell the person who pressed."""
+    """The result of a press, and the text for the person who pressed."""
 
     kind: Literal["done", "to_page", "refused", "closed", "failed"]
-    """``done`` it counts; ``to_page`` decide on the page instead; ``refused`` this person may not, tell nobody else;
-    ``closed`` too late; ``failed`` try again."""
+    """``done``: the press counts. ``to_page``: decide on the page instead. ``refused``: this person may not decide;
+    show it to them alone. ``closed``: too late. ``failed``: try again."""
     text: str
     review_url: str | None = field(default=None, repr=False)
 
@@ -255,33 +260,36 @@ class PressDelivery(Protocol):
     """A delivery with buttons."""
 
     def listening(self, on_press: OnPress) -> AbstractAsyncContextManager[None]:
-        """Within this context, each press is passed on once, and its answer is shown."""
+        """Within this context, pass each press to ``on_press`` once, and show its answer to the person."""
         ...
 
 
 OnPending = Callable[[str], Awaitable[str]]
-"""Answers an account, such as ``slack:T024BE7LD:U2147483697``, that asks what waits for a decision."""
+"""From an account, such as ``slack:T024BE7LD:U2147483697``, to a text with the open requests."""
 
 
 @runtime_checkable
 class PendingDelivery(Protocol):
-    """A delivery whose platform has a command for what waits: ``/askfirst pending``."""
+    """A delivery whose platform has a command that lists open requests: ``/askfirst pending``."""
 
     def answering_pending(self, on_pending: OnPending) -> Delivery:
-        """The same delivery, answering that command while it is being listened to."""
+        """The same delivery, which answers that command with ``on_pending`` while it is listening."""
         ...
 
 
 @runtime_checkable
 class RequestsDelivery(Protocol):
-    """A delivery that may hear buttons by signed HTTP requests: every process listens then, none has to connect."""
+    """A delivery that may get button presses as signed HTTP requests.
+
+    Then every process takes them, without a lease.
+    """
 
     hears_requests: bool
 
     def request_app(self) -> Any:
-        """The ASGI application that takes the requests; it checks their signatures."""
+        """The ASGI application that takes the requests and checks their signatures."""
         ...
 
 
 Deliver = Delivery | Callable[[Notice], object] | str
-"""What a client takes: a delivery, a plain function of the notice, async or not, or a name: ``"telegram"``."""
+"""What ``deliver=`` accepts: a delivery, a function of the notice (async or not), or a name: ``"telegram"``."""

@@ -1,4 +1,4 @@
-"""The review page in the browser of the person's own machine."""
+"""The desktop delivery: opens the review page in the browser of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from askfirst.delivery.base import Ended, Notice, Sent, is_web_link
 from askfirst.errors import DeliveryError
 
 _SECONDS = 5.0
-"""A command that runs for longer is the browser itself: it has worked."""
+"""A command that still runs after this time is the browser itself, so it has worked."""
 
 
 def has_display(environ: Mapping[str, str]) -> bool:
@@ -25,24 +25,24 @@ def has_display(environ: Mapping[str, str]) -> bool:
 
 
 class DesktopDelivery:
-    """Opens the link in the default browser: with ``open``, ``xdg-open`` or as Windows does. No shell is used.
+    """Opens the link in the default browser: with ``open``, ``xdg-open`` or Windows' own function, without a shell.
 
-    Only web addresses are opened. A notice without a link does nothing here.
+    Only web addresses are opened. A notice without a link does nothing.
     """
 
     name = "desktop"
     shows_buttons = False
 
     async def send(self, notice: Notice) -> Sent:
-        """Open the page; for a reminder once more."""
+        """Open the page; a reminder opens it once more."""
         if notice.review_url is not None:
             if not is_web_link(notice.review_url):
-                raise DeliveryError(self.name, "the link is no web address", permanent=True)
+                raise DeliveryError(self.name, "the link is not a web address", permanent=True)
             await asyncio.to_thread(self._open, notice.review_url)
         return Sent(self.name, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Nothing: the page says it itself."""
+        """Do nothing: the open page shows the end itself."""
 
     def _open(self, url: str) -> None:
         if sys.platform == "win32":
@@ -73,7 +73,9 @@ class DesktopDelivery:
         try:
             code = process.wait(_SECONDS)
         except subprocess.TimeoutExpired:
-            Thread(target=process.wait, daemon=True).start()  # so that no zombie process is left over
+            Thread(
+                target=process.wait, daemon=True
+            ).start()  # waits for the process, so that it leaves no zombie
             return
         if code:
             raise DeliveryError(self.name, f"the browser was not opened (exit code {code})")

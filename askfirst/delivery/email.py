@@ -1,4 +1,4 @@
-"""Reaching a person by e-mail: the link, and what is to be decided behind it."""
+"""The e-mail delivery: a mail with the decision and the link to its page."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from askfirst.visible_text import visible
 logger = logging.getLogger("askfirst.delivery")
 NAME = "email"
 _SUBJECT_LIMIT = 150
+_ASKER_LIMIT = 60
 _BODY_LIMIT = 20_000
 _PAGE = """\
 <!doctype html>
@@ -26,18 +27,27 @@ _PAGE = """\
 {}
 </body></html>
 """
+_HEADING = '<h1 style="white-space: pre-wrap; font-size: 1.25em; margin: 0 0 .75em">{}</h1>'
 _PARAGRAPH = '<div style="white-space: pre-wrap; margin: 0 0 1em">{}</div>'
-_LINK = '<p><a href="{0}">Open the review page</a></p>\n<p style="overflow-wrap: anywhere">{0}</p>'
+_LINK = (
+    '<p><a href="{0}" style="display: inline-block; padding: .75em 1.5em; border-radius: .5em; '
+    'background: #14653f; color: #ffffff; font-weight: 600; text-decoration: none">Look at it</a></p>\n'
+    '<p style="overflow-wrap: anywhere; font-size: .875em; color: #5c6560">{0}</p>'
+)
+"""One button, which opens the page.
+
+A mail has no deciding links, because mail programs follow links by themselves.
+"""
 
 
 class EmailDelivery:
     """Sends mail to one address or several, through the server of ``smtp_url``.
 
-    That is like ``smtp://user:password@host:587``, and nothing is sent unless the connection is encrypted, but
-    to this machine or with ``in_clear``; ``smtps`` is encrypted from the beginning. The sender is ``from_``, or
-    ``?from=`` in the address, or its user. ``tls`` says whose certificates are trusted. A mail cannot be changed
-    once it is sent: when nobody decided, another one in its thread says so; with ``outcomes``, also when somebody
-    did. How it goes on meanwhile is not written to anybody.
+    ``smtp_url`` is like ``smtp://user:password@host:587``; ``smtps`` is encrypted from the beginning. Nothing is sent
+    over a connection that is not encrypted, unless to this machine or with ``in_clear``. The sender is ``from_``, or
+    ``?from=`` in the URL, or its user. ``tls`` has the trusted certificate authorities. A mail cannot be changed
+    later: if nobody decided, another mail in its thread says so; with ``outcomes``, also if somebody did. Progress
+    notices are not sent.
     """
 
     name = NAME
@@ -69,12 +79,15 @@ class EmailDelivery:
         return other
 
     async def send(self, notice: Notice) -> Sent:
-        """Send a mail. The first of a case begins a thread; if it comes twice, mail programs see that it is one."""
+        """Send a mail.
+
+        The first mail of a case begins a thread. A retry has the same Message-ID, so programs show one.
+        """
         subject = _subject(notice)
         is_first = notice.kind in ("review", "escalation") and notice.follows is None
         thread = self._thread_of(notice) if notice.follows is None else str(notice.follows.place["thread"])
         if notice.kind != "progress":
-            paragraphs = [heading(notice), cut(shown(notice.body).strip(), _BODY_LIMIT)]
+            paragraphs = _paragraphs(notice)
             await self._hand_over(
                 self._mail(thread, subject, paragraphs, notice.review_url, is_first=is_first)
             )
@@ -82,7 +95,7 @@ class EmailDelivery:
         return Sent(NAME, notice.case_id, place if notice.follows is None else place | {"follows": 1})
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Write that there is nothing left to decide; once for each thread."""
+        """Send a mail that the case has ended, once for each thread."""
         thread, subject = str(sent.place["thread"]), str(sent.place["subject"])
         is_told = ended.kind != "completed" or self._outcomes
         if not is_told or ended.is_again or sent.place.get("follows") or thread in self._ended:
@@ -96,15 +109,16 @@ class EmailDelivery:
             raise
 
     def _thread_of(self, notice: Notice) -> str:
-        """The Message-ID of a case's first mail: the same whenever it is sent, and another for every link."""
+        """The Message-ID of a case's first mail. It is the same for every attempt, and differs for every link."""
         about = "\n".join((notice.case_id, notice.review_url or "", *self._to))
         return f"<askfirst.{hashlib.sha256(about.encode()).hexdigest()[:40]}@{self._domain}>"
 
     def _mail(
         self, thread: str, subject: str, paragraphs: list[str], link: str | None, *, is_first: bool
     ) -> Mail:
-        """The mail as text, and the same as HTML, where nothing but our own link can be pressed or loaded."""
-        parts = [_PARAGRAPH.format(escape(each)) for each in paragraphs]
+        """The mail as text and as HTML. The HTML loads nothing, and has no link but ours."""
+        first, *more = paragraphs
+        parts = [_HEADING.format(escape(first)), *(_PARAGRAPH.format(escape(each)) for each in more)]
         if link:
             parts.append(_LINK.format(escape(link)))
         try:
@@ -132,14 +146,28 @@ class EmailDelivery:
 
 def _recipients(to: Sequence[str]) -> list[str]:
     if not to or not all(is_mailable(each) for each in to):
-        problem = "to is an e-mail address such as ann@a.example, or several of them, without =? or blanks"
+        problem = "to must be one or several e-mail addresses such as ann@a.example, without =? or spaces"
         raise DeliveryError(NAME, problem, permanent=True)
     return list(to)
 
 
 def _subject(notice: Notice) -> str:
-    """Who asks, and the question, on one line."""
-    asked = notice.facts.get("prompt") or notice.body
+    """The subject in one line: the decision, then who asks."""
+    if notice.contents is not None:
+        asked, asker = notice.contents.said, notice.contents.asker
+    else:
+        asked, asker = notice.facts.get("prompt") or notice.body, notice.facts.get("service")
     line = visible(" ".join(asked.split()))
-    who = heading(Notice("review", notice.case_id, "", facts=notice.facts))
-    return cut(f"{who}: {line}" if line else who, _SUBJECT_LIMIT)
+    who = "" if not asker else f" · {cut(visible(' '.join(asker.split())), _ASKER_LIMIT)} asks"
+    return cut(line, _SUBJECT_LIMIT - len(who)) + who if line else heading(notice)
+
+
+def _paragraphs(notice: Notice) -> list[str]:
+    """The paragraphs of the mail: the decision first; last, the heading, which names the service and the kind."""
+    said = [notice.body] if notice.contents is None else notice.contents.paragraphs
+    room, kept = _BODY_LIMIT, list[str]()
+    for text in map(shown, said):
+        if room > 0 and text.strip():
+            kept.append(cut(text, room))
+            room -= len(text)
+    return [*kept, f"{heading(notice)}."]

@@ -12,7 +12,7 @@ FieldKind = Literal["text", "lines", "number", "integer", "yes_no", "choice", "c
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its key in the answer, what it is called, what may be put in, and what stands in it at first."""
+    """One field: its key in the answer, its label, the kind of its value, and its initial value."""
 
     key: str
     label: str
@@ -24,18 +24,18 @@ class Field:
     hint: str | None = None
 
     def stored(self) -> dict[str, Any]:
-        """As JSON; `read` is the way back."""
+        """The field as JSON, for `read`."""
         return asdict(self)
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Field:
-        """From what `stored` gave."""
+        """A field from the JSON of `stored`."""
         options = tuple((str(value), str(label)) for value, label in stored["options"])
         more: dict[str, Any] = {**stored, "options": options}
         return cls(**more)
 
     def parse(self, given: Any) -> Any:
-        """The value that a person put in, in its JSON type; raises ``ValueError`` with a sentence."""
+        """The entered value as its JSON type; None if it is empty. Raises ``ValueError`` with a sentence."""
         if given is None or given == "":
             return None
         if self.kind in ("number", "integer"):
@@ -51,24 +51,24 @@ def _number(text: str, *, whole: bool) -> int | float:
     try:
         return int(text) if whole or text.strip().lstrip("-").isdigit() else float(text)
     except ValueError:
-        raise ValueError("This is a whole number." if whole else "This is a number.") from None
+        raise ValueError("Enter a whole number." if whole else "Enter a number.") from None
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise ValueError('This is JSON, such as [1, 2] or {"a": 1}.') from None
+        raise ValueError('Enter JSON, such as [1, 2] or {"a": 1}.') from None
 
 
 REASON = Field("feedback", "Why?", "lines")
-"""The reason that goes with a rejection."""
+"""The field for the reason of a rejection."""
 
 
 def schema_fields(
     schema: Mapping[str, Any] | None, args: Mapping[str, Any], labels: Mapping[str, str]
 ) -> tuple[Field, ...]:
-    """The fields by which a call's arguments are edited, each of the kind that its schema or its value says."""
+    """The fields to edit a call's arguments. The kind of a field follows from the argument's schema and value."""
     known: Mapping[str, Any] = (schema or {}).get("properties") or {}
     required: Sequence[str] = (schema or {}).get("required") or ()
     return tuple(

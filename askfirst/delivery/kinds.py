@@ -16,10 +16,10 @@ _BY_ADDRESS = "an address counts only with by_address = true in this delivery"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``variable`` is the environment variable that is read where nothing else is said.
+    """One setting of a delivery. ``variable`` is the environment variable that is read if nothing else is given.
 
-    A secret stands in no file that is meant to be read by others: it comes from the environment, or from a file of
-    its own that the configuration names.
+    A secret must not be in the configuration file, which others may read. It comes from the environment, or from a
+    file of its own that the configuration names.
     """
 
     name: str
@@ -29,22 +29,22 @@ class Setting:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the value may not stand in the configuration itself."""
+        """Whether the value must not be in the configuration file itself."""
         return self.type in ("secret", "secrets")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of delivery: its settings, and how one is made of them."""
+    """A kind of delivery: its settings, and the function that makes a delivery from them."""
 
     name: str
     settings: tuple[Setting, ...]
     make: Callable[[Mapping[str, Any]], Delivery]
-    """From the settings that are given, by name. Raises `DeliveryError`; libraries are loaded here."""
+    """Makes a delivery from the given settings, by name. It loads the libraries, and raises `DeliveryError`."""
     platform: str | None = None
-    """What accounts there begin with, where people can press buttons: ``telegram`` for ``telegram:1001``."""
+    """The prefix of accounts, if people can press buttons there: ``telegram`` for ``telegram:1001``."""
     account_problem: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
-    """Why nobody there can have this account, given the delivery's settings; None if somebody can."""
+    """From an account and the delivery's settings to the fault of the account; None if it is valid."""
 
 
 def _terminal(given: Mapping[str, Any]) -> Delivery:
@@ -101,14 +101,14 @@ def _teams(given: Mapping[str, Any]) -> Delivery:
 def _telegram_account(account: str, settings: Mapping[str, Any]) -> str | None:
     if _TELEGRAM_USER.fullmatch(account):
         return None
-    return f"{account!r} is no Telegram user: write the user's number, such as 1001, never a name"
+    return f"{account!r} is not a Telegram user: write the user's number, such as 1001, never a name"
 
 
 def _slack_account(account: str, settings: Mapping[str, Any]) -> str | None:
     if _SLACK_USER.fullmatch(account):
         return None
     if "@" not in account:
-        return f"{account!r} is no Slack user: write workspace and member id, as in T024BE7LD:U2147483697"
+        return f"{account!r} is not a Slack user: write workspace and member id, as in T024BE7LD:U2147483697"
     return None if settings.get("by_address") else _BY_ADDRESS
 
 
@@ -162,4 +162,4 @@ KINDS: Mapping[str, Kind] = {
         ),
     )
 }
-"""By name. A delivery of another kind is given to `create_app(deliver=…)` by whoever embeds the service."""
+"""The kinds by name. A delivery of your own kind is passed to `create_app(deliver=…)`."""

@@ -1,4 +1,4 @@
-"""A link as a QR code in a terminal, for the phone in one's other hand."""
+"""A link as a QR code in a terminal, to be opened with a phone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DARK_ON_LIGHT = "black on bright_white"
 class QRDelivery:
     """Writes notices as `TerminalDelivery` does, and the link as a QR code below them.
 
-    Where a phone could not read the code, such as in a narrow window or a file, the link alone is there.
+    If a phone could not read the code, such as in a narrow window or a file, only the link is written.
     """
 
     name = "qr"
@@ -35,12 +35,12 @@ class QRDelivery:
         self._terminal = TerminalDelivery(console)
 
     async def send(self, notice: Notice) -> Sent:
-        """Write a notice and its code."""
+        """Write a notice and the QR code of its link."""
         await self._terminal.print(lambda: self._write(notice))
         return Sent(self.name, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Write how the case ended, below what was written before."""
+        """Write how the case ended; the earlier notice stays above."""
         await self._terminal.update(sent, ended)
 
     def _write(self, notice: Notice) -> None:
@@ -49,16 +49,16 @@ class QRDelivery:
             return
         if only_here(notice.review_url):
             host = urlsplit(notice.review_url).hostname
-            said = f"A phone cannot reach {host}: give the service an address that it can, with --base-url."
+            said = f"A phone cannot reach {host}: use --base-url to give an address that a phone can reach."
             self._terminal.console.print(Text(said), soft_wrap=True)
             return
         print_qr(self._terminal.console, notice.review_url)
 
 
 def print_qr(console: Console, text: str) -> bool:
-    """Print a text as a QR code; False, and nothing is printed, where it could not be read.
+    """Print a link as a QR code. Returns False, and prints nothing, if a phone could not use it.
 
-    It needs a terminal with colours and Unicode that is wide enough, and an address that another device can reach.
+    The terminal must have colours and Unicode and be wide enough, and another device must be able to reach the link.
     """
     if only_here(text):
         return False

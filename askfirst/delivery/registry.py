@@ -1,4 +1,4 @@
-"""Deliveries by name, from the environment, or given by a caller."""
+"""Deliveries by name, by the environment's variables, or from the argument ``deliver=``."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
     "teams": ("ASKFIRST_TEAMS_URL",),
 }
-"""What has to be set for a messenger to count as configured; ``TELEGRAM_REVIEWERS`` may be, to name users, and
-``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET``, for buttons."""
+"""The variables that must be set for a delivery to count as configured. Optional ones are ``TELEGRAM_REVIEWERS`` (the
+users who may decide), and ``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET`` (for buttons)."""
 
 
 def auto(environ: Mapping[str, str] | None = None, *, console: Console | None = None) -> Delivery:
     """The delivery that fits the environment.
 
-    Messengers and mail where they are configured (`VARIABLES`), all of them. Else a QR code over SSH, the
-    browser on a machine with a display, with the link in the terminal too, and the terminal alone elsewhere.
+    It is all configured messengers and mail (`VARIABLES`). If none is configured: a QR code over SSH; the browser and
+    the terminal on a machine with a display; otherwise the terminal.
     """
     environ = os.environ if environ is None else environ
     configured: list[Delivery] = []
@@ -56,9 +56,9 @@ def auto(environ: Mapping[str, str] | None = None, *, console: Console | None = 
 def delivery_named(
     name: str, environ: Mapping[str, str] | None = None, *, console: Console | None = None
 ) -> Delivery:
-    """A delivery by its name, with its settings from the environment. `NAMES` has the names.
+    """A delivery by its name (one of `NAMES`), with its settings from the environment.
 
-    Raises `DeliveryError` for an unknown name, and where settings are missing.
+    Raises `DeliveryError` for an unknown name, or if settings are missing.
     """
     environ = os.environ if environ is None else environ
     make = _MAKERS.get(name)
@@ -70,7 +70,7 @@ def delivery_named(
     return make(environ, console)
 
 
-# The libraries of a delivery are loaded when it is chosen.
+# The libraries of a delivery are loaded only when it is chosen.
 
 
 def _terminal(environ: Mapping[str, str], console: Console | None) -> Delivery:
@@ -94,7 +94,7 @@ def _telegram(environ: Mapping[str, str], console: Console | None) -> Delivery:
 
     named = environ.get("TELEGRAM_REVIEWERS", "").replace(",", " ").split()
     if not all(each.isascii() and each.isdigit() for each in named):
-        problem = "TELEGRAM_REVIEWERS are the numbers of users, such as 1001,1002"
+        problem = "TELEGRAM_REVIEWERS must be the numbers of users, such as 1001,1002"
         raise DeliveryError("telegram", problem, permanent=True)
     reviewers = {int(each) for each in named} if "TELEGRAM_REVIEWERS" in environ else None
     return TelegramDelivery(environ["TELEGRAM_BOT_TOKEN"], environ["TELEGRAM_CHAT_ID"], reviewers=reviewers)
@@ -147,17 +147,17 @@ _MAKERS: Mapping[str, Callable[[Mapping[str, str], Console | None], Delivery]] =
     "teams": _teams,
 }
 NAMES = tuple(_MAKERS)
-"""What `delivery_named` knows."""
+"""The names that `delivery_named` accepts."""
 
 
 _MEMBERS = ("name", "shows_buttons", "send", "update")
 
 
 class PlainFunction:
-    """A plain function of the notice, as a delivery. It is told of an end only if nobody decided.
+    """A function of the notice as a delivery. It is called for the end of a case only if nobody decided.
 
-    One that is not async is called in a thread, so that it may wait. Each notice is told once; only where the
-    function raised, again.
+    A function that is not async is called in a thread, so that it may block. It is called once for each notice, and
+    again if it raised.
     """
 
     shows_buttons = False
@@ -165,7 +165,7 @@ class PlainFunction:
     def __init__(self, function: Callable[[Notice], object]) -> None:
         self.name = getattr(function, "__name__", "function")
         self._function = function
-        call = getattr(function, "__call__", None)  # noqa: B004  (its kind is wanted, not whether it is there)
+        call = getattr(function, "__call__", None)  # noqa: B004  (to find out whether it is async)
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def send(self, notice: Notice) -> Sent:
@@ -174,7 +174,7 @@ class PlainFunction:
         return Sent(self.name, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Call the function once more, if nobody decided."""
+        """Call the function once more if the case ended without a decision."""
         if ended.kind != "completed":
             await self._call(Notice(ended.kind, ended.case_id, ended.text))
 
@@ -185,10 +185,10 @@ class PlainFunction:
 
 
 def given_deliveries(deliver: Deliver | Sequence[Deliver]) -> list[Delivery]:
-    """The deliveries given as ``deliver=``. Raises ``TypeError`` for anything else.
+    """The deliveries given as ``deliver=``. Raises ``TypeError`` for an invalid value.
 
-    It is a delivery, a name such as ``"telegram"`` (see `delivery_named`), a function of the notice, async or
-    not, or a list of these.
+    A valid value is a delivery, a name such as ``"telegram"`` (see `delivery_named`), a function of the notice (async
+    or not), or a list of these.
     """
     if isinstance(deliver, list | tuple):
         return [_delivery(each) for each in cast("Sequence[Any]", deliver)]
@@ -203,16 +203,16 @@ def _delivery(given: Any) -> Delivery:
         if not missing:
             return given
         if "send" not in missing:
-            raise TypeError(f"{_named(given)} is no delivery: it has no {' and no '.join(missing)}")
+            raise TypeError(f"{_named(given)} is not a delivery: it has no {' and no '.join(missing)}")
         if callable(given):
             return PlainFunction(given)
-    hint = "; make one of it first" if isinstance(given, type) else ""
+    hint = "; make an instance of it first" if isinstance(given, type) else ""
     raise TypeError(
-        f"deliver= is a delivery, a name ({', '.join(NAMES)}), a function of the notice, or a list of these, "
+        f"deliver= must be a delivery, a name ({', '.join(NAMES)}), a function of the notice, or a list of these, "
         f"not {_named(given)}{hint}"
     )
 
 
 def _named(given: Any) -> str:
-    """What was given, without its ``repr``: that may hold a secret."""
+    """The type of a given value. Its ``repr`` is not used, because it may contain a secret."""
     return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"

@@ -29,7 +29,7 @@ def pause_after(tries: int, error: Exception, *, longest: float) -> float:
     return pause if asked is None else max(asked, pause)
 
 
-# One delivery of a notice, retried with back-off.
+# One delivery of a notice, with retries.
 
 
 logger = logging.getLogger("askfirst.delivery")
@@ -39,9 +39,9 @@ _T = TypeVar("_T")
 
 
 class Lane(Generic[_T]):
-    """Runs an operation of a delivery in the background, up to ``tries`` times.
+    """A background task that runs one operation of a delivery, with up to ``tries`` attempts and back-off.
 
-    ``what`` names it in the warning that is logged after the last attempt. ``result`` is set on success.
+    ``what`` names the operation in the warning after the last attempt. ``result`` is set on success.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Lane(Generic[_T]):
         self.task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Stop retrying; an attempt under way is finished."""
+        """Stop retrying, and wait for an attempt under way."""
         self._over.set()
         await asyncio.wait([self.task])
 
@@ -68,10 +68,10 @@ class Lane(Generic[_T]):
                 self.result = await self._work()
                 self.error = None
                 return
-            except Exception as error:  # a bug of one delivery must not stop the others
+            except Exception as error:  # a bug in one delivery must not stop the others
                 self.error = _known(self.delivery, error)
             if self.error.permanent or tries == self._tries:
-                logger.warning("%s did not get through: %s (tries: %d)", self._what, self.error, tries)
+                logger.warning("%s was not delivered: %s (attempts: %d)", self._what, self.error, tries)
                 return
             pause = pause_after(tries, self.error, longest=_LONGEST_PAUSE)
             await first_of(self._over.wait(), self._clock.sleep(pause))
@@ -80,21 +80,21 @@ class Lane(Generic[_T]):
 
 
 def _known(delivery: str, error: Exception) -> DeliveryError:
-    """An error for the log: our own errors hold no secret; of others, only the type."""
+    """The error for the log. A `DeliveryError` contains no secret; of any other error only the type is kept."""
     return error if isinstance(error, DeliveryError) else DeliveryError(delivery, type(error).__name__)
 
 
 PATIENCE_SECONDS = 10.0
-"""How long `Several.send` waits for the other deliveries once one has taken a notice."""
+"""How long `Several.send` waits for the other deliveries after the first has succeeded."""
 
 
 class Several:
-    """Deliveries that all get every notice, at once; whichever the person answers in first, wins.
+    """Sends every notice through several deliveries at the same time. The first answer counts, wherever it is given.
 
-    One that fails is tried again, up to ``tries`` times, with growing pauses or those that its platform asks
-    for; then a warning is logged. None waits for another: `send` returns when all have taken the notice, or
-    soon after the first has, and the rest goes on by itself until the case ends. Only if none takes the notice
-    `send` raises `DeliveryError`.
+    A delivery that fails is retried, up to ``tries`` times, with back-off or after the platform's ``Retry-After``;
+    then a warning is logged. Deliveries do not wait for one another. `send` returns when all have succeeded, or
+    `PATIENCE_SECONDS` after the first has; the others go on in the background until the case ends. `send` raises
+    `DeliveryError` only if none succeeds.
     """
 
     name = "several"
@@ -105,10 +105,10 @@ class Several:
         self._tries = tries
         self._clock = clock or SystemClock()
         self._late: dict[str, dict[Lane[Sent], int]] = {}
-        """By case, the sendings that went on after `send` had returned."""
+        """By case: the operations that still ran when `send` returned."""
 
     async def send(self, notice: Notice) -> Sent:
-        """Send a notice through all of them."""
+        """Send a notice through all deliveries."""
         what = f"the {notice.kind} notice of case {notice.case_id}"
         lanes = {
             Lane(each.name, what, partial(each.send, notice), tries=self._tries, clock=self._clock): number
@@ -132,7 +132,7 @@ class Several:
         return Sent(self.name, notice.case_id, place)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Update every message that asked with the outcome, and cancel those not sent yet."""
+        """Update every message about the case with its end, and stop retrying those that are not sent yet."""
         late = self._late.pop(ended.case_id, {})
         await asyncio.gather(*(lane.stop() for lane in late))
         found = self._parts(sent) + [
@@ -151,18 +151,18 @@ class Several:
 
     @asynccontextmanager
     async def listening(self, on_press: OnPress) -> AsyncGenerator[None]:
-        """Listen to the buttons of all deliveries that have some; one that fails is logged, the others listen."""
+        """Listen for the buttons of all deliveries that have some. A delivery that fails is logged and left out."""
         async with AsyncExitStack() as stack:
             for delivery in self.deliveries:
                 if isinstance(delivery, PressDelivery):
                     try:
                         await stack.enter_async_context(delivery.listening(on_press))
                     except DeliveryError as error:
-                        logger.warning("nobody hears the buttons of %s: %s", delivery.name, error)
+                        logger.warning("cannot listen for the buttons of %s: %s", delivery.name, error)
             yield
 
     async def _wait(self, lanes: Sequence[Lane[Sent]]) -> None:
-        """Wait until all are done, or one has succeeded and the others have timed out."""
+        """Wait until all are done, or until `PATIENCE_SECONDS` after the first success."""
         open_tasks = {lane.task for lane in lanes}
         while open_tasks and not any(lane.result for lane in lanes):
             _, open_tasks = await asyncio.wait(open_tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +170,7 @@ class Several:
             await first_of(_all(open_tasks), self._clock.sleep(PATIENCE_SECONDS))
 
     def _parts(self, sent: Sent) -> list[tuple[Delivery, Sent]]:
-        """What each delivery sent, without those that this process does not have."""
+        """The message of each delivery, without deliveries that this process does not have."""
         found: list[tuple[Delivery, Sent]] = []
         for number, delivery in enumerate(self.deliveries):
             if sent.place.get(f"{number}") == delivery.name:
@@ -192,7 +192,7 @@ async def _all(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _place(number: int, sent: Sent) -> dict[str, str | int]:
-    """Where one delivery's message is, among those of the others: ``{"1": "telegram", "1.chat_id": 7}``."""
+    """The place of one delivery's message, with its number as a prefix: ``{"1": "telegram", "1.chat_id": 7}``."""
     return {f"{number}": sent.delivery, **{f"{number}.{key}": value for key, value in sent.place.items()}}
 
 

@@ -1,4 +1,4 @@
-"""Reaching people on Slack: a message in a channel, with buttons and modals, over Socket Mode or signed HTTP."""
+"""The Slack delivery: messages in a channel, with buttons and modals, over Socket Mode or signed HTTP requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from askfirst.checkpointer.base import CheckpointKeeper
@@ -31,22 +31,35 @@ _GONE = frozenset({"message_not_found", "cant_update_message", "edit_window_clos
 
 @dataclass
 class _Hearing:
-    """Who handles what comes from Slack; one for a delivery and all its copies, as they are one app."""
+    """The handler of Slack's events, while the delivery listens.
+
+    All copies of a delivery share it: they are one app.
+    """
 
     handle: Handle | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _App:
+    """The tokens and the secret of a Slack app, and the address of Slack's Web API."""
+
+    bot_token: str = field(repr=False)
+    app_token: str | None = field(repr=False)
+    signing_secret: str | None = field(repr=False)
+    base_url: str
+
+
 class SlackDelivery:
-    """Sends to one channel as an app, and hears its buttons being pressed there.
+    """Sends messages to one channel as an app, and takes presses of their buttons.
 
-    ``bot_token`` (``xoxb-``) sends. ``app_token`` (``xapp-``) hears over Socket Mode, which needs no public address;
-    ``signing_secret`` hears by signed HTTP requests instead: mount `request_app()`, an ASGI application, where the
-    app's request URL leads. Without either the messages have links only. A button that approves is there only if
-    all that is approved stands in the message.
+    ``bot_token`` (``xoxb-``) sends. Presses come over Socket Mode with ``app_token`` (``xapp-``), which needs no
+    public address, or as signed HTTP requests with ``signing_secret``: then mount `request_app()`, an ASGI
+    application, at the app's request URL. Without both, messages have a link and no buttons. An approving button is
+    shown only if the message shows everything that is approved.
 
-    What buttons mean is kept in ``store`` (any checkpointer, open), else in memory, where it ends with the process.
-    ``asks_address`` looks up the e-mail address that Slack has confirmed of whoever presses, for lists of those who
-    may decide by address.
+    The meaning of buttons is stored in ``store`` (an open checkpointer), or else in memory, for the life of the
+    process. ``asks_address`` looks up the confirmed e-mail address of the person who pressed, for lists of deciders
+    by address.
     """
 
     name = NAME
@@ -64,36 +77,33 @@ class SlackDelivery:
         clock: Clock | None = None,
     ) -> None:
         self.api = SlackApi(bot_token, base_url=base_url)
-        """The Web API, for those who post besides."""
+        """The Web API, for code that posts other messages with the same app."""
         if app_token is not None:
             SlackApi(app_token, "xapp", base_url=base_url)
         self._channel = None if channel is None else _channel(channel)
-        self._bot_token = bot_token
-        self._app_token = app_token
+        self._app = _App(bot_token, app_token, signing_secret, base_url)
         self._asks_address = asks_address
-        self._base_url = base_url
         self._clock = clock or SystemClock()
         self._posts = StoredPosts(NAME, SlackPost.read, store, self._clock)
         self._hearing = _Hearing()
-        self._signing_secret = signing_secret
         self.shows_buttons = app_token is not None or signing_secret is not None
         self.hears_requests = app_token is None and signing_secret is not None
         self._on_pending: OnPending | None = None
 
     def request_app(self) -> SlackRequests:
-        """The ASGI application for signed requests; it answers while this delivery is being listened to."""
-        if self._signing_secret is None:
+        """The ASGI application for signed requests. It works while this delivery is `listening`."""
+        if self._app.signing_secret is None:
             raise DeliveryError(NAME, "signed requests need the app's signing secret", permanent=True)
-        return SlackRequests(self._signing_secret, self._handle, clock=self._clock)
+        return SlackRequests(self._app.signing_secret, self._handle, clock=self._clock)
 
     async def missing(self) -> list[str]:
-        """What is missing for messages to be sent and buttons heard, a sentence each; nothing is sent."""
+        """What is missing to send messages and take presses, one sentence each. No message is sent."""
         return await missing(
-            self._bot_token,
-            self._app_token,
+            self._app.bot_token,
+            self._app.app_token,
             self._channel,
-            signing_secret=self._signing_secret,
-            base_url=self._base_url,
+            signing_secret=self._app.signing_secret,
+            base_url=self._app.base_url,
         )
 
     def answering_pending(self, on_pending: OnPending) -> Self:
@@ -109,15 +119,15 @@ class SlackDelivery:
         return other
 
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> Self:
-        """The same delivery, with what its buttons mean in an open store."""
+        """The same delivery, with the meaning of its buttons in an open store."""
         other = copy(self)
         other._clock, other._posts = clock, StoredPosts(NAME, SlackPost.read, store, clock)
         return other
 
     async def send(self, notice: Notice) -> Sent:
-        """Send a message; the meaning of its buttons is stored before they can be pressed.
+        """Send a message. The meaning of its buttons is stored before they can be pressed.
 
-        One that follows another about the same case goes into that one's thread.
+        A message that follows another one about the same case is posted in the thread of that message.
         """
         key = secrets.token_urlsafe(12)
         buttons = tuple(each for each in pressable(notice) if fits(each.fields)) if self.shows_buttons else ()
@@ -126,7 +136,7 @@ class SlackDelivery:
             channel, thread = str(notice.follows.place["channel"]), _thread_of(notice.follows)
         if channel is None:
             raise DeliveryError(NAME, "there is no channel to send this to", permanent=True)
-        shown = None if notice.asked is None else notice.asked.shown
+        shown = None if notice.contents is None else notice.contents.shown
         at = self._clock.now()
         post = SlackPost(notice.case_id, "", heading(notice), tuple(body_blocks(notice)), buttons, shown, at)
         await self._posts.keep(key, post)
@@ -141,7 +151,7 @@ class SlackDelivery:
         return Sent(NAME, notice.case_id, place)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Update the message with who decided and what came of it, and take its buttons away."""
+        """Update the message with who decided and with the outcome, and remove its buttons."""
         key = str(sent.place["key"])
         post = await self._posts.find(key)
         if post is None:
@@ -159,12 +169,12 @@ class SlackDelivery:
 
     @asynccontextmanager
     async def listening(self, on_press: OnPress, on_other: Handle | None = None) -> AsyncGenerator[None]:
-        """Within this context, presses are passed on and answered.
+        """Within this context, pass presses to ``on_press`` and answer them.
 
-        ``on_other`` gets events (``events_api``), which are not ours.
+        ``on_other`` gets Slack's events (``events_api``), such as messages to an agent.
         """
         if self._hearing.handle is not None:
-            raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
+            raise DeliveryError(NAME, "this delivery is listening already", permanent=True)
         presses = SlackPresses(self.api, self._posts, on_press, asks_address=self._asks_address)
 
         async def handle(kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
@@ -177,16 +187,16 @@ class SlackDelivery:
         self._hearing.handle = handle
         try:
             await self._posts.forget_old()
-            if self._app_token is None:
+            if self._app.app_token is None:
                 yield
             else:
-                async with SocketMode(self._app_token, handle, base_url=self._base_url).connected():
+                async with SocketMode(self._app.app_token, handle, base_url=self._app.base_url).connected():
                     yield
         finally:
             self._hearing.handle = None
 
     async def _command(self, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """Answer ``/askfirst pending``, seen by whoever asked alone."""
+        """Answer ``/askfirst pending``. Only the person who asked sees the answer."""
         if self._on_pending is None:
             return None
         said = await self._on_pending(f"{NAME}:{payload['team_id']}:{payload['user_id']}")
@@ -194,20 +204,20 @@ class SlackDelivery:
 
     async def _handle(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
         if self._hearing.handle is None:
-            raise DeliveryError(NAME, "nobody listens to this delivery")
+            raise DeliveryError(NAME, "this delivery is not listening")
         return await self._hearing.handle(kind, payload)
 
 
 def _thread_of(sent: Sent) -> str:
-    """The ts that a thread begins with: that of the first message, or of the thread that it is in."""
+    """The ``ts`` of the message that begins the thread."""
     return str(sent.place.get("thread") or sent.place["ts"])
 
 
 def _channel(given: str) -> str:
-    """A channel's id or name. Raises `DeliveryError` for what can be neither."""
+    """A channel's id or name. Raises `DeliveryError` for a text that cannot be one."""
     text = given.strip()
     if not text or len(text) > 100 or not text.isprintable() or any(each.isspace() for each in text):
         raise DeliveryError(
-            NAME, "a channel is an id such as C024BE7LD, or a name such as #ops", permanent=True
+            NAME, "a channel must be an id such as C024BE7LD, or a name such as #ops", permanent=True
         )
     return text

@@ -1,4 +1,4 @@
-"""Calling Slack's Web API: one app in one workspace, its refusals as errors, its tokens nowhere but on the wire."""
+"""Slack's Web API for one app: refusals become errors, and tokens are in no error and no log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = {
 _SECRETS = re.compile(r"xox[a-z]-[\w-]+|xapp-[\w-]+|wss?://\S+|https?://\S+", re.ASCII)
 _SAID_LENGTH = 160
 _READS = frozenset({"auth.test", "conversations.info", "users.info", "files.getUploadURLExternal"})
-"""Methods that take their arguments in the address, not as JSON."""
+"""Methods that take their arguments in the URL's query, not as JSON."""
 _TRANSIENT = frozenset(
     {
         *("ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable"),
@@ -41,15 +41,15 @@ _SENTENCES = {
     "missing_scope": "the app lacks a scope",
     "not_allowed_token_type": "this is a token of another kind: bots have xoxb-, Socket Mode needs xapp-",
     "not_authed": "there is no token",
-    "not_in_channel": "the app is no member of the channel: invite it with /invite",
-    "ratelimited": "Slack asks to send less",
+    "not_in_channel": "the app is not a member of the channel: invite it with /invite",
+    "ratelimited": "Slack's rate limit is reached",
     "socket_mode_not_enabled": "Socket Mode is switched off for this app",
     "token_revoked": "the token was revoked: install the app again",
 }
 
 
 class SlackRefused(DeliveryError):
-    """Slack refused a call; ``error`` is its word for why."""
+    """Slack refused a call; ``error`` is Slack's error code."""
 
     def __init__(self, error: str, *, needed: str = "", retry_after: float | None = None) -> None:
         said = cut(visible(error), _SAID_LENGTH)
@@ -65,7 +65,7 @@ class SlackRefused(DeliveryError):
 
 
 class _NoSecrets(logging.Filter):
-    """Takes tokens and addresses out of what Slack's library logs."""
+    """Removes tokens and URLs from the log records of Slack's library."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = without_secrets(record.getMessage()), None
@@ -74,12 +74,15 @@ class _NoSecrets(logging.Filter):
 
 
 def without_secrets(text: str) -> str:
-    """A text of Slack or its library without tokens and addresses."""
+    """A text of Slack or its library, without tokens and URLs."""
     return _SECRETS.sub("…", text)
 
 
 def sdk_logger() -> logging.Logger:
-    """Where Slack's library logs: never below INFO, as it would log links and messages there, and no token."""
+    """The logger for Slack's library.
+
+    It logs warnings only, without tokens: below that, the library logs messages.
+    """
     logger = logging.getLogger("askfirst.delivery.slack_sdk")
     if not logger.filters:
         logger.addFilter(_NoSecrets())
@@ -104,24 +107,24 @@ class SlackApi:
             token,
             base_url,
             timeout=CALL_SECONDS,
-            retry_handlers=[],  # whoever sends stores it and retries
+            retry_handlers=[],  # the sender stores its messages and retries
             logger=sdk_logger(),
         )
         """Slack's own client."""
 
     async def call(self, method: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a method answers. Raises `SlackRefused`, or another `DeliveryError` if no answer came in time."""
+        """The result of a method. Raises `SlackRefused`, or another `DeliveryError` if no answer came in time."""
         body, _ = await self.call_with_headers(method, arguments)
         return body
 
     async def call_with_headers(
         self, method: str, arguments: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Any], Mapping[str, str]]:
-        """As `call`, with the headers of the answer, which name the token's scopes."""
+        """The same as `call`, with the response's headers, which name the token's scopes."""
         return await _call(self.client, method, arguments or {})
 
     async def upload(self, url: str, content: bytes) -> None:
-        """Send the bytes of a file to the address that Slack gave for it."""
+        """Upload the bytes of a file to the URL that Slack gave for it."""
         import aiohttp
 
         try:
@@ -159,11 +162,11 @@ async def _call(
 
 
 def _refusal(response: Any) -> DeliveryError:
-    """Slack's answer as an error; what is no answer of Slack's is worth another try."""
+    """Slack's response as an error. A response that does not come from Slack is worth a retry."""
     status = getattr(response, "status_code", None) or getattr(response, "status", 0)
     data: Any = getattr(response, "data", None)
     if not isinstance(data, dict):
-        return DeliveryError(NAME, f"what was answered is not from Slack ({status})")
+        return DeliveryError(NAME, f"the response is not from Slack ({status})")
     body = cast("dict[str, Any]", data)
     headers: Mapping[str, str] = getattr(response, "headers", {})
     after = headers.get("Retry-After") or headers.get("retry-after")

@@ -1,6 +1,6 @@
-"""A notice as Slack's blocks: every text of others as plain text, within the limits, cut visibly.
+"""A notice as Slack blocks: untrusted texts are plain text within Slack's limits, and a cut is noted.
 
-Plain text (``plain_text`` without emoji) is shown as it is: no mention, link, markup or emoji code in it acts.
+Slack renders no mention, link, markup or emoji code in plain text (``plain_text`` without emoji).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Block = dict[str, Any]
 
 SECTION = 3000
 MOST_TEXT = 9000
-"""How much a message says; Slack would take more, and nobody would read it."""
+"""The longest text of a message. Slack would accept more, but nobody would read it."""
 _LABEL = 75
 _LINK = 3000
 _CONTEXT = 1000
@@ -26,13 +26,13 @@ _IN_A_ROW = 5
 OPEN_LABEL = "Open the page"
 APPROVE_LABEL = "Approve on the page"
 ACTION = "askfirst"
-"""What the action ids of our buttons begin with."""
+"""The prefix of the action ids of our buttons."""
 PAGE_ACTION = f"{ACTION}:page"
 CONFIRM_TEXT = 300
 
 
 def plain(text: str) -> Block:
-    """A text object in which nothing acts."""
+    """A text object of plain text: Slack renders no markup in it."""
     return {"type": "plain_text", "text": text, "emoji": False}
 
 
@@ -47,45 +47,45 @@ def context(text: str) -> Block:
 
 
 def fallback(text: str) -> str:
-    """The text of a notification: Slack reads markup there, so what could be any is escaped."""
+    """The text of a notification. Slack parses markup there, so the text is escaped."""
     return cut(visible(text), _FALLBACK).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def says(notice: Notice) -> list[str]:
-    """What a message says, in paragraphs, nothing of it hidden."""
-    asked = notice.asked
-    if asked is None:
+    """The paragraphs of a message, with hidden characters made visible."""
+    contents = notice.contents
+    if contents is None:
         more = shown(notice.facts.get("context", "")).strip()
         return [
             each for each in (shown(notice.body).strip() or f"Case {visible(notice.case_id)}", more) if each
         ]
-    facts = "\n".join(f"{visible(label)}: {_value(value)}" for label, value in asked.facts)
-    effects = "\n".join(f"• {_value(each)}" for each in asked.consequences)
-    reason = "" if asked.reason is None else f"Why you are asked: {_value(asked.reason)}"
-    risk = "" if asked.risk in ("low", "normal") else f"Risk: {asked.risk}"
-    return [each for each in (shown(asked.sentence).strip(), facts, effects, reason, risk) if each.strip()]
+    facts = "\n".join(f"{visible(label)}: {_value(value)}" for label, value in contents.facts)
+    effects = "\n".join(f"• {_value(each)}" for each in contents.consequences)
+    reason = "" if contents.reason is None else f"Why you are asked: {_value(contents.reason)}"
+    risk = "" if contents.risk in ("low", "normal") else f"Risk: {contents.risk}"
+    return [each for each in (shown(contents.sentence).strip(), facts, effects, reason, risk) if each.strip()]
 
 
 def _value(value: str) -> str:
-    """A value; further lines are marked, so that no line of a value passes for a line of ours."""
+    """A value. Its further lines get a mark in front, so that they cannot pass for lines of ours."""
     first, *more = shown(value).split("\n")
     return "\n".join([first, *(f"│ {line}" for line in more)])
 
 
 def is_cut(notice: Notice) -> bool:
-    """Whether the message does not say all that the notice says."""
+    """Whether the notice is too long for the message and has to be cut."""
     return len("\n".join(says(notice))) > MOST_TEXT
 
 
 def pressable(notice: Notice) -> tuple[Button, ...]:
-    """The buttons that may stand in the message: one that approves only if all that is approved stands there."""
+    """The buttons of the message. Approving ones are left out if the message does not show everything."""
     if notice.whole and not is_cut(notice):
         return notice.buttons
     return tuple(each for each in notice.buttons if not each.approves)
 
 
 def body_blocks(notice: Notice) -> list[Block]:
-    """The heading, what the message says, and who asks: what stays when it is decided."""
+    """The heading, the text, and who asks: the blocks that stay when the case is decided."""
     title = heading(notice)
     text = cut("\n".join(says(notice)), MOST_TEXT)
     blocks = [context(title)]
@@ -95,17 +95,17 @@ def body_blocks(notice: Notice) -> list[Block]:
 
 
 def _deadline_blocks(notice: Notice) -> list[Block]:
-    """Until when it can be decided; gone when it is."""
-    said = "" if notice.asked is None else shown(notice.asked.deadline)
+    """The deadline. It is removed when the case is decided."""
+    said = "" if notice.contents is None else shown(notice.contents.deadline)
     return [context(said)] if said else []
 
 
 def _asker(notice: Notice) -> str:
-    asked = notice.asked
-    if asked is None or asked.asker is None:
+    contents = notice.contents
+    if contents is None or contents.asker is None:
         return ""
-    behalf = "" if asked.on_behalf is None else f" on behalf of {visible(asked.on_behalf)}"
-    return f"Asked by {visible(asked.asker)}{behalf}"
+    behalf = "" if contents.on_behalf is None else f" on behalf of {visible(contents.on_behalf)}"
+    return f"Asked by {visible(contents.asker)}{behalf}"
 
 
 def text_blocks(text: str) -> list[Block]:
@@ -114,7 +114,7 @@ def text_blocks(text: str) -> list[Block]:
 
 
 def _chunks(text: str) -> list[str]:
-    """A text in parts that each fit a section, parted at the ends of lines or words where there are any."""
+    """A text in parts that each fit into a section, split at the ends of lines or words if possible."""
     parts: list[str] = []
     while text:
         if len(text) <= SECTION:
@@ -129,7 +129,7 @@ def _chunks(text: str) -> list[str]:
 
 
 def action_blocks(key: str, buttons: Sequence[Button], notice: Notice) -> list[Block]:
-    """The buttons: decisions first, then the page."""
+    """The buttons: decisions first, then the link to the page."""
     elements = [_button(key, number, button) for number, button in enumerate(buttons)]
     link = notice.review_url
     if link and len(link) <= _LINK and is_web_link(link):
@@ -166,13 +166,13 @@ def _button(key: str, number: int, button: Button) -> Block:
 
 
 def asking(notice: Notice, key: str, buttons: Sequence[Button]) -> dict[str, Any]:
-    """The message that asks: text, blocks, and no previews of anything."""
+    """The message for an open case: text and blocks, without link previews."""
     blocks = [*body_blocks(notice), *_deadline_blocks(notice), *action_blocks(key, buttons, notice)]
     return _message(heading(notice), blocks)
 
 
 def decided(blocks: Sequence[Mapping[str, Any]], title: str, ending: str) -> dict[str, Any]:
-    """The same message without buttons, with how it ended."""
+    """The message for an ended case: without buttons, and with how the case ended."""
     kept = [dict(each) for each in blocks if each.get("type") != "actions"]
     return _message(title, [*kept, {"type": "divider"}, section(cut(ending, _ENDING) or "Decided.")])
 
@@ -182,7 +182,7 @@ def _message(title: str, blocks: list[Block]) -> dict[str, Any]:
 
 
 def ending_text(ended: Ended) -> str:
-    """How a case ended, by whom, and what came of it."""
+    """How a case ended, by whom, and the outcome."""
     text = shown(ended.text).strip()
     by = visible(ended.by) if ended.by else ""
     line = f"{text} ({by})" if by and by not in text else text

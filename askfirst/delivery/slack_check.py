@@ -1,4 +1,4 @@
-"""The Slack app: its manifest to paste, and what is missing of one that is installed."""
+"""The Slack app: its manifest, and a check of an installed app for missing scopes and settings."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ CHAT_NEEDED = (
     "files:write",
     "reactions:write",
 )
-"""The scopes that an agent in a chat needs besides."""
+"""The further scopes that an agent in a chat needs."""
 EVENTS = ("app_mention", "message.channels", "message.groups", "message.im")
 
 
 def manifest(name: str = "Askfirst", *, request_url: str | None = None) -> dict[str, Any]:
-    """The app's manifest. With ``request_url``, Slack posts signed requests there; else it uses Socket Mode."""
+    """The app's manifest. With ``request_url`` Slack posts signed requests there; otherwise it uses Socket Mode."""
     url = {} if request_url is None else {"request_url": request_url}
     command = {"command": "/askfirst", "description": "What waits for a decision", "usage_hint": "pending"}
     return {
@@ -53,13 +53,13 @@ async def missing(
     signing_secret: str | None = None,
     base_url: str = BASE_URL,
 ) -> list[str]:
-    """What is missing, a sentence each; an empty list if messages can be sent, and buttons heard."""
+    """What is missing, one sentence each; an empty list if messages can be sent and presses taken."""
     found = await _of_bot(bot_token, channel, base_url)
     if app_token:
         found += await _said(_open(app_token, base_url))
     elif not signing_secret:
         found.append(
-            "Buttons are not heard: set SLACK_APP_TOKEN (xapp-…, scope connections:write) for Socket Mode, or "
+            "Buttons do not work: set SLACK_APP_TOKEN (xapp-…, scope connections:write) for Socket Mode, or "
             "SLACK_SIGNING_SECRET for signed requests."
         )
     return found
@@ -106,7 +106,7 @@ async def _channel(api: SlackApi, channel: str) -> str | None:
     return (
         None
         if info["channel"].get("is_member")
-        else f"The app is no member of {channel}: write /invite there."
+        else f"The app is not a member of {channel}: write /invite there."
     )
 
 
@@ -116,7 +116,7 @@ async def _open(app_token: str, base_url: str) -> str | None:
 
 
 async def _said(check: Any) -> list[str]:
-    """What a check says, as a list."""
+    """The sentence of a check as a list; empty if the check found nothing."""
     try:
         said: str | None = await check
     except DeliveryError as error:

@@ -1,4 +1,4 @@
-"""Signed HTTP interactions: the other way to hear from Slack, for those who have a public address anyway."""
+"""Signed HTTP requests from Slack: the alternative to Socket Mode for services with a public address."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from askfirst.errors import DeliveryError
 logger = logging.getLogger("askfirst.delivery")
 MOST_BYTES = 1_000_000
 OLDEST_SECONDS = 300
-"""Older requests are refused, so that one that was recorded cannot be sent again later."""
+"""Older requests are refused, so that a recorded request cannot be replayed later."""
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def is_signed(secret: str, body: bytes, stamp: str, signature: str, now: float) -> bool:
-    """Whether Slack signed these bytes, with this time, not long ago."""
+    """Whether Slack signed this body with this timestamp, and the timestamp is recent."""
     if not stamp.isascii() or not stamp.isdigit() or abs(now - int(stamp)) > OLDEST_SECONDS:
         return False
     said = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
@@ -35,12 +35,14 @@ def is_signed(secret: str, body: bytes, stamp: str, signature: str, now: float) 
 class SlackRequests:
     """An ASGI application to which Slack posts interactions, commands and events; mount it at any path.
 
-    The signature is checked over the body as it came, before anything in it is read.
+    The signature is checked over the raw body before the body is parsed.
     """
 
     def __init__(self, signing_secret: str, handle: Handle, *, clock: Clock | None = None) -> None:
         if not signing_secret.strip():
-            raise DeliveryError(NAME, "the signing secret is empty; the app's page has it", permanent=True)
+            raise DeliveryError(
+                NAME, "the signing secret is empty: copy it from the app's page", permanent=True
+            )
         self._secret = signing_secret.strip()
         self._handle = handle
         self._clock = clock or SystemClock()
@@ -78,13 +80,13 @@ class SlackRequests:
         try:
             return 200, await self._handle(kind, payload)
         except Exception as error:
-            logger.error("slack: a request was not seen through (%s)", type(error).__name__)
-            logger.debug("how it failed", exc_info=error)
+            logger.error("slack: a request could not be handled (%s)", type(error).__name__)
+            logger.debug("traceback of the failed request", exc_info=error)
             return 500, None
 
 
 def read_request(raw: bytes, content_type: str) -> tuple[str, dict[str, Any]]:
-    """The kind and payload of a request, as Socket Mode has them. Raises ``ValueError`` or ``LookupError``."""
+    """The kind and payload of a request, in the form of Socket Mode. Raises ``ValueError`` or ``LookupError``."""
     if content_type.startswith("application/json"):
         return "events_api", json.loads(raw)
     form = {name: values[-1] for name, values in parse_qs(raw.decode(), keep_blank_values=True).items()}
@@ -96,7 +98,7 @@ def read_request(raw: bytes, content_type: str) -> tuple[str, dict[str, Any]]:
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The body as it came; None if it is more than Slack ever sends."""
+    """The raw body; None if it is longer than `MOST_BYTES`, which Slack never sends."""
     parts: list[bytes] = []
     size = 0
     while True:

@@ -1,4 +1,4 @@
-"""Slack modals: the fields that a person fills in, and what they put in."""
+"""Slack modals: the fields that a person fills in, and the values that they entered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DATE = 10
 
 
 def fits(fields: Sequence[Field]) -> bool:
-    """Whether a modal can show these fields whole, and take every value: where not, the page is the place."""
+    """Whether a modal can show these fields uncut and take every value. Otherwise the person uses the page."""
     return len(fields) <= _FIELDS and all(_fits(each) for each in fields)
 
 
@@ -40,7 +40,7 @@ def _fits(field: Field) -> bool:
 def modal(
     title: str, submit: str, metadata: Mapping[str, str], fields: Sequence[Field], note: str = ""
 ) -> Block:
-    """A modal with a field each; ``metadata`` comes back with what is put in."""
+    """A modal with these fields. Slack returns ``metadata`` together with the entered values."""
     blocks: list[Block] = [section(cut(shown(note), _VALUE))] if note else []
     blocks += [_input(number, each) for number, each in enumerate(fields)]
     return {
@@ -55,7 +55,7 @@ def modal(
 
 
 def notice_modal(title: str, text: str) -> Block:
-    """A modal that tells something."""
+    """A modal that only shows a text."""
     return {
         "type": "modal",
         "title": plain(cut(visible(title), _TITLE)),
@@ -65,7 +65,7 @@ def notice_modal(title: str, text: str) -> Block:
 
 
 def block_id(number: int) -> str:
-    """The id of a field's block."""
+    """The id of the block of a field."""
     return f"field:{number}"
 
 
@@ -117,7 +117,7 @@ def _option(value: str, label: str) -> Block:
 
 
 def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a person put into a modal, by field, and what is wrong with it, by block."""
+    """The values that a person entered in a modal, by field key, and their faults, by block id."""
     state: Mapping[str, Any] = view["state"]["values"]
     given: dict[str, Any] = {}
     faults: dict[str, str] = {}
@@ -130,7 +130,7 @@ def put_in(view: Mapping[str, Any], fields: Sequence[Field]) -> tuple[dict[str, 
             faults[block_id(number)] = str(error)
             continue
         if value is None and field.is_required:
-            faults[block_id(number)] = "This is needed."
+            faults[block_id(number)] = "Fill this in."
         given[field.key] = value
     return given, faults
 

@@ -1,4 +1,4 @@
-"""What a Slack message asked, and what its buttons mean, kept for as long as they may be pressed."""
+"""Stored Slack messages: what a message shows and what its buttons mean, for as long as they may be pressed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class SlackPost:
     is_closed: bool = False
 
     def closed(self) -> SlackPost:
-        """The same post with nothing left to decide."""
+        """The same post, marked as decided."""
         return replace(self, is_closed=True)
 
     def stored(self) -> dict[str, Any]:
-        """As JSON; `read` is the way back."""
+        """The post as JSON, for `read`."""
         buttons = [
             {"action": each.action, "label": each.label, "fields": [field.stored() for field in each.fields]}
             for each in self.buttons
@@ -47,7 +47,7 @@ class SlackPost:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> SlackPost:
-        """From what `stored` gave."""
+        """A post from the JSON of `stored`."""
         buttons = tuple(
             Button(each["action"], each["label"], tuple(Field.read(field) for field in each["fields"]))
             for each in body["buttons"]

@@ -1,4 +1,4 @@
-"""Buttons and modals of our Slack messages: who pressed is who Slack's envelope says, and nobody else."""
+"""Buttons and modals of our Slack messages. The person is identified only by Slack's envelope."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ TOO_SLOW = "Slack did not show the form in time. Press again."
 
 @dataclass(frozen=True, slots=True)
 class SlackUser:
-    """A person as Slack's envelope names them: workspace and user id."""
+    """A person as Slack's envelope identifies them: workspace and user id."""
 
     team: str
     id: str
     name: str | None = None
-    """What Slack shows as their name: a claim, for nothing but to be shown."""
+    """Their display name in Slack: a claim, only to be shown."""
 
     @property
     def account(self) -> str:
-        """Workspace and user, as the lists of those who may decide have them."""
+        """Workspace and user id, in the form of the lists of deciders."""
         return f"{self.team}:{self.id}"
 
 
 def user_of(payload: Mapping[str, Any]) -> SlackUser:
-    """Who did something, as the envelope says. Raises ``LookupError`` where it names nobody."""
+    """The person in an envelope. Raises ``LookupError`` if the envelope names nobody."""
     user: Mapping[str, Any] = payload["user"]
     within: Mapping[str, Any] = payload.get("team") or {}
     team = user.get("team_id") or within.get("id")
@@ -59,7 +59,7 @@ def user_of(payload: Mapping[str, Any]) -> SlackUser:
 
 
 class SlackPresses:
-    """Handles the interactions of our messages; what each returns goes out with the acknowledgement."""
+    """Handles the interactions with our messages. The result of `handle` is sent with the acknowledgement."""
 
     def __init__(
         self, api: SlackApi, posts: StoredPosts[SlackPost], on_press: OnPress, *, asks_address: bool = False
@@ -71,7 +71,7 @@ class SlackPresses:
         self._team: str | None = None
 
     async def handle(self, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """A button that was pressed, or a modal that was sent; anything else is not ours."""
+        """Handle a pressed button or a submitted modal of ours; ignore everything else."""
         if payload.get("type") == "block_actions":
             await self._pressed(payload)
         elif payload.get("type") == "view_submission" and payload["view"].get("callback_id") == CALLBACK:
@@ -83,7 +83,7 @@ class SlackPresses:
         action = actions[0] if actions else {}
         number = str(action.get("action_id") or "").removeprefix(f"{ACTION}:")
         if not number.isdigit():
-            return  # the link to the page, or nothing of ours
+            return  # the button that opens the page, or a button of another app
         key, user = str(action.get("value") or ""), user_of(payload)
         channel, ts = str(payload["channel"]["id"]), str(payload["container"]["message_ts"])
         place = _Place(channel, ts, payload.get("message", {}).get("thread_ts"))
@@ -135,7 +135,7 @@ class SlackPresses:
     async def _answer(
         self, key: str, post: SlackPost, button: Button, data: dict[str, Any], user: SlackUser, place: _Place
     ) -> PressAnswer:
-        """Hand a press on; a message that is decided is locked."""
+        """Pass a press to ``on_press``. If it counts, mark the message as decided and remove its buttons."""
         press = Press(
             post.case_id,
             button.action,
@@ -152,17 +152,17 @@ class SlackPresses:
             async with asyncio.timeout(PRESS_SECONDS):
                 answer = await self._on_press(press)
         except Exception as error:
-            logger.error("slack: a press could not be handed on (%s)", type(error).__name__)
-            logger.debug("how it failed", exc_info=error)
+            logger.error("slack: a press could not be handled (%s)", type(error).__name__)
+            logger.debug("traceback of the failed press", exc_info=error)
             return PressAnswer("failed", FAILED)
         if answer.kind in _ENDED:
             await self._posts.close(key, post)
-        if answer.kind == "done":  # where another was first, that one has said so, or `Delivery.update` will
+        if answer.kind == "done":  # if another answer was first, `Delivery.update` shows that one
             await self._lock(post, place, answer.text)
         return answer
 
     async def _lock(self, post: SlackPost, place: _Place, text: str) -> None:
-        """Take the buttons away and say what was decided; if it cannot be done now, `Delivery.update` does it."""
+        """Remove the buttons and show the decision. If that fails, `Delivery.update` does it later."""
         message = decided(post.blocks, post.title, shown(text).strip())
         try:
             await self._api.call("chat.update", {"channel": place.channel, "ts": place.ts, **message})
@@ -170,17 +170,17 @@ class SlackPresses:
             logger.warning("slack: a message could not be updated: %s", error)
 
     async def _tell(self, place: _Place, user: SlackUser, text: str) -> None:
-        """Tell one person, seen by nobody else."""
+        """Show a text to one person only (an ephemeral message)."""
         said: dict[str, Any] = {"channel": place.channel, "user": user.id, "text": ephemeral(text)}
         if place.thread:
             said["thread_ts"] = place.thread
         try:
             await self._api.call("chat.postEphemeral", said)
         except DeliveryError as error:
-            logger.warning("slack: a person could not be told: %s", error)
+            logger.warning("slack: the answer to a press could not be shown: %s", error)
 
     async def _address(self, user: SlackUser) -> str | None:
-        """The e-mail address that Slack has confirmed for a full member of the app's own workspace."""
+        """The confirmed e-mail address of a full member of the app's own workspace; otherwise None."""
         if not self._asks_address:
             return None
         try:
@@ -195,7 +195,7 @@ class SlackPresses:
 
 
 def confirmed_address(info: Mapping[str, Any], user: SlackUser) -> str | None:
-    """The address of a full member, as ``users.info`` gives it; None for guests, bots and unconfirmed ones."""
+    """The confirmed address of a full member in the result of ``users.info``; None for guests and bots."""
     excluded = ("deleted", "is_bot", "is_restricted", "is_ultra_restricted", "is_stranger")
     if (
         info.get("id") != user.id
@@ -212,24 +212,24 @@ def confirmed_address(info: Mapping[str, Any], user: SlackUser) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a message is."""
+    """The place of a message."""
 
     channel: str
     ts: str
     thread: str | None
 
     def sent(self, case_id: str, key: str) -> Sent:
-        """The message as the delivery gave it when it was sent."""
+        """The `Sent` value of the message, as `SlackDelivery.send` returned it."""
         return Sent(NAME, case_id, {"channel": self.channel, "ts": self.ts, "key": key})
 
 
 def fields_of(button: Button) -> tuple[Field, ...]:
-    """What is filled in before a button counts; a rejection may say why."""
+    """The fields that are filled in before a button counts; a rejection has a field for its reason."""
     return (REASON,) if button.action == "reject" and not button.fields else button.fields
 
 
 def data_of(button: Button, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was put in, as the answer's data has it."""
+    """The entered values in the form of the answer's data."""
     if button.action == "edit":
         return {"edits": dict(given)}
     if button.action == "retry":
@@ -238,7 +238,7 @@ def data_of(button: Button, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def ephemeral(text: str) -> str:
-    """A text for one person: Slack reads markup there, so what could be any is escaped."""
+    """A text for an ephemeral message. Slack parses markup there, so the text is escaped."""
     said = cut(shown(text), _EPHEMERAL) or "…"
     return said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

@@ -1,7 +1,7 @@
-"""Socket Mode: what people do in Slack comes over a connection that we opened, and is acknowledged in time.
+"""Socket Mode: Slack sends interactions over a WebSocket that we open, and we acknowledge each in time.
 
-Slack waits three seconds for an acknowledgement, which may carry an answer. So what takes longer is acknowledged
-first and seen through afterwards.
+Slack waits three seconds for an acknowledgement, which may contain an answer. Work that takes longer is acknowledged
+first and finished afterwards.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("askfirst.delivery")
 ACK_SECONDS = 2.5
-"""After so many seconds an envelope is acknowledged, whether or not what it brought is done."""
+"""After so many seconds an envelope is acknowledged, even if its handling is not finished."""
 _LEAVE_SECONDS = 30.0
 
 Handle = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Handles one envelope: its type (``interactive``, ``slash_commands``, ``events_api``) and its payload, as Slack
-vouches for them. What it returns is sent with the acknowledgement, if that has not gone out yet."""
+"""Handles one envelope: its type (``interactive``, ``slash_commands``, ``events_api``) and its payload, which come
+from Slack itself. Its result is sent with the acknowledgement, unless that was sent before."""
 
 
 class SocketMode:
@@ -51,9 +51,9 @@ class SocketMode:
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
-        """Within this context envelopes are handled; at its end, those under way are seen through.
+        """Within this context, handle envelopes. At its end, wait for those under way.
 
-        Raises `DeliveryError` if Slack refuses the app's token; a connection that breaks later is opened again.
+        Raises `DeliveryError` if Slack refuses the app's token. A connection that breaks later is opened again.
         """
         try:
             from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -76,13 +76,13 @@ class SocketMode:
             await _close(client)
 
     async def _check(self) -> None:
-        """Ask for one connection, so that a wrong token is an error here and no endless retry."""
+        """Ask Slack for one connection, so that a wrong token raises here instead of being retried for ever."""
         try:
             await self._api.call("apps.connections.open")
         except DeliveryError as error:
             if error.permanent:
                 raise
-            logger.warning("slack: Socket Mode cannot be opened just now, will try again: %s", error)
+            logger.warning("slack: Socket Mode cannot be opened now, and will be tried again: %s", error)
 
     async def _heard(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
         from slack_sdk.socket_mode.response import SocketModeResponse
@@ -99,8 +99,8 @@ class SocketMode:
         try:
             return await self._handle(kind, payload)
         except Exception as error:  # one envelope must not end the connection
-            logger.error("slack: an envelope was not seen through (%s)", type(error).__name__)
-            logger.debug("how it failed", exc_info=error)
+            logger.error("slack: an envelope could not be handled (%s)", type(error).__name__)
+            logger.debug("traceback of the failed envelope", exc_info=error)
             return None
 
 

@@ -1,4 +1,4 @@
-"""The messages that a messenger has sent, kept for as long as their buttons may be pressed."""
+"""Stored messages of a messenger: what their buttons mean, for as long as they may be pressed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock
 
 KEPT_SECONDS = 30 * 86_400
-"""How long presses of an old message are still answered with its outcome."""
+"""How long a message is stored. A press on an older message is answered with "no longer known"."""
 _PAGE = 100
 
 
 class StoredPost(Protocol):
-    """A message that asks, as a messenger's delivery remembers it."""
+    """A message about a case, as a messenger's delivery stores it."""
 
     @property
     def made_at(self) -> float:
-        """When it was made, in seconds since 1970."""
+        """When the message was made, in seconds since 1970."""
         ...
 
     @property
     def is_closed(self) -> bool:
-        """Whether there is nothing left to decide."""
+        """Whether the case is decided."""
         ...
 
     def closed(self) -> Self:
-        """The same post with nothing left to decide."""
+        """The same post, marked as decided."""
         ...
 
     def stored(self) -> dict[str, Any]:
@@ -39,9 +39,9 @@ P = TypeVar("P", bound=StoredPost)
 
 
 class StoredPosts(Generic[P]):
-    """Posts by key; in a store they survive a restart, and several processes share them.
+    """Posts by key. In a store they survive a restart, and several processes share them; otherwise in memory.
 
-    ``messenger`` names the platform; its posts are apart from those of others. ``read`` makes a post of its JSON.
+    ``messenger`` is the name of the platform; each platform has its own posts. ``read`` makes a post from its JSON.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StoredPosts(Generic[P]):
         self._here: dict[str, P] = {}
 
     async def keep(self, key: str, post: P) -> None:
-        """Remember a post, or what has changed of it."""
+        """Store a post, or its changes."""
         if self._store is None:
             self._here[key] = post
             await self.forget_old()
@@ -67,7 +67,7 @@ class StoredPosts(Generic[P]):
             await self._store.save_checkpoint(self._id(key), self._owner, post.stored())
 
     async def find(self, key: str) -> P | None:
-        """The post of a key, if it is known."""
+        """The post with this key; None if it is not known."""
         if self._store is None:
             return self._here.get(key)
         stored = await self._store.get_checkpoint(self._id(key), self._owner)
@@ -77,7 +77,7 @@ class StoredPosts(Generic[P]):
         return self._read(body)
 
     async def close(self, key: str, post: P) -> None:
-        """Note that there is nothing left to decide."""
+        """Mark a post as decided."""
         if not post.is_closed:
             await self.keep(key, post.closed())
 

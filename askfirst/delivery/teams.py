@@ -1,4 +1,4 @@
-"""Reaching people on Microsoft Teams: an Adaptive Card with the link, through a webhook of a channel."""
+"""The Microsoft Teams delivery: an Adaptive Card with the link, through the webhook of a channel."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 NAME = "teams"
 SECONDS = 15.0
 CARD_BYTES = 25_000
-"""Teams refuses a message of more than 28 KB."""
+"""The largest card. Teams refuses a message of more than 28 KB."""
 _TEXT_LIMIT = 6_000
 _LEAST_TEXT = 100
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
 
 class TeamsDelivery:
-    """Posts to a channel through its webhook: ``url`` is what Teams' *Workflows* gave for it, and is a secret.
+    """Posts to a channel through its webhook. ``url`` is the webhook's address from Teams' *Workflows*, a secret.
 
-    A webhook cannot hear what is pressed, nor change a message: a card has the link to the page and no other button,
-    and another card says how it ended. No link, mention or markup in its text comes alive.
-    ``in_clear`` allows ``http``; to this machine it always is.
+    A webhook takes no presses and cannot change a message. So a card has one button, which opens the page, and a
+    second card says how the case ended. Teams renders no link, mention or markup in its text. ``in_clear`` allows
+    ``http``, which is always allowed to this machine.
     """
 
     name = NAME
@@ -41,7 +41,7 @@ class TeamsDelivery:
         allowed = in_clear or at.hostname in LOOPBACK_HOSTS
         if not at.hostname or at.scheme not in (("http", "https") if allowed else ("https",)):
             raise DeliveryError(
-                NAME, "url is the https address that Teams gave for the channel", permanent=True
+                NAME, "url must be the https address that Teams gave for the channel", permanent=True
             )
         self._url = url
         self._http = http
@@ -54,7 +54,7 @@ class TeamsDelivery:
         return Sent(NAME, notice.case_id, {"heading": heading(notice)})
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Post another card that says how it ended; once, not again for what came of it."""
+        """Post another card that says how the case ended: once, and not again for the outcome of the call."""
         if not ended.is_again:
             title = str(sent.place.get("heading", "A review"))
             await self._post(card([*lines(title, is_bold=True), *lines(_ending(ended))], None))
@@ -101,7 +101,7 @@ def _ending(ended: Ended) -> str:
 
 
 def asking_card(notice: Notice) -> dict[str, Any]:
-    """The card of a notice; where it would be too large, its text gives way, and says so."""
+    """The card of a notice. If it is too large, its text is cut, with a note."""
     limit = _TEXT_LIMIT
     while True:
         text = cut(shown(notice.body).strip(), limit)
@@ -112,7 +112,7 @@ def asking_card(notice: Notice) -> dict[str, Any]:
 
 
 def lines(text: str, *, is_bold: bool = False) -> list[dict[str, Any]]:
-    """Text as it is, a block for each line: of a `TextRun`, unlike a `TextBlock`, Teams makes no Markdown."""
+    """A text as one block for each line. Teams renders Markdown in a `TextBlock`, but not in a `TextRun`."""
     weight = {"weight": "Bolder"} if is_bold else {}
     return [
         {

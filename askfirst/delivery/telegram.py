@@ -1,4 +1,4 @@
-"""Reaching a person on Telegram: a message with the link and, where the service allows it, with buttons."""
+"""The Telegram delivery: a message with the link and, if the service allows it, with buttons."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _LINK_LIMIT = 3_000
 
 
 class TelegramDelivery:
-    """Sends to one chat as a bot, and hears its buttons being pressed there.
+    """Sends messages to one chat as a bot, and takes presses of their buttons.
 
-    ``token`` is the bot's, from @BotFather; ``chat_id`` the number of a chat, group or channel that the bot may
-    write to. Only presses in that chat count, and only those of ``reviewers`` (user ids), where given. A button
-    that approves is there only if all that is approved stands in the message. What a message's buttons mean is
-    kept in ``store`` (any checkpointer, open), else in memory, where it ends with the process.
+    ``token`` is the bot's token from @BotFather, ``chat_id`` the number of a chat, group or channel that the bot may
+    write to. Only presses in that chat count, and, if ``reviewers`` are given (user ids), only theirs. An approving
+    button is shown only if the message shows everything that is approved. The meaning of buttons is stored in
+    ``store`` (an open checkpointer), or else in memory, for the life of the process.
     """
 
     name = NAME
@@ -59,7 +59,7 @@ class TelegramDelivery:
         clock: Clock | None = None,
     ) -> None:
         self.api = TelegramApi(token, http=http, base_url=base_url)
-        """The Bot API, for those who post besides."""
+        """The Bot API, for code that posts other messages with the same bot."""
         self._chat_id = _chat(chat_id)
         self._reviewers = None if reviewers is None else frozenset(reviewers)
         self._clock = clock or SystemClock()
@@ -73,36 +73,36 @@ class TelegramDelivery:
         return other
 
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> TelegramDelivery:
-        """The same delivery, keeping in a store what its buttons mean."""
+        """The same delivery, with the meaning of its buttons in an open store."""
         other = copy(self)
         other._clock, other._posts = clock, StoredPosts(NAME, Post.read, store, clock)
         other.api = copy(self.api)  # its open connections belong to one event loop
         return other
 
     async def send(self, notice: Notice) -> Sent:
-        """Send a message; the meaning of its buttons is stored before they can be pressed."""
+        """Send a message. The meaning of its buttons is stored before they can be pressed."""
         if notice.review_url and len(notice.review_url) > _LINK_LIMIT:
             raise DeliveryError(NAME, "the link is longer than a message may be", permanent=True)
         key = secrets.token_urlsafe(9)
         text = asking_text(notice)
         actions = data_of(key, pressable(notice, text))
-        shown = None if notice.asked is None else notice.asked.shown
+        shown = None if notice.contents is None else notice.contents.shown
         at = self._clock.now()
         post = Post(notice.case_id, self._chat_id, heading(notice), text, actions, at, shown=shown)
-        if notice.review_url or actions:  # else there is no stored post
+        if notice.review_url or actions:  # a message about an ended case needs no stored post
             await self._posts.keep(key, post)
         try:
             sent = await self._post(notice, post)
         except Refused as error:
-            if error.code < 500:  # without a response, the message may have been sent all the same
+            if error.code < 500:  # refused: nothing was sent (after a server error it may have been)
                 await self._posts.forget(key)
             raise
-        if actions and self._chat_id != post.chat_id:  # the group became a supergroup
+        if actions and self._chat_id != post.chat_id:  # the group became a supergroup, with a new id
             await self._posts.keep(key, post.moved(self._chat_id))
         return Sent(NAME, notice.case_id, {"chat": self._chat_id, "message": sent["message_id"], "key": key})
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Update the message with the outcome, and remove its buttons."""
+        """Update the message with the end of its case, and remove its buttons."""
         key = str(sent.place["key"])
         post = await self._posts.find(key)
         if post is None:
@@ -114,12 +114,12 @@ class TelegramDelivery:
 
     @asynccontextmanager
     async def listening(self, on_press: OnPress, on_message: OnMessage | None = None) -> AsyncGenerator[None]:
-        """Within this context, presses are passed on and answered. Only one program may listen for each bot.
+        """Within this context, pass presses to ``on_press`` and answer them. Only one program may listen for a bot.
 
-        ``on_message`` gets what people write to the bot.
+        ``on_message`` gets the messages that people write to the bot.
         """
         if self._is_listening:
-            raise DeliveryError(NAME, "this delivery is being listened to already", permanent=True)
+            raise DeliveryError(NAME, "this delivery is listening already", permanent=True)
         self._is_listening = True
         try:
             await self._posts.forget_old()
@@ -130,7 +130,7 @@ class TelegramDelivery:
             self._is_listening = False
 
     async def _post(self, notice: Notice, post: Post) -> Any:
-        """Send the message, with the link as a button where Telegram allows it, else in the text."""
+        """Send the message, with the link as a button if Telegram accepts it, otherwise in the text."""
         link = notice.review_url
         quiet = {"disable_notification": True} if notice.kind == "progress" else {}
         if link and can_be_button(link):
@@ -162,4 +162,6 @@ def _chat(chat_id: int | str) -> int:
     try:
         return int(chat_id)
     except ValueError:
-        raise DeliveryError(NAME, "chat_id is a number, such as -1001234567890", permanent=True) from None
+        raise DeliveryError(
+            NAME, "chat_id must be a number, such as -1001234567890", permanent=True
+        ) from None

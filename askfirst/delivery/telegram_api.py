@@ -1,4 +1,4 @@
-"""Calling Telegram's Bot API: one bot, its refusals as errors, its token nowhere but on the wire."""
+"""Telegram's Bot API for one bot: refusals become errors, and the token is in no error and no log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("askfirst.delivery")
 NAME = "telegram"
 _BYTES = "application/octet-stream"
-"""Named for every file: to guess a type from a name reads the system's list of types, in the event loop."""
+"""The media type of every file. Guessing a type from a name would read the system's list in the event loop."""
 CALL_SECONDS = 15.0
 _TOKEN = re.compile(r"\d+:[\w-]{8,}", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\w+://\S+")
@@ -29,8 +29,8 @@ _SENTENCES = {
     401: "Telegram does not know this bot: check its token",
     403: "Telegram does not let the bot write there",
     404: "Telegram does not know this bot: check its token",
-    409: "another program reads this bot's presses; only one may per bot",
-    429: "Telegram asks to send less",
+    409: "another program reads this bot's presses; only one program may listen for a bot",
+    429: "Telegram's rate limit is reached",
 }
 
 
@@ -50,15 +50,15 @@ class Refused(DeliveryError):
         self.code = code
         self.said = said
         self.new_chat_id = new_chat_id
-        """Where the chat is now, if it became a supergroup."""
+        """The new id of a group that became a supergroup."""
 
 
 class TelegramApi:
     """The Bot API for one bot.
 
-    Calls go through ``http``, or through connections of their own: one per call, or those that `connected`
-    keeps. The token is the last part of each address, so it is handed to the connection only: whatever logs
-    or reports a request sees the address without its path.
+    Calls go through ``http``, or else through a connection per call or the connections that `connected` keeps open.
+    The token is part of each URL's path. The path is given to the connection only, so that logs and errors show the
+    URL without it.
     """
 
     def __init__(self, token: str, *, http: httpx2.AsyncClient | None, base_url: str) -> None:
@@ -78,7 +78,7 @@ class TelegramApi:
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
-        """Keep connections open between the calls made meanwhile."""
+        """Within this context, keep connections open between calls (keep-alive)."""
         if self._http is not None:
             yield
             return
@@ -99,7 +99,7 @@ class TelegramApi:
     async def edit(
         self, method: str, chat_id: int | str, message_id: int | str, parameters: dict[str, Any]
     ) -> None:
-        """Change a message and take its buttons away; nothing happens if it is so already, or cannot be done."""
+        """Change a message and remove its buttons. If Telegram refuses it for good, that is only logged."""
         where = {"chat_id": chat_id, "message_id": message_id}
         try:
             await self.call(method, {**where, **parameters, "reply_markup": {"inline_keyboard": []}})
@@ -125,7 +125,7 @@ class TelegramApi:
     async def _client(self) -> httpx2.AsyncClient:
         import httpx2
 
-        if self._tls is None:  # reading all the authorities' certificates takes a while
+        if self._tls is None:  # loading the trusted certificates takes a while
             self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
         return httpx2.AsyncClient(verify=self._tls)
 
@@ -139,7 +139,7 @@ class TelegramApi:
     ) -> Any:
         import httpx2
 
-        # Not through the client's own defaults: headers and credentials there are meant for somebody else.
+        # Without the client's defaults: their headers and credentials are not meant for Telegram.
         request = httpx2.Request(
             "POST",
             self._origin,
@@ -169,7 +169,7 @@ def _result(response: httpx2.Response) -> Any:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise DeliveryError(NAME, f"what was answered is not from Telegram ({response.status_code})")
+        raise DeliveryError(NAME, f"the response is not from Telegram ({response.status_code})")
     body = cast("dict[str, Any]", answer)
     if body.get("ok") is True:
         return body.get("result")
@@ -183,5 +183,5 @@ def _result(response: httpx2.Response) -> Any:
 
 
 def _said(description: str) -> str:
-    """Telegram's reason without quoted text, which may hold a review link."""
+    """Telegram's reason without quoted text, which may contain a review link."""
     return cut(visible(_QUOTED.sub("…", description)), _SAID_LENGTH)

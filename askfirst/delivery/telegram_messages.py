@@ -1,4 +1,4 @@
-"""Telegram messages: their text within limits, and the stored meaning of their buttons."""
+"""Telegram messages: their text within Telegram's limits, and the stored meaning of their buttons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def units(text: str) -> int:
 
 
 def asking_text(notice: Notice) -> str:
-    """What a notice says, nothing of it hidden; with its context, if that all fits into a message."""
+    """The text of a notice, with hidden characters made visible; with its context, if both fit into a message."""
     text = shown(notice.body).strip() or f"Case {visible(notice.case_id)}"
     more = shown(notice.facts.get("context", "")).strip()
     whole = f"{text}{_GAP}{more}" if more else text
@@ -39,22 +39,22 @@ def asking_text(notice: Notice) -> str:
 
 
 def pressable(notice: Notice, text: str) -> tuple[Button, ...]:
-    """The buttons that may stand below this text: one that approves only if all that is approved stands there."""
+    """The buttons below this text. Approving ones are left out if the text does not show everything."""
     more = shown(notice.facts.get("context", "")).strip()
     is_whole = notice.whole and text.endswith(more) and _fits(notice, text)
     return tuple(each for each in notice.buttons if each.is_plain and (is_whole or not each.approves))
 
 
 def _fits(notice: Notice, text: str) -> bool:
-    """Whether a text needs no cut, wherever the link stands."""
+    """Whether the text fits into a message without a cut, together with the link."""
     return units(_GAP.join([heading(notice), text, notice.review_url or ""])) <= TEXT_LIMIT
 
 
 def message(title: str, *blocks: str, link: str | None = None) -> dict[str, Any]:
-    """The text of a message: a heading of ours, blocks that are shown as they are, and the link on the last line.
+    """A message: our heading, blocks of untrusted text, and the link on the last line.
 
-    A block is marked as preformatted: within it Telegram makes no link, mention or command of what an agent
-    wrote. If it is all too long, the first block gives way.
+    Blocks are marked as preformatted, so that Telegram renders no link, mention or command in them. If the message
+    is too long, the first block is cut.
     """
     others = [*blocks[1:], link] if link else list(blocks[1:])
     room = TEXT_LIMIT - units(_GAP.join([title, "", *others]))
@@ -79,16 +79,19 @@ def ending_text(ended: Ended) -> str:
 
 
 def can_be_button(url: str) -> bool:
-    """Whether Telegram takes a link as a button: not for hosts without a dot, such as localhost, nor for IPv6.
+    """Whether a link can be a button. Telegram refuses hosts without a dot, such as localhost, and IPv6.
 
-    It would take this machine's IPv4 address, but a telephone finds nothing there; in the text it can be copied.
+    It accepts a loopback IPv4 address, but a phone cannot open it. In the text it can at least be copied.
     """
     host = urlsplit(url).hostname or ""
     return "." in host and ":" not in host and not host.startswith("127.") and not host.endswith(".localhost")
 
 
 def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
-    """For each button's data its action. One that is too long for Telegram is called by its number."""
+    """The action of each button, by the button's data.
+
+    An action that is too long for the data is replaced by a number.
+    """
     found: dict[str, str] = {}
     for number, button in enumerate(actions):
         data = f"hitl:{key}:{button.action}"
@@ -101,7 +104,7 @@ def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
 def keyboard(
     actions: Mapping[str, str], buttons: Sequence[Button], link: str | None, label: str = OPEN_LABEL
 ) -> dict[str, Any]:
-    """The buttons below a message: decisions first, then the page; without either, none."""
+    """The buttons below a message: decisions first, then the link to the page."""
     labels = {button.action: cut(visible(button.label) or button.action, _LABEL_LIMIT) for button in buttons}
     row = [{"text": labels[action], "callback_data": data} for data, action in actions.items()]
     rows: list[list[dict[str, str]]] = [row[at : at + _IN_A_ROW] for at in range(0, len(row), _IN_A_ROW)]
@@ -112,7 +115,7 @@ def keyboard(
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message that asks: its case, its chat, what it says, and the action behind each button's data."""
+    """A message about a case: its chat, its text, and the action behind each button's data."""
 
     case_id: str
     chat_id: int
@@ -122,21 +125,21 @@ class Post:
     made_at: float
     is_closed: bool = False
     shown: str | None = None
-    """The digest of what it shows, to which a press is bound."""
+    """The digest of what the message shows. A press is bound to it."""
 
     def moved(self, chat_id: int) -> Post:
         """The same post in another chat."""
         return replace(self, chat_id=chat_id)
 
     def closed(self) -> Post:
-        """The same post with nothing left to decide."""
+        """The same post, marked as decided."""
         return replace(self, is_closed=True)
 
     def stored(self) -> dict[str, Any]:
-        """As JSON; `read` is the way back."""
+        """The post as JSON, for `read`."""
         return asdict(self)
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Post:
-        """From what `stored` gave."""
+        """A post from the JSON of `stored`."""
         return cls(**body)

@@ -1,4 +1,4 @@
-"""Presses of a bot's buttons: read by long polling, checked, passed on, and answered in the chat."""
+"""Presses of a bot's buttons: read by long polling, checked, handled, and answered in the chat."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.delivery")
 OnMessage = Callable[[dict[str, Any]], Awaitable[None]]
-"""Takes what somebody wrote to the bot, as Telegram gives it."""
+"""Takes a message that somebody wrote to the bot, as Telegram's JSON object."""
 
 POLL_SECONDS = 25
 PRESS_SECONDS = 60.0
-"""How long a press may take to be handed on; the person sees the button turning meanwhile."""
+"""The time-out of handling a press. The person sees a spinning button meanwhile."""
 _LEAVE_SECONDS = 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 60.0
 _NAME_LIMIT = 128
 
-NOT_YOURS = "You are not one of those who may decide this."
+NOT_YOURS = "You are not on the list of people who may decide this."
 CLOSED = "This is decided already, or its time is up."
 UNKNOWN = "This request is no longer known here. Nothing was changed."
 FAILED = "It is not certain that this counted. Try again, or open the page."
@@ -38,8 +38,8 @@ FAILED = "It is not certain that this counted. Try again, or open the page."
 class PressReader:
     """Reads a bot's presses, and handles each of them.
 
-    A press is confirmed to Telegram after it was handled, so one that was read by a program which died comes
-    again. Presses of one message are handled in their order, those of different messages side by side.
+    A press is confirmed to Telegram after it was handled. If a program dies before that, Telegram delivers the press
+    again. Presses of one message are handled in order, presses of different messages concurrently.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class PressReader:
         self._on_message = on_message
         self._handling = asyncio.Lock()
         self._next: int | None = None
-        """The first update that is not handled yet."""
+        """The id of the first update that is not handled yet."""
         self._confirmed: int | None = None
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[None]:
-        """Read in the background; at the end, presses under way are finished."""
+        """Read in the background; at the end, wait for presses under way."""
         task = asyncio.create_task(self._read())
         try:
             yield
@@ -122,15 +122,15 @@ class PressReader:
             try:
                 await on_message(each)
             except Exception as error:  # one message must not stop the others
-                logger.error("telegram: a message was not seen through (%s)", type(error).__name__)
-                logger.debug("how it failed", exc_info=error)
+                logger.error("telegram: a message could not be handled (%s)", type(error).__name__)
+                logger.debug("traceback of the failed message", exc_info=error)
 
     async def _handle_in_order(self, key: str, queries: list[dict[str, Any]]) -> None:
         for query in queries:
             try:
                 await self._handle(key, query)
             except Exception as error:  # one press must not stop the others
-                logger.error("telegram: a press was not seen through (%s)", type(error).__name__)
+                logger.error("telegram: a press could not be handled (%s)", type(error).__name__)
                 await self._tell(query, FAILED)
 
     async def _handle(self, key: str, query: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ class PressReader:
             async with asyncio.timeout(PRESS_SECONDS):
                 return await self._on_press(press)
         except Exception as error:
-            logger.error("telegram: a press could not be handed on (%s)", type(error).__name__)
+            logger.error("telegram: a press could not be handled (%s)", type(error).__name__)
             return PressAnswer("failed", FAILED)
 
     async def _tell(self, query: dict[str, Any], text: str, *, alert: bool = True) -> None:
@@ -192,14 +192,16 @@ class PressReader:
         try:
             await self._api.call("answerCallbackQuery", parameters)
         except DeliveryError as error:
-            if not isinstance(error, Refused) or error.code != 400:  # as it is for a press that was long ago
+            if (
+                not isinstance(error, Refused) or error.code != 400
+            ):  # 400: the press is too old to be answered
                 logger.warning("a press could not be answered: %s", error)
 
     async def _take_buttons_away(self, post: Post, query: dict[str, Any]) -> None:
         await self._edit("editMessageReplyMarkup", post, query, {})
 
     async def _edit(self, method: str, post: Post, query: dict[str, Any], parameters: dict[str, Any]) -> None:
-        """Change the message of a press; if it cannot be done now, `Delivery.update` comes to it later."""
+        """Change the message of a press. If that fails, `Delivery.update` does it later."""
         try:
             await self._api.edit(method, post.chat_id, query["message"]["message_id"], parameters)
         except DeliveryError as error:
@@ -211,13 +213,13 @@ def _needs_somebody(error: DeliveryError) -> bool:
 
 
 def _key(query: dict[str, Any]) -> str:
-    """The key in a button's data; none, if the button is not one of ours."""
+    """The key in a button's data; empty if the button is not one of ours."""
     parts = str(query.get("data") or "").split(":", 2)
     return parts[1] if len(parts) == 3 and parts[0] == "hitl" else ""
 
 
 def _name(user: dict[str, Any]) -> str | None:
-    """Who pressed, as Telegram shows them to others."""
+    """The display name of the person who pressed, as Telegram shows it to others."""
     names = [visible(str(user[part])) for part in ("first_name", "last_name") if user.get(part)]
     name = " ".join(names) or (f"@{user['username']}" if user.get("username") else "")
     return cut(name, _NAME_LIMIT) or None

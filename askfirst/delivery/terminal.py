@@ -8,16 +8,20 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import groupby
 
-from rich.cells import cell_len, chop_cells
-from rich.console import Console
-from rich.text import Text
-
 from askfirst.delivery.base import Ended, Notice, NoticeKind, Sent, is_web_link
 from askfirst.delivery.text import shown
-from askfirst.errors import DeliveryError
+from askfirst.errors import DeliveryError, MissingExtra
 from askfirst.visible_text import NOTE, visible
 
-# Labelled text on a console: labels in a left column, text in a right one.
+try:
+    from rich.cells import cell_len, chop_cells
+    from rich.console import Console
+    from rich.style import Style
+    from rich.text import Text
+except ModuleNotFoundError as error:
+    raise MissingExtra("the terminal delivery", "delivery") from error
+
+# Labelled text on a console: labels in a left column, texts in a right column.
 
 
 _LABEL_WIDTH = 7
@@ -27,11 +31,11 @@ _TOKENS = re.compile(r"\r?\n|[ \t]+|(?:(?!\r?\n)[^ \t\n])+")
 
 
 class Column:
-    """Blocks of text, each with a label.
+    """Blocks of text, each with a label in a left column.
 
-    The left column is written here and nowhere else: every line, wrapped ones too, begins with a label or
-    with its blank, so that no text can pass for a label. Text is made `visible` first. Where the console
-    is no terminal nothing is wrapped.
+    Only this class writes the left column: every line, wrapped ones too, begins with a label or with spaces, so that
+    no text can pass for a label. Hidden characters are made `visible` first. If the console is not a terminal,
+    nothing is wrapped.
     """
 
     def __init__(self, console: Console) -> None:
@@ -39,10 +43,10 @@ class Column:
         self.unicode = console.encoding.lower().startswith("utf")
         self._label: str | None = None
         self._style = ""
-        self._held = ""  # the last word, which may still grow
-        self._gap = ""  # the blanks before the next word
+        self._held = ""  # the last word, to which more text may be appended
+        self._gap = ""  # the spaces before the next word
         self._used = 0  # cells in use on this line
-        self._out: list[tuple[str, str]] = []  # texts and their styles, not printed yet
+        self._out: list[tuple[str, str]] = []  # texts with their styles that are not printed yet
 
     @property
     def label(self) -> str | None:
@@ -51,7 +55,7 @@ class Column:
 
     @property
     def room(self) -> int | None:
-        """How many cells a line of text may have; None where nothing is wrapped."""
+        """How many cells a line of text may have; None if nothing is wrapped."""
         if not self._console.is_terminal:
             return None
         return max(self._console.width - len(self.margin) - 1, _NARROWEST)
@@ -62,7 +66,7 @@ class Column:
         return " " * _LABEL_WIDTH + (" │ " if self.unicode else " | ")
 
     def shown(self, text: str) -> str:
-        """A text as it can be shown here: `visible`, and in characters that the console can encode."""
+        """A text for this console: hidden characters made `visible`, others escaped that it cannot encode."""
         encoding = self._console.encoding
         return visible(text).encode(encoding, "backslashreplace").decode(encoding)
 
@@ -73,13 +77,13 @@ class Column:
         self.close()
 
     def open(self, label: str, *, label_style: str = "bold", style: str = "") -> None:
-        """Begin a block; the one before it is closed."""
+        """Begin a block, and close the previous one."""
         self.close()
         self._label, self._style = label, style
         self._out += [(f"{label:>{_LABEL_WIDTH}}", label_style), (self.margin[_LABEL_WIDTH:], "dim")]
 
     def write(self, text: str) -> None:
-        """Add to the open block. A word is shown once it is whole."""
+        """Add to the open block. A word is printed when it is complete."""
         tokens = _TOKENS.findall(self._held + text)
         self._held = tokens.pop() if tokens and len(tokens[-1]) < _HOLD else ""
         for token in tokens:
@@ -138,16 +142,6 @@ class Column:
             self._console.print(out, end="", soft_wrap=True)
 
 
-try:
-    from rich.console import Console
-    from rich.style import Style
-    from rich.text import Text
-except ModuleNotFoundError as error:
-    from askfirst.errors import MissingExtra
-
-    raise MissingExtra("the terminal delivery", "delivery") from error
-
-
 _LABELS: dict[NoticeKind, tuple[str, str]] = {
     "review": ("review", "bold yellow"),
     "reminder": ("again", "bold yellow"),
@@ -161,18 +155,18 @@ _LABELS: dict[NoticeKind, tuple[str, str]] = {
 
 
 class _Lasting(Console):
-    """A console that leaves it to the caller what to do about a closed pipe; rich would end the program."""
+    """A console that raises if its pipe is closed. Rich's own console would end the program."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 class TerminalDelivery:
-    """Writes notices to a terminal, the link as one that can be clicked and in full.
+    """Writes notices to a terminal, with the whole link, which can be clicked.
 
-    Text stands to the right of a column that it cannot reach, and characters that act or hide are shown as code
-    points. Where the output is no terminal, a notice is its plain text. ``console`` is a rich one of your own;
-    without it notices go to standard error, so that they do not mix with what a program prints.
+    Texts are in a column of their own, right of our labels (see `Column`), and control and hidden characters are
+    shown as code points. If the output is not a terminal, a notice is written as plain text. ``console`` is a rich
+    console of your own; by default notices go to standard error, so that they do not mix with a program's output.
     """
 
     name = "terminal"
@@ -187,18 +181,18 @@ class TerminalDelivery:
         return Sent(self.name, notice.case_id)
 
     async def update(self, sent: Sent, ended: Ended) -> None:
-        """Write how the case ended, below what was written before."""
+        """Write how the case ended; the earlier notice stays above."""
         await self.print(lambda: self.write(Notice(ended.kind, ended.case_id, ended.said)))
 
     async def print(self, write: Callable[[], object]) -> None:
-        """Call a function that writes, beside the event loop: a terminal may be held up (Ctrl-S)."""
+        """Call a function that writes, in a thread: a stopped terminal (Ctrl-S) would block the event loop."""
         try:
             await asyncio.to_thread(write)
         except OSError as error:
-            raise DeliveryError(self.name, "the terminal is gone", permanent=True) from error
+            raise DeliveryError(self.name, "the terminal was closed", permanent=True) from error
 
     def write(self, notice: Notice) -> None:
-        """Write a notice now."""
+        """Write a notice in the calling thread."""
         if not self.console.is_terminal:
             self._plain(shown(notice.text))
             return
@@ -213,7 +207,7 @@ class TerminalDelivery:
             self._link(notice.review_url)
 
     def _link(self, url: str) -> None:
-        """The link on a line of its own that nothing breaks, so that it can be copied."""
+        """Write the link on a line of its own, without line breaks, so that it can be copied."""
         if is_web_link(url):
             text = Text(url, Style(link=url, underline=True))
             self.console.print(text, soft_wrap=True)

@@ -25,18 +25,18 @@ from askfirst.errors import (
 )
 from askfirst.requests import HitlRequest, StoredRequest
 
-# Open requests, of a channel or of a store.
+# Open requests: of a channel, or of a store.
 
 
 VIA = "terminal"
 _CHANNEL_SECONDS = 0.1
-"""How often a channel is polled for whether its request is still open."""
+"""The interval at which a channel is polled for whether its request is still open."""
 _CLOCK_SECONDS = 1.0
-"""How often a store is polled for whether a deadline has passed."""
+"""The interval at which a store is polled for whether a deadline has passed."""
 
 
 class OpenRequest(Protocol):
-    """What a surface needs of a request that it shows."""
+    """An open request as a surface uses it: show it, answer it, and wait for its end."""
 
     @property
     def request(self) -> HitlRequest:
@@ -44,20 +44,20 @@ class OpenRequest(Protocol):
         ...
 
     async def is_open(self) -> bool:
-        """Whether this very request is still open."""
+        """Whether this request, in this round, is still open."""
         ...
 
     async def answer(self, answer: Any) -> None:
-        """Answer it; raises `HitlStaleAnswer` if something else than what was shown is open."""
+        """Answer the request; raises `HitlStaleAnswer` if it is not open any more, or was changed."""
         ...
 
     async def closed(self) -> str:
-        """Wait until it is settled; returns how, in words."""
+        """Wait until the request is settled; returns a sentence about how."""
         ...
 
 
 class OnChannel:
-    """A request that an agent in this process waits for."""
+    """A request on a channel: an agent in this process waits for its answer."""
 
     def __init__(self, channel: HitlChannel, request: HitlRequest, by: str) -> None:
         self._channel = channel
@@ -70,11 +70,11 @@ class OnChannel:
         return self._request
 
     async def is_open(self) -> bool:
-        """Whether the channel waits for this, not for the same call with other arguments."""
+        """Whether the channel still waits for this request, and not for the same call with other arguments."""
         return self._channel.pending == self._request
 
     async def answer(self, answer: Any) -> None:
-        """Answer it through the channel, which also checks edited arguments."""
+        """Answer the request through the channel, which also checks edited arguments."""
         if not await self.is_open():
             raise HitlStaleAnswer(self._request.question_id)
         request = self._request
@@ -83,16 +83,16 @@ class OnChannel:
         )
 
     async def closed(self) -> str:
-        """Wait until the channel waits for something else, or nothing."""
+        """Wait until the channel does not wait for this request any more."""
         while await self.is_open():  # noqa: ASYNC110  (a channel has no event for this)
             await asyncio.sleep(_CHANNEL_SECONDS)
         store, thread_id = self._channel.checkpointer, self._request.thread_id
         stored = None if store is None else await store.request(thread_id, self._request.question_id)
-        return "nobody waits for it here any more" if stored is None else _how(stored)
+        return "the agent does not wait for it any more" if stored is None else _how(stored)
 
 
 class InStore:
-    """A stored request, whether or not an agent waits for it."""
+    """A request in a store, whether or not an agent is waiting for it."""
 
     def __init__(self, checkpointer: Checkpointer, stored: StoredRequest, by: str, clock: Clock) -> None:
         self._checkpointer = checkpointer
@@ -106,12 +106,12 @@ class InStore:
         return self._stored.request
 
     async def is_open(self) -> bool:
-        """Whether it is pending, not past its deadline, and not the same call with other arguments."""
+        """Whether the request is pending, before its deadline, and unchanged."""
         now = await self._now()
         return now is not None and now.status == "pending" and now.request == self.request
 
     async def answer(self, answer: Any) -> None:
-        """Settle it, bound in the same transaction to the round and to the very words that were shown."""
+        """Settle the request. The transaction checks the round and the digest of what was shown."""
         stored = self._stored
         await self._checkpointer.settle(
             stored.thread_id,
@@ -124,11 +124,11 @@ class InStore:
         )
 
     async def closed(self) -> str:
-        """Wait until it is settled, or its deadline passes."""
+        """Wait until the request is settled or its deadline has passed."""
         if await self.is_open():
             await first_of(self._settled(), self._expired())
         now = await self._now()
-        return "it is gone" if now is None else _how(now)
+        return "it was deleted" if now is None else _how(now)
 
     async def _settled(self) -> None:
         with suppress(HitlNoPendingRequest):
@@ -155,33 +155,32 @@ def _how(stored: StoredRequest) -> str:
         via = "" if stored.via is None else f" ({stored.via})"
         return f"it was answered by {stored.answered_by or 'somebody else'}{via}"
     if stored.status == "pending":
-        return "it is asked anew"
+        return "it is asked again, in a new round"
     how = "its time is over" if stored.status == "timed_out" else f"it was {stored.status}"
     return how if stored.reason is None else f"{how} ({stored.reason})"
 
 
 _LOOK_SECONDS = 1.0
-"""How often a store is asked for new requests."""
+"""The interval at which a store is polled for new requests."""
 _keyboards: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""The lock on the keyboard, held while a question is asked."""
+"""The lock on the keyboard, held while a request is shown."""
 
 
 @asynccontextmanager
 async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) -> AsyncGenerator[None]:
-    """Meanwhile, what an agent asks through this channel is put to the person at the terminal.
+    """Within this context, the person at the terminal is asked for answers to the requests of this channel.
 
-    An answer needs a whole line, typed after the question was drawn. Where somebody else answers first, the
-    prompt goes away and says so. Ctrl-C at the prompt ends the agent's run: it is aborted, or, where the
-    channel's requests are stored and can be answered elsewhere, suspended. ``by`` is who answers; without it,
-    the account that the program runs in. Raises `DeliveryError` where there is no terminal, or where the channel
-    cannot be followed.
+    An answer is a whole line, typed after the request was drawn. If somebody answers elsewhere first, the prompt goes
+    away and says so. Ctrl-C at the prompt ends the agent's run. The run is aborted, or suspended if the channel's
+    requests are stored and can be answered elsewhere. ``by`` is who answers, by default the operating system's
+    account. Raises `DeliveryError` if there is no terminal, or if the channel has no ``subscribe`` and ``interrupt``.
     """
     missing = [f"{name}()" for name in ("subscribe", "interrupt") if not hasattr(channel, name)]
     if missing:
         raise DeliveryError(
             "terminal",
-            f"{type(channel).__name__} has no {' and no '.join(missing)}, which the terminal needs to put what is "
-            "asked there: derive the channel from InMemoryChannel, or answer it with its own answer()",
+            f"{type(channel).__name__} has no {' and no '.join(missing)}, which the terminal needs to show "
+            "requests: derive the channel from InMemoryChannel, or answer with the channel's own answer()",
             permanent=True,
         )
     idle = asyncio.Event()
@@ -191,7 +190,7 @@ async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) 
         yield
         if (
             channel.pending is None and not person.done()
-        ):  # a prompt that is still there says how it was closed
+        ):  # wait until an open prompt has said how its request was settled
             await first_of(idle.wait(), asyncio.wait([person]))
     finally:
         person.cancel()
@@ -203,10 +202,10 @@ async def answering_in_terminal(channel: HitlChannel, *, by: str | None = None) 
 async def desk_in_terminal(
     checkpointer: Checkpointer, *, by: str | None = None, clock: Clock | None = None
 ) -> None:
-    """Put every open request of a store to the person at the terminal, the oldest first.
+    """Ask the person at the terminal about every open request of a store, the oldest first, until they leave.
 
-    Ctrl-C at a prompt ends it, and what is not answered stays open; while nothing is open, Ctrl-C is the
-    program's own. Otherwise as `answering_in_terminal`.
+    Ctrl-C at a prompt returns, and unanswered requests stay open. While no request is open there is no prompt, and
+    Ctrl-C interrupts the program as usual. Everything else is as in `answering_in_terminal`.
     """
     keyboard, by, clock = keyboard_here(), by or os_account(), clock or SystemClock()
     idle = False
@@ -225,6 +224,15 @@ async def desk_in_terminal(
             await clock.sleep(_LOOK_SECONDS)
 
 
+async def answer_in_terminal(
+    checkpointer: Checkpointer, stored: StoredRequest, *, by: str | None = None, clock: Clock | None = None
+) -> None:
+    """Put one open request of a store to the person at the terminal, until it is settled or they leave it."""
+    asked = InStore(checkpointer, stored, by or os_account(), clock or SystemClock())
+    with suppress(Left):
+        await _put(keyboard_here(), asked)
+
+
 async def _sit_at(channel: HitlChannel, keyboard: Keyboard, by: str, idle: asyncio.Event) -> None:
     idle.set()
     async for request in channel.subscribe():
@@ -239,13 +247,13 @@ async def _sit_at(channel: HitlChannel, keyboard: Keyboard, by: str, idle: async
 
 
 def _stop(channel: HitlChannel) -> None:
-    """End the run that waits here. A request that others may answer stays open."""
+    """Stop the run that waits for this channel: abort it, or suspend it if its requests are stored and stay open."""
     left = HitlAborted("stopped at the terminal") if channel.checkpointer is None else HitlDetached()
     channel.interrupt(left)
 
 
 async def _put(keyboard: Keyboard, open_request: OpenRequest) -> None:
-    """Put a request to the person until it is settled, by them or by somebody else. Raises `Left`."""
+    """Show a request to the person until it is settled, by them or elsewhere. Raises `Left`."""
     async with _keyboards.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         if not await open_request.is_open():
             return

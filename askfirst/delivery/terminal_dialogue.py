@@ -1,4 +1,4 @@
-"""Putting a request to the person at the keyboard."""
+"""The dialogue about a request with the person at the keyboard."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from askfirst.visible_text import escaped, numbered, pieces, visible
 
 
 def heading(request: HitlRequest) -> str:
-    """The kind, the id to answer by and the time there is."""
+    """The heading of a request: its kind, its id, and its time-out."""
     limit = "" if request.timeout_seconds is None else f" within {request.timeout_seconds:g} s"
     return f"{request.payload.kind} {request.question_id}{limit}"
 
 
 def asked(payload: HitlPayload, room: int | None) -> str:
-    """What is asked, whole; ``room`` is how many cells a line has, None where nothing is wrapped."""
+    """The whole request as text; ``room`` is how many cells a line has, None if nothing is wrapped."""
     lines = payload.sentences
     if payload.gated_call is not None:
         said = lines if payload.words.get("sentence") else []
@@ -60,7 +60,7 @@ def call_line(name: str, args: JsonObject, room: int | None) -> str:
 
 
 def call_lines(name: str, args: JsonObject, room: int | None) -> list[str]:
-    """The same, with texts of several lines below it as numbered lines."""
+    """A call with its exact arguments; arguments of several lines follow as numbered lines."""
     texts = {key: value for key, value in args.items() if isinstance(value, str) and "\n" in value}
     rest = {key: value for key, value in args.items() if key not in texts}
     if not texts:
@@ -73,7 +73,7 @@ def call_lines(name: str, args: JsonObject, room: int | None) -> list[str]:
 
 
 def option_line(option: Option) -> str:
-    """A choice: the value that counts, and what it is called."""
+    """A choice: its value, its label and its description."""
     about = "" if option.description is None else f": {option.description}"
     typed = ", or a text of yours" if option.allow_input else ""
     return f"{option.value} ({option.label}{about}){typed}"
@@ -90,26 +90,26 @@ _ASKS = "bold yellow"
 
 
 class Dialogue:
-    """A request, and the person who is to decide it."""
+    """The dialogue about one request with the person who has to decide it."""
 
     def __init__(self, keyboard: Keyboard, request: HitlRequest) -> None:
         self._keyboard = keyboard
         self._request = request
 
     def show(self) -> None:
-        """Draw what is asked, whole."""
+        """Draw the whole request."""
         column, payload = self._keyboard.column, self._request.payload
         told = heading(self._request)
-        if not payload.questions_asked:  # these are drawn one by one
+        if not payload.questions_asked:  # questions are drawn one by one
             told += f"\n{asked(payload, column.room)}"
         column.block("asks", told, label_style=_ASKS)
 
     def end(self, label: str, text: str) -> None:
-        """Say how the request was settled."""
+        """Write how the request was settled, or what is wrong with the answer."""
         self._say(label, f"{self._request.question_id}: {text}", "bold red" if label == "error" else _ASKS)
 
     async def answer(self) -> Any:
-        """What the person decides, as plain JSON. Raises `Left`."""
+        """Ask for the person's answer, and return it as plain JSON. Raises `Left`."""
         payload = self._request.payload
         return await _DIALOGUES[payload.kind](self, payload)
 
@@ -133,7 +133,7 @@ class Dialogue:
                 return {"decision": "edit", "edited_args": edited}
 
     async def escalation(self, payload: EscalateRequest) -> JsonObject:
-        """One of the choices; a retry with the same arguments or with others."""
+        """One of the choices; a retry with the same arguments or with edited ones."""
         while True:
             reasons = [choice for choice in payload.choices if choice != "retry"]
             action, reason = await self._choice(payload.choices, reasons=reasons)
@@ -149,7 +149,7 @@ class Dialogue:
                 return {**answer, "modified_params": edited}
 
     async def answers(self, payload: AskRequest) -> Answers:
-        """An answer for each question, to be looked at again where there are several."""
+        """An answer for each question; several answers are shown again before they are sent."""
         while True:
             answers: Answers = {}
             for question in payload.questions:
@@ -163,7 +163,7 @@ class Dialogue:
                 return answers
 
     async def _question(self, question: Question) -> str | list[str] | None:
-        """One question's answer; None for one that may be left out and was."""
+        """The answer to one question; None if an optional question was left out."""
         self._say("asks", _drawn(question), _ASKS)
         if not question.multi_select:
             while True:
@@ -185,17 +185,17 @@ class Dialogue:
                 self._say("yours", _listed(chosen))
 
     async def _edited(self, args: JsonObject) -> JsonObject | None:
-        """Arguments that the person edited and confirmed; None if they cancelled."""
+        """The arguments that the person edited and confirmed; None if they went back."""
         text = _editable(args)
         while True:
             text = await self._keyboard.line("arguments", default=text)
             try:
                 edited: Any = from_json(text, allow_inf_nan=False)
             except ValueError as error:
-                self._say("", f"this is no JSON: {error}")
+                self._say("", f"this is not valid JSON: {error}")
                 continue
             if not isinstance(edited, dict):
-                self._say("", "arguments are a JSON object")
+                self._say("", "arguments must be a JSON object")
                 continue
             self._say("changes", _difference(args, cast("JsonObject", edited)))
             choice, _ = await self._choice(["send", "edit", "back"], "send, edit again or go back?")
@@ -207,14 +207,15 @@ class Dialogue:
     async def _choice(
         self, words: Sequence[str], prompt: str | None = None, *, reasons: Sequence[str] = ()
     ) -> tuple[str, str | None]:
-        """One of the words, or as much of it as tells it from the others.
+        """Ask for one of the words, or an unambiguous beginning of one, and return it with its reason.
 
-        Behind those in ``reasons`` a reason may follow. "approve but ..." is no approval, nor anything else.
+        A reason may follow only the words in ``reasons``. "approve but ..." is not accepted, neither as an approval
+        nor as anything else.
         """
         offered = " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
         while True:
             line = await self._line(prompt or f"{offered}?")
-            for length in range(len(line), 0, -1):  # a word may have blanks in it
+            for length in range(len(line), 0, -1):  # a word may contain spaces
                 word, rest = _meant(line[:length], words), line[length:]
                 if word is not None and (not rest or (word in reasons and rest[0].isspace())):
                     return word, rest.strip() or None
@@ -233,18 +234,18 @@ _DIALOGUES: Mapping[str, Callable[[Dialogue, Any], Awaitable[Any]]] = {
     "ask": Dialogue.answers,
     "escalate": Dialogue.escalation,
 }
-"""How the answer to each kind of request is typed."""
+"""The method that asks for the answer, by request kind."""
 
 
 def _meant(typed: str, words: Sequence[str]) -> str | None:
-    """The word that was typed, or begun so that it can be no other."""
+    """The word that was typed, or whose beginning was typed unambiguously; None if there is none."""
     exact = [word for word in words if word.casefold() == typed.casefold()]
     begun = exact or [word for word in words if word.casefold().startswith(typed.casefold())]
     return begun[0] if len(begun) == 1 else None
 
 
 def _numbered(question: Question) -> bool:
-    """Whether choices can be named by their numbers, since none is itself called by one."""
+    """Whether choices can be chosen by number: not if the value of a choice is itself a number."""
     return not any(option.value.strip().isdecimal() for option in question.options or ())
 
 
@@ -262,7 +263,7 @@ def _hint(question: Question) -> str:
 
 
 def _picked(question: Question, line: str) -> list[str] | None:
-    """The values that a line names, empty for an empty line; None if it names an unknown one."""
+    """The values of the choices that a line names; empty for an empty line, None for an unknown choice."""
     if not line:
         return []
     options = question.options or []
@@ -283,7 +284,7 @@ def _listed(answer: str | list[str]) -> str:
 
 
 def _editable(args: JsonObject) -> str:
-    """Arguments as JSON on one line, with every character escaped that would act, hide or pass for another."""
+    """Arguments as JSON on one line, with control, hidden and deceptive characters escaped."""
     return "".join(
         part.text if part.note is None else escaped(part.text)
         for part in pieces(json.dumps(args, ensure_ascii=False))
@@ -291,7 +292,7 @@ def _editable(args: JsonObject) -> str:
 
 
 def _difference(before: JsonObject, after: JsonObject) -> str:
-    """The lines that went and came, as they would be read."""
+    """The removed and added lines of the arguments as indented JSON."""
     old, new = (json.dumps(each, ensure_ascii=False, indent=2).splitlines() for each in (before, after))
     changes = [line for line in difflib.unified_diff(old, new, n=0) if not line.startswith("@@")][2:]
-    return "\n".join(changes) if changes else "nothing; it runs as it is"
+    return "\n".join(changes) if changes else "nothing is changed; the call runs as it is"

@@ -1,4 +1,4 @@
-"""A line typed beside the event loop, with output printed above the prompt."""
+"""A prompt in a terminal: a person types a line without blocking the event loop; other output appears above it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def printing_above(application: Application[Any]) -> Generator[None]:
-    """Meanwhile ``sys.stdout`` and ``sys.stderr`` print above the application; what goes to a file, goes there."""
+    """Within this context ``sys.stdout`` and ``sys.stderr`` print above the prompt, unless they go to a file."""
     before = sys.stdout, sys.stderr
     above = [_Above(stream, application) if stream.isatty() else None for stream in before]
     sys.stdout, sys.stderr = (
@@ -39,7 +39,7 @@ def printing_above(application: Application[Any]) -> Generator[None]:
 
 
 class _Above:
-    """A stream whose whole lines are written while the prompt is taken away for a moment."""
+    """A stream that hides the prompt for a moment to write whole lines above it."""
 
     def __init__(self, stream: TextIO, application: Application[Any]) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class _Above:
         self._held: list[str] = []
         self._writing: Awaitable[None] | None = None
 
-    def __getattr__(self, name: str) -> Any:  # everything else is the stream's own
+    def __getattr__(self, name: str) -> Any:  # everything else is passed to the wrapped stream
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
@@ -61,16 +61,16 @@ class _Above:
         self.write("".join(lines))
 
     def flush(self) -> None:
-        """Half a line waits for its end: the prompt would be drawn over it."""
+        """Do nothing: a part of a line is held until the line is complete, else the prompt would be drawn over it."""
 
     def end(self) -> None:
-        """Write what is held, now that the prompt is gone."""
+        """Write the held text, after the prompt was removed."""
         self._write(self._take(whole=False))
 
     def _pass_on(self) -> None:
         context = self._application.context
         if context is None or not self._application.is_running:
-            return  # `end` writes it
+            return  # `end` will write it
         lines = self._take(whole=True)
         if lines:
             self._writing = context.copy().run(run_in_terminal, lambda: self._write(lines))
@@ -102,22 +102,22 @@ except ModuleNotFoundError as error:
 
 
 class Left(Exception):
-    """The person pressed Ctrl-C or Ctrl-D."""
+    """The person left the prompt: they pressed Ctrl-C or Ctrl-D."""
 
 
 class Keyboard:
-    """A terminal with somebody at it: `column` to say something, `line` to hear something."""
+    """A terminal with a person: `column` writes to them, `line` reads a line from them."""
 
     def __init__(self, screen: TextIO) -> None:
         self._screen = screen
         self.column = Column(Console(file=screen, highlight=False))
 
     async def line(self, prompt: str, *, default: str = "") -> str:
-        """What the person types up to Enter, beginning with ``default``, which they may change.
+        """Read a line up to Enter. It begins with ``default``, which the person may change. Raises `Left`.
 
-        Keys that were pressed before the prompt was there are thrown away: they were no answer to a question
-        that nobody had seen. From then on a ``>`` is behind it. What the program prints meanwhile appears above
-        the prompt. Raises `Left`.
+        Keys that were pressed before the prompt was drawn are discarded: they cannot be an answer to a question that
+        the person had not seen. A ``>`` behind the prompt shows that keys count from now on. Output of the program
+        appears above the prompt.
         """
         source, output = create_input(), self._output()
         clear_typeahead(source)
@@ -130,16 +130,16 @@ class Keyboard:
         )
         asked = _Asked(self.column.margin + self.column.shown(prompt), session)
         with printing_above(session.app):
-            # Signals stay the host's; in a prompt Ctrl-C is a key. Errors of other tasks stay the loop's.
+            # The host keeps its signal handlers (Ctrl-C in a prompt is a key) and the loop's exception handler.
             line = await session.prompt_async(
                 asked.message, default=default, set_exception_handler=False, handle_sigint=False
             )
-        return line.encode("utf-8", "replace").decode()  # bytes that were no text
+        return line.encode("utf-8", "replace").decode()  # typed bytes may not be valid UTF-8
 
     def _output(self) -> Output:
         output = create_output(self._screen)
         if isinstance(output, Vt100_Output):
-            output.enable_cpr = False  # the terminal's reply would be thrown away with the early keys
+            output.enable_cpr = False  # the terminal's reply would be discarded with the early keys
         return output
 
 
@@ -152,7 +152,7 @@ def keyboard_here() -> Keyboard:
 
 
 class _Asked:
-    """A prompt that is ready for keys once it was drawn, when what was typed until then is thrown away."""
+    """A prompt that discards what was typed before it was drawn, and then shows that it is ready."""
 
     def __init__(self, prompt: str, session: PromptSession[str]) -> None:
         self._prompt = prompt

@@ -1,4 +1,4 @@
-"""Text of agents and services, made fit for a place with limits: nothing hidden, nothing cut in silence."""
+"""Untrusted text for a platform with limits: hidden characters are made visible, and a cut is noted."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _FLAG_LETTERS = range(0x1F1E6, 0x1F200)
 _HANGUL_MIDDLE_AND_LAST = range(0x1160, 0x1200)
 _VIRAMA = 9
-"""The combining class of the signs that join a letter with the next, as in Hindi."""
+"""The combining class of signs that join a letter with the next one, as in Hindi."""
 _LONGEST_STEP_BACK = 64
-"""A text without any place to cut it, such as one letter below a thousand accents, is cut all the same."""
+"""How far to search for a good place to cut. A letter with a thousand accents has none and is cut anyway."""
 
 
 def shown(text: str) -> str:
-    """Text of several lines with nothing in it that acts or hides.
+    """A text of several lines, without control characters and with hidden characters made visible.
 
-    Line ends stay, a tab becomes four blanks, and every other character that would move the cursor, change the
-    direction, not be seen or pass for another one is written as what it is: ``<U+001B>``, ``<Cyrillic x>``.
+    Newlines stay and a tab becomes four spaces. Every other character that moves the cursor, changes the direction,
+    is invisible or looks like another one is replaced by its name: ``<U+001B>``, ``<Cyrillic x>``.
     """
     return "\n".join(visible(line.replace("\t", "    ")) for line in _LINE_ENDS.split(text))
 
 
 def cut(text: str, limit: int, *, measure: Callable[[str], int] = len) -> str:
-    """The text, or as much of it as fits together with a note of how many characters are on the page only.
+    """The text; if it is too long, its beginning and a note of how many more characters are on the page.
 
-    ``measure`` counts as the platform does; a longer text must not count less. No letter is parted from its
-    accents, no emoji or note (``<U+202E>``) is taken apart. Where not even the note fits, an ellipsis
-    stands for the rest.
+    ``measure`` gives the length as the platform counts it, and must grow with the text. The cut does not separate a
+    letter from its accents, and does not split an emoji or a name such as ``<U+202E>``. If not even the note fits,
+    the result is an ellipsis.
     """
     if measure(text) <= limit:
         return text
@@ -59,7 +59,7 @@ def _with_note(text: str, end: int) -> str:
 
 
 def _boundary(text: str, end: int) -> int:
-    """The last place at or before ``end`` where the text can be parted."""
+    """The last position at or before ``end`` where the text can be cut."""
     for start in range(max(0, end - LONGEST_NOTE), end):
         if (note := _NOTE.match(text, start)) and note.end() > end:
             end = start
@@ -71,14 +71,14 @@ def _boundary(text: str, end: int) -> int:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Whether the characters on both sides of a place are seen as one."""
+    """Whether the characters on both sides of a position are displayed as one."""
     before, after = text[place - 1], text[place]
     point = ord(after)
     if unicodedata.category(after) in ("Mn", "Me", "Mc") or _JOINER in (before, after):
         return True
     if point in _SKIN_TONES or point in _HANGUL_MIDDLE_AND_LAST or unicodedata.combining(before) == _VIRAMA:
         return True
-    if point in _FLAG_LETTERS:  # a flag is two letters, so it matters how many come before
+    if point in _FLAG_LETTERS:  # a flag is a pair of letters, so their number before the position matters
         run = 0
         while run < place and ord(text[place - 1 - run]) in _FLAG_LETTERS:
             run += 1

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.errors import HitlError, InvalidAgent, Pending
 from askfirst.gate.action import Action
-from askfirst.gate.standing import key_of
+from askfirst.gate.key_state import key_of
 from askfirst.ids import case_id_of, page_address
 from askfirst.requests import StoredRequest
 

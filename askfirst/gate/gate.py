@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from askfirst.agent.agent import OwnStore
 from askfirst.agent.arguments import parse_args, parse_edit, seal_of
 from askfirst.agent.emitter import logger
-from askfirst.agent.inbox import attribution
+from askfirst.agent.inbox import grounds
 from askfirst.agent.tools import json_object
 from askfirst.checkpointer.base import Checkpointer
 from askfirst.clock import Clock, SystemClock
@@ -39,13 +39,13 @@ from askfirst.gate.guarded import (
     guarded_function,
     run_body,
 )
+from askfirst.gate.key_state import CALL, PREFIX, decision_in, key_of, thread_of
 from askfirst.gate.ledger import Ledger
 from askfirst.gate.listeners import Listeners
+from askfirst.gate.notify import Notify, Notifying
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Running, Stored
 from askfirst.gate.portal import Portal
 from askfirst.gate.results import PLAIN, failure
-from askfirst.gate.standing import CALL, PREFIX, decision_in, key_of, thread_of
-from askfirst.gate.telling import Notify, Telling
 from askfirst.ids import new_id
 from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
 from askfirst.permissions.evaluate import decide
@@ -104,7 +104,7 @@ class Gate:
         base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
         self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
         self._clock: Clock = clock or SystemClock()
-        self._listeners, self._telling = Listeners(), Telling(notify)
+        self._listeners, self._notifying = Listeners(), Notifying(notify)
         self.ledger = Ledger(self._store, self._listeners.tell, self._clock)
         self._functions = GuardedFunctions()
         self.portal = Portal(lambda: self._elsewhere(store))
@@ -112,7 +112,7 @@ class Gate:
 
     def _elsewhere(self, store: Any) -> Gate:
         """The same gate for another event loop, with the same listeners."""
-        same = {"policy": self._policy, "notify": self._telling.notify, "clock": self._clock}
+        same = {"policy": self._policy, "notify": self._notifying.notify, "clock": self._clock}
         made = Gate(url_of(store), **same, **asdict(self._defaults))
         made.on_opened(self._listeners.tell)
         return made
@@ -128,15 +128,15 @@ class Gate:
         """Close the store that was given as a URL; another use opens it again."""
         if self.portal.is_open:
             await asyncio.to_thread(self.portal.close)
-        await self._telling.end()
+        await self._notifying.end()
         if self._own is not None:
             await self._own.close()
 
     async def ready(self) -> None:
-        """Open the store, if it was given as a URL and is not open yet, and have people told."""
+        """Open the store, if it was given as a URL and is not open yet, and begin to deliver requests to people."""
         if self._own is not None:
             await self._own.open()
-        await self._telling.begin(self._store)
+        await self._notifying.begin(self._store)
 
     # Functions.
 
@@ -312,7 +312,7 @@ class Gate:
         """Ask a person, once. A time-out of the policy's decision takes precedence over the gate's."""
         if decision.approval_timeout is not None:
             action = replace(action, timeout=decision.approval_timeout)
-        return await self.ledger.open(key, action, attribution(action.agent_path, "*", decision))
+        return await self.ledger.open(key, action, grounds(action.agent_path, "*", decision))
 
     async def _begun(
         self, guarded: Guarded, key: str, runs: BaseModel, deadline: float | None
@@ -502,7 +502,7 @@ class Gate:
     async def finish(self, key: str, result: Any = None) -> None:
         """Record the result of a granted body; every later `begin` returns it.
 
-        A result that is no JSON, or larger than 1 MB, is kept as its digest. Raises `GrantLost`.
+        A result that is not JSON, or larger than 1 MB, is kept as its digest. Raises `GrantLost`.
         """
         await self.ledger.finish(key, PLAIN.encode(result))
 
@@ -526,7 +526,7 @@ class Gate:
         It continues the calls that people have decided on; ``options`` are those of `askfirst.workers.Worker`. Raises
         `HitlError` if the gate's store keeps no continuations.
         """
-        from askfirst.gate.going_on import worker_of  # brings a database's library
+        from askfirst.gate.worker import worker_of  # brings a database's library
 
         return worker_of(self._store, self.ready, resumers, concurrency=concurrency, **options)
 

@@ -20,6 +20,7 @@ from askfirst.gate.outcomes import Ran, Stored
 from askfirst.gate.results import Results, failure
 from askfirst.messages import JsonObject
 from askfirst.requests import approval_seconds
+from askfirst.wording import Wording
 
 if TYPE_CHECKING:
     from askfirst.gate.gate import Gate
@@ -34,15 +35,16 @@ Approval = bool | Callable[[Mapping[str, Any]], bool]
 class GuardOptions(TypedDict, total=False):
     """The options of ``@gate.guarded``: who decides, and what people read."""
 
-    title: str | None
-    sentence: str | None
-    approve: str | None
-    labels: Mapping[str, str] | None
+    title: Wording | None
+    sentence: Wording | None
+    approve: Wording | None
+    done_sentence: Wording | None
+    labels: Mapping[str, Wording] | None
     formats: Mapping[str, str] | None
     important: Sequence[str]
     risk: Risk | Callable[[Mapping[str, Any]], Risk] | None
-    consequences: Sequence[str]
-    undo: str | None
+    consequences: Sequence[Wording]
+    undo: Wording | None
     help_url: str | None
     requires_approval: Approval
     effect: Effect
@@ -298,11 +300,12 @@ class _Method:
 
 
 def _bound(tool: Tool, function: Callable[..., Any]) -> Tool:
-    """The same tool with the method of another instance as its function."""
+    """The same tool, with its words, and with the method of another instance as its function."""
     return Tool(
         name=tool.name,
         parameters=tool.parameters,
         function=function,
         description=tool.description,
         effect=tool.effect,
+        display=tool.display,
     )

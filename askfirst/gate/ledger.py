@@ -28,8 +28,7 @@ from askfirst.errors import (
     NotApproved,
 )
 from askfirst.gate.action import Action
-from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running, Stored
-from askfirst.gate.standing import (
+from askfirst.gate.key_state import (
     CALL,
     RUN,
     call_message,
@@ -39,11 +38,12 @@ from askfirst.gate.standing import (
     doubt_of,
     has_call,
     idempotency_key,
+    key_state,
     result_in,
     result_message,
-    standing,
     thread_of,
 )
+from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running, Stored
 from askfirst.messages import JsonObject, call_digest
 from askfirst.requests import (
     ApproveRequest,
@@ -96,7 +96,7 @@ class Ledger:
                 return known
             if stored is not None:
                 self._check_same(key, stored, action)
-                if standing(stored) != "open":
+                if key_state(stored) != "open":
                     return None
             request = HitlRequest(
                 question_id=CALL,
@@ -129,7 +129,7 @@ class Ledger:
         return decided(known, Action(tool=call.tool_name, args=call.args, seal=seal))
 
     async def stored(self, key: str) -> StoredThread | None:
-        """The rows of a key, which say how it stands; see `askfirst.gate.standing`."""
+        """The rows of a key, which say how it stands; see `askfirst.gate.key_state`."""
         return await self._store.load(thread_of(key))
 
     async def wait(self, key: str, question_id: str, seconds: float | None) -> StoredRequest | None:
@@ -229,7 +229,7 @@ class Ledger:
         while True:
             stored = None if key in self._new else await self._store.load(thread_of(key))
             self._new.discard(key)
-            stands = standing(stored)
+            stands = key_state(stored)
             if stored is not None:
                 self._check_same(key, stored, action)
                 if (result := result_in(stored)) is not None:
@@ -265,7 +265,7 @@ class Ledger:
         try:
             await self._store.commit(thread_of(key), step, fence=fence)
         except (LeaseLost, LeaseHeld):
-            from askfirst.gate.late import record_late  # brings a database's library
+            from askfirst.gate.audit import record_late  # brings a database's library
 
             await record_late(self._store, thread_of(key), ended, fence, self._clock.now())
             raise GrantLost(key) from None
@@ -284,7 +284,7 @@ class Ledger:
         if key in self._grants:
             return True
         stored = await self._store.load(thread_of(key))
-        if stored is None or standing(stored) != "in doubt":
+        if stored is None or key_state(stored) != "in doubt":
             return False
         try:
             fence = await self._store.commit(thread_of(key), Step(RUN), fence=stored.fence, acquire=True)

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate, Outcome
 from askfirst.gate.guarded import GuardOptions, call_here, guarded_function
+from askfirst.gate.notify import Notify
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Running
-from askfirst.gate.telling import Notify
 from askfirst.permissions.decision import PermissionPolicy
 from askfirst.requests import StoredRequest
 

@@ -1,4 +1,4 @@
-"""Asking a person: channels, and what uses them."""
+"""Asking a person: channels, and the middleware and tool that ask through them."""
 
 from askfirst.hitl.ask_user import AskUserParams, ask_user_tool
 from askfirst.hitl.checkpointed import CheckpointedChannel

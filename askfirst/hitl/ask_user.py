@@ -31,8 +31,8 @@ def ask_user_tool(channel: HitlChannel) -> Tool:
     """A tool ``ask_user`` that puts the model's questions to a person through the channel.
 
     The result's ``details["hitl"]`` has the ``outcome`` (``answered``, ``cancelled``, ``timed_out``), the
-    ``answers`` and the ``reason``; if there are no answers, the outcome is also the ``decision``, as for a call that
-    nobody approved.
+    ``answers`` and the ``reason``. Without answers, the outcome is also the ``decision``, as for a call that nobody
+    approved.
     """
 
     async def ask_user(args: BaseModel) -> ToolResult:
@@ -59,7 +59,7 @@ def ask_user_tool(channel: HitlChannel) -> Tool:
 
 
 def _question(question: Question) -> Question:
-    """A question; an empty list of options, from which nobody could choose, becomes no options."""
+    """The question, with an empty list of options replaced by None, so that it takes free text."""
     options: list[Option] | None = question.options or None
     return question.model_copy(update={"options": options})
 

@@ -1,4 +1,4 @@
-"""What all channels share: one request at a time, opened, waited for and settled once."""
+"""The base class of channels: one request at a time is opened, waited for, and settled once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from askfirst.requests import (
 )
 
 _TOLD = 1000
-"""How many requests a channel remembers as announced: more than a resumed run finds answered."""
+"""How many announced requests a channel remembers: more than a resumed run asks again."""
 
 
 class Channel(ABC):
@@ -149,7 +149,7 @@ class Channel(ABC):
         return self.pending
 
     def subscribe(self) -> AsyncIterator[HitlRequest]:
-        """The requests as they come, the current one first."""
+        """The requests as they are opened, beginning with the pending one."""
         subscription = Subscription()
         if self._subscriptions is None:
             self._subscriptions = WeakSet()
@@ -169,29 +169,29 @@ class Channel(ABC):
     ) -> None:
         """Answer a request, with the answer's model or with plain JSON.
 
-        ``digest`` is that of the request as it was shown (`HitlRequest.digest`): if the id stands for another
-        question by now, the answer is stale. An answer without ``digest`` counts only for the first question
-        asked under the id. Raises `HitlStaleAnswer` if the request is not pending, and `HitlInvalidAnswer` if
-        the answer does not fit; the request then stays pending.
+        ``digest`` is the digest of the request that was shown (`HitlRequest.digest`): if another request has the id
+        by now, the answer is stale. An answer without ``digest`` counts only for the first request under the id.
+        Raises `HitlStaleAnswer` if the request is not pending, and `HitlInvalidAnswer` if the answer does not fit;
+        the request then stays pending.
         """
         with settling(self._slot):
             self._deliver(await self._settle(question_id, answer, by, via, digest))
 
     async def cancel(self, question_id: str, reason: str = "cancelled") -> None:
-        """End a request without an answer; the asker gets `HitlCancelled`."""
+        """Cancel a request; the waiting run gets `HitlCancelled`."""
         with settling(self._slot):
             self._deliver(await self._cancel(question_id, reason))
 
-    # The agent that it belongs to.
+    # The agent that the channel belongs to.
 
     @property
     def thread_id(self) -> str | None:
-        """The thread that this channel is for, where it is made for one."""
+        """The thread that this channel was made for; None if it serves any thread."""
         return None
 
     @property
     def checkpointer(self) -> Checkpointer | None:
-        """The checkpointer that keeps the requests, where it settles them itself."""
+        """The checkpointer in which the channel stores and settles its requests; None if it does not."""
         return None
 
     def bind(self, host: ChannelHost) -> None:
@@ -229,7 +229,7 @@ class Channel(ABC):
         return owner.words(tool_name, cast("Mapping[str, Any]", args))
 
     def _sealed(self, question_id: str, payload: HitlPayload) -> HitlPayload:
-        """The payload with the seal that binds an approval to the hidden arguments of its call, too."""
+        """The payload with its seal, which binds an approval also to the hidden arguments of the call."""
         call = payload.call
         owner = None if call is None else self._owner(call.tool_name, _asker())
         if call is None or owner is None:
@@ -241,7 +241,7 @@ class Channel(ABC):
         return None
 
     def _owner(self, tool_name: str, asker: ChannelHost | None) -> ChannelHost | None:
-        """The agent that has this tool: the one that asks, or else the one that the channel is bound to."""
+        """The agent that has this tool: the asking agent, or else the agent that the channel is bound to."""
         hosts = (asker, self._host)
         return next((host for host in hosts if host is not None and host.args_check(tool_name)), None)
 
@@ -265,10 +265,10 @@ class Channel(ABC):
 
     @abstractmethod
     async def _expire(self, question_id: str) -> StoredRequest:
-        """Time a request out if its deadline has passed; return it as it stands."""
+        """Settle a request as timed out if its deadline has passed; returns its current state."""
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:
-        """Wait until another process settles the request. For ever, where no other process can."""
+        """Wait until another process settles the request; without end, if no other process can."""
         return await asyncio.get_running_loop().create_future()
 
     @abstractmethod
@@ -348,7 +348,7 @@ class Channel(ABC):
     async def _on_record(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:
         """Record the request.
 
-        One that was recorded before and is past its deadline is timed out, without an announcement.
+        If it was recorded before and its deadline has passed, it is settled as timed out, without an announcement.
         """
         stored = await self._record(slot.request, host)
         if stored.status != "pending":
@@ -376,7 +376,7 @@ class Channel(ABC):
                 await self._listeners.hear(slot, telling)
             stored = await slot.settled
             if giving_up is not None and slot.signalled and stored.status == "cancelled":
-                await asyncio.wait([giving_up])  # it knows whether the signal was the cause
+                await asyncio.wait([giving_up])  # this task knows whether the signal was the cause
             return slot.aborted or stored
         finally:
             for helper in helpers:
@@ -419,6 +419,6 @@ class Channel(ABC):
 
 
 def _asker() -> ChannelHost | None:
-    """The agent whose run this code belongs to."""
+    """The agent in whose run the current code runs; None outside of a run."""
     session = current.get().session
     return None if session is None else session.host

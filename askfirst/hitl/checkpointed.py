@@ -1,4 +1,4 @@
-"""CheckpointedChannel: questions kept in the agent's store, those of its subagents included."""
+"""CheckpointedChannel: requests kept in a store, those of subagents included, so that any process can answer."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ async def _open_under(checkpointer: Checkpointer, caller: StoredThread) -> list[
 
 
 _REPLACED = 100
-"""How many requests are remembered that other processes have replaced."""
+"""How many superseded requests are remembered, for late answers to them."""
 
 
 class RequestKeeper(Protocol):
-    """The least that a checkpointer of one's own must offer to a `CheckpointedChannel`."""
+    """The minimal interface of your own checkpointer for a `CheckpointedChannel`."""
 
     async def save_pending_request(self, thread_id: str, request: HitlRequest | None) -> None:
         """Keep a thread's pending request; None clears it."""
@@ -70,8 +70,8 @@ class RequestKeeper(Protocol):
 class CheckpointedChannel(InMemoryChannel):
     """Asks through a checkpointer: any process may answer, hours later, and wake a run that waits.
 
-    With one of Askfirst's checkpointers requests are settled in the store, once, whoever answers. A checkpointer
-    of one's own needs only ``save_pending_request`` and ``load_pending_request``; the answer then comes through
+    With one of Askfirst's checkpointers, requests are settled in the store, once, whichever process answers. Your own
+    checkpointer needs only ``save_pending_request`` and ``load_pending_request``; the answer then has to come through
     this channel or through ``agent.respond``.
 
     Asking inside the body of a custom tool raises `HitlDurabilityNotGuaranteed`, because after a restart the body
@@ -108,7 +108,7 @@ class CheckpointedChannel(InMemoryChannel):
 
     @property
     def checkpointer(self) -> Checkpointer | None:
-        """The checkpointer, if it is one that settles requests itself."""
+        """The checkpointer, if it settles requests itself; None for a `RequestKeeper`."""
         return self._checkpointer
 
     def bind(self, host: ChannelHost) -> None:
@@ -120,7 +120,7 @@ class CheckpointedChannel(InMemoryChannel):
         super().bind(host)
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
-        """The open request of the thread, or of a subagent under it, as the store knows it.
+        """The open request of the thread, or of a subagent under it, from the store.
 
         Requests past their deadlines are settled as timed out.
         """
@@ -135,7 +135,7 @@ class CheckpointedChannel(InMemoryChannel):
         return None
 
     async def _is_over(self, request: HitlRequest, thread_id: str) -> bool:
-        """Time a request out if its deadline has passed; whether it is settled now, or was before."""
+        """Settle a request as timed out if its deadline has passed. Returns whether the request is settled."""
         if self.checkpointer is not None:
             try:
                 found = await self.checkpointer.expire(thread_id, request.question_id)
@@ -185,7 +185,7 @@ class CheckpointedChannel(InMemoryChannel):
         return self._opened(request)
 
     def _check_place(self, host: ChannelHost | None) -> None:
-        """Raise if the request comes from within a tool's body, or from an agent that runs there."""
+        """Raise `HitlDurabilityNotGuaranteed` if a tool's body asks, or an agent that runs inside one."""
         asking = current_asking()
         if asking is None or self._allow_inside_custom_tool:
             return
@@ -298,7 +298,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise
 
     async def _check_round(self, shown: HitlRequest) -> None:
-        """Raise `HitlStaleAnswer` if another request has replaced this one; a wait for it here ends, too."""
+        """Raise `HitlStaleAnswer` if another request has replaced this one; a wait for this one then ends."""
         question_id = shown.question_id
         found = await cast(Checkpointer, self.checkpointer).request(self._home(shown), question_id)
         if found is not None and not _answers(found, shown):
@@ -306,7 +306,7 @@ class CheckpointedChannel(InMemoryChannel):
             raise HitlStaleAnswer(question_id, "superseded")
 
     def _forget(self, stored: StoredRequest) -> None:
-        """Forget a settled request; one that was replaced elsewhere is remembered, for late answers to it."""
+        """Forget a settled request; a superseded one is remembered, for late answers to it."""
         super()._forget(stored)
         self._replaced.pop(stored.question_id, None)
         if stored.status == "superseded":
@@ -315,7 +315,7 @@ class CheckpointedChannel(InMemoryChannel):
                 self._replaced.popitem(last=False)
 
     def _as_asked(self, found: StoredRequest) -> StoredRequest:
-        """The outcome of the request that this channel waits for: superseded, if another is in its place."""
+        """The outcome of the request that this channel waits for: superseded, if ``found`` is another request."""
         slot = self._slot
         if slot is None or _answers(found, slot.request):
             return found
@@ -325,8 +325,8 @@ class CheckpointedChannel(InMemoryChannel):
         if self._slot is not None and _answers(stored, self._slot.request):
             super()._deliver(stored)
 
-    # A plain keeper stores only the open request. How a request was settled is known in this process; the keeper is
-    # cleared before anybody is told.
+    # A `RequestKeeper` stores only the open request. How a request was settled is known only in this process. The
+    # keeper is cleared before the waiting run gets the outcome.
 
     async def _record_with_keeper(self, request: HitlRequest, host: ChannelHost | None) -> StoredRequest:
         async with self._keeping:
@@ -347,10 +347,10 @@ class CheckpointedChannel(InMemoryChannel):
         return self._memory.kept.setdefault((request.thread_id, request.question_id), self._opened(request))
 
     async def _clear(self, ended: StoredRequest) -> StoredRequest:
-        """Clear the keeper, then note how the request ended; a cancellation waits until both are done.
+        """Clear the keeper, then record how the request ended; a cancelled task waits until both are done.
 
-        If the keeper fails, it is unknown whether it is cleared. The request stays pending here, and ``_clearing``
-        marks that this process tried, not another, so that the next attempt to settle it is accepted.
+        If the keeper fails, it is unknown whether it was cleared. The request stays pending here, and ``_clearing``
+        records that this process tried to clear it, so that the next attempt to settle the request is accepted.
         """
         clearing = asyncio.ensure_future(self._clear_and_put(ended))
         try:
@@ -374,10 +374,11 @@ class CheckpointedChannel(InMemoryChannel):
         known = self._found(question_id, is_answer=is_answer)
         self._memory.pending(self._key(known, question_id), question_id)
         if (kept is None or kept.question_id != question_id) and question_id != self._clearing:
-            raise HitlStaleAnswer(question_id)  # another process settled it
+            raise HitlStaleAnswer(question_id)  # another process has settled it
 
     def _is_in_the_way(self, kept: HitlRequest, request: HitlRequest) -> bool:
-        """Whether another request is open that would be lost; a body that is run again asks its questions again."""
+        """Whether the kept request is another open one, which would be lost. In a run it may be replaced: a body that
+        runs again asks its questions again."""
         is_over = kept.expires_at is not None and kept.expires_at <= self._clock.now()
         return kept.question_id != request.question_id and not is_over and current_asking() is None
 
@@ -395,11 +396,11 @@ def _answers(stored: StoredRequest, asked: HitlRequest) -> bool:
         return False
     if same_question(stored.request, asked.payload):
         return True
-    # A store changes some values: subclasses and NaN.
+    # Some values change in a store, such as instances of subclasses and NaN: compare with the decoded request, too.
     kept = HitlRequest.model_validate_json(asked.model_dump_json(exclude_none=True))
     return same_question(stored.request, kept.payload)
 
 
 def _superseded(found: StoredRequest, asked: HitlRequest) -> StoredRequest:
-    """The request as superseded: another was found in its place."""
+    """The request ``asked`` as superseded: the store has another request under its id."""
     return StoredRequest(asked, found.thread_id, found.run_id, "superseded")

@@ -1,4 +1,4 @@
-"""A channel within one process: for the command line, notebooks and tests."""
+"""InMemoryChannel: a channel within one process, for the command line, notebooks and tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from askfirst.requests import (
 )
 
 _KEPT = 1000
-"""How many settled requests are remembered, for repeated questions and late answers; open ones always are."""
+"""How many requests are kept, for repeated questions and late answers; only settled ones are dropped."""
 
 
 _COUNTED = 100_000
@@ -27,22 +27,22 @@ _COUNTED = 100_000
 
 
 class InMemoryChannel(Channel):
-    """A channel within this process; pending requests are lost with it.
+    """A channel within this process; its pending requests are lost when the process ends.
 
-    ``default_timeout`` in seconds holds for every request that does not say otherwise; None means no limit.
+    ``default_timeout`` in seconds applies to requests without a time-out of their own; None means no limit.
     """
 
     def __init__(self, default_timeout: float | None = None, *, clock: Clock | None = None) -> None:
         super().__init__(default_timeout=default_timeout, clock=clock)
         self._memory: MemoryKeeper[tuple[str | None, str]] = MemoryKeeper(clock=self._clock)
-        """By the thread's id and the question's: call ids are unique in a thread only."""
+        """Requests by thread id and question id, because call ids are unique only within a thread."""
         self._rounds: dict[tuple[str | None, str], int] = {}
         """The number of rounds of each id."""
 
     async def open_request(self, thread_id: str | None = None) -> HitlRequest | None:
-        """The request that waits for an answer, also after the agent was detached from it.
+        """The pending request, also after the agent was detached from it.
 
-        Where several agents share the channel, ``thread_id`` says whose is wanted first.
+        Where several agents share the channel, a request of ``thread_id`` comes first.
         """
         kept = self._memory.kept
         for key, known in list(kept.items()):
@@ -79,7 +79,8 @@ class InMemoryChannel(Channel):
         return number
 
     def _check_ids(self, request: HitlRequest, host: ChannelHost | None) -> None:
-        """Raise if another agent has an open request under this id, unless both are in one tree and take turns."""
+        """Raise `HitlConcurrencyError` if another agent has an open request under this id, unless both agents are in
+        one tree and take turns."""
         for (thread_id, question_id), kept in self._memory.kept.items():
             if question_id != request.question_id or thread_id == request.thread_id:
                 continue
@@ -132,9 +133,9 @@ class InMemoryChannel(Channel):
     def _found(
         self, question_id: str, *, is_answer: bool = False, digest: str | None = None
     ) -> StoredRequest | None:
-        """The request under an id: the one that is waited for, else the oldest pending one.
+        """The request under an id: the one a run waits for, else the oldest pending one, else the latest settled.
 
-        If several agents have a pending request under it, ``digest`` has to tell which of them an answer is for.
+        If several agents have a pending request under the id, ``digest`` has to tell which of them an answer is for.
         """
         slot = self._slot
         if slot is not None and slot.request.question_id == question_id:

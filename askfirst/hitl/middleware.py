@@ -1,4 +1,4 @@
-"""Asking before a tool runs."""
+"""Middleware that asks a person, through a channel, before a tool runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Approve:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Block the call; the model is told the reason."""
+    """Deny the call; the model is told the reason."""
 
     reason: str = "denied by policy"
 
@@ -45,9 +45,9 @@ ApprovalPolicy = Callable[[ToolCallContext], ApprovalDecision | Awaitable[Approv
 
 
 class ApprovalPolicyMiddleware(Middleware):
-    """Lets a function of the call decide: run it, block it, or ask a person through the channel.
+    """A function decides on each call: let it run, deny it, or ask a person through the channel.
 
-    A policy that raises, or decides on something else, blocks the call.
+    If the function raises, or returns anything else, the call is denied.
     """
 
     def __init__(self, channel: HitlChannel, policy: ApprovalPolicy) -> None:
@@ -86,9 +86,9 @@ class ApprovalPolicyMiddleware(Middleware):
 
 
 class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
-    """Asks a person before tools run: all of them, those named, or those a predicate picks.
+    """Asks a person before tools run: all tools, those in a set of names, or those that a predicate picks.
 
-    ``details_fn`` gives what is to be shown along with a call. Like the predicate, it may be async.
+    ``details_fn`` returns the details to show with a call. Like the predicate, it may be async.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ConfirmToolCallMiddleware(ApprovalPolicyMiddleware):
 
 
 def _check_callable(name: str, given: Any) -> None:
-    """Raise early for what is not callable: later it would block every call."""
+    """Raise now if a value is not callable: later it would deny every call."""
     if not callable(given):
         raise HitlError(f"{name} is a function of the call, not {given!r}")
 
@@ -128,7 +128,7 @@ def _check_callable(name: str, given: Any) -> None:
 def _names(given: Any) -> frozenset[str] | None:
     """The tool names as a set.
 
-    Copied at once: an iterator would be empty for the second call, which then passed unasked.
+    They are copied: an iterator would be empty at the second call, which would then run without asking.
     """
     if given is None:
         return None
@@ -139,7 +139,7 @@ def _names(given: Any) -> frozenset[str] | None:
     names = frozenset(cast("Iterable[Any]", given))
     for name in names:
         if not isinstance(name, str):
-            raise HitlError(f"require_confirm has names of tools in it, not {name!r}")
+            raise HitlError(f"require_confirm has to have names of tools, not {name!r}")
     return names
 
 

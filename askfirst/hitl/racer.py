@@ -1,13 +1,14 @@
 """The process that `askfirst.hitl.testing` forks its racers from: ``python -m askfirst.hitl.racer``.
 
-It reads one race a line from its input and writes one line of outcomes for each. Its children are forked when
-everything is loaded, so that fifty of them are ready in a moment; each says when it is, and all go at once. It
-ends, with whatever it started, when its input does.
+It reads one race per line from its input and writes one line of outcomes for each race. Its children are forked after
+everything is loaded, so that fifty of them are ready quickly. Each child reports that it is ready, and then all start
+at once. When its input ends, the process kills its children and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -18,10 +19,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 Start = Callable[[], Awaitable[None]]
-"""To be awaited by a racer once it is ready; returns when all are."""
+"""A racer awaits this when it is ready; it returns when all racers are ready."""
 
 Racer = Callable[[Any, Start], Awaitable[Any]]
-"""What one process does: it is given its job and returns its outcome, both JSON."""
+"""The function that each process runs: it gets its job and returns its outcome, both JSON."""
 
 _READY = b"\n"
 
@@ -29,19 +30,21 @@ _READY = b"\n"
 def main() -> None:
     """Serve races until the input ends."""
     outcomes = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a racer prints
+    os.dup2(2, 1)  # what a racer prints goes to standard error
     while line := _read_line():
         race = json.loads(line)
         sys.path[:] = race["path"]
         racer = _find(race["target"])
         if race["warm_up"] is not None:
             asyncio.run(_warm_up(racer, race["warm_up"]))
+            gc.collect()
+        gc.freeze()  # or each child would copy the memory of all that is loaded, by looking for garbage there
         outcomes.write(json.dumps(_Race(racer, race["jobs"]).run()) + "\n")
         outcomes.flush()
 
 
 async def _warm_up(racer: Racer, job: Any) -> None:
-    """Do one job here, so that the children inherit all that it has loaded and compiled."""
+    """Run one job in this process, so that the children inherit what it has loaded and compiled."""
 
     async def start() -> None:
         pass
@@ -50,7 +53,7 @@ async def _warm_up(racer: Racer, job: Any) -> None:
 
 
 def _read_line() -> bytes:
-    """The next line of input, unbuffered: what comes after it is looked at while the race is on."""
+    """The next line of input, read unbuffered, because `_Race.run` watches the same input for its end."""
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(0, 1)
@@ -74,7 +77,7 @@ class _Race:
         self._gate, self._opener = os.pipe()
 
     def run(self) -> list[Any]:
-        """Fork, wait until all are ready (or ended), let them go, and gather what they say."""
+        """Fork the children, wait until all are ready (or have ended), start them, and collect their outcomes."""
         children = [self._fork(job) for job in self._jobs]
         with selectors.DefaultSelector() as selector:
             selector.register(0, selectors.EVENT_READ)
@@ -125,7 +128,7 @@ class _Race:
 
 
 class _Child:
-    """A racer as its parent sees it."""
+    """A child process, as its parent sees it."""
 
     def __init__(self, pid: int, said_on: int) -> None:
         self.pid = pid
@@ -133,13 +136,13 @@ class _Child:
         self.said = b""
 
     def listen(self) -> bool:
-        """Hear what it says; False once it has ended."""
+        """Read the child's output; False once the child has ended."""
         piece = os.read(self.said_on, 65536)
         self.said += piece or (b"" if self.said else _READY)
         return bool(piece)
 
     def outcome(self) -> dict[str, Any]:
-        """What came of it."""
+        """The child's outcome: its value, its error, or the signal that killed it."""
         os.close(self.said_on)
         _, status = os.waitpid(self.pid, 0)
         said = self.said.strip()
@@ -153,19 +156,19 @@ class _Child:
 
 
 def _kill(children: list[_Child]) -> None:
-    """Nobody waits for the outcome any more."""
+    """Kill the children and end this process: its input has ended, so nobody waits for the outcomes."""
     for child in children:
         os.kill(child.pid, signal.SIGKILL)
     os._exit(1)
 
 
 def _facts(error: BaseException) -> dict[str, Any]:
-    """An exception's attributes, as far as they are plain, or lists or mappings of what is."""
+    """An exception's attributes, as far as they can be written as JSON."""
     return {name: value for name, value in vars(error).items() if _is_plain(value)}
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON can say this."""
+    """Whether a value can be written as JSON."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, cast("list[Any]", value)))
     if isinstance(value, dict):

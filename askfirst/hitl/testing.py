@@ -51,7 +51,7 @@ __all__ = [
 
 
 class _InstantChannel(InMemoryChannel):
-    """Answers every request by itself, at once."""
+    """A channel that answers every request itself, at once."""
 
     @abstractmethod
     def _reply(self, request: HitlRequest) -> Any:
@@ -79,9 +79,9 @@ class _InstantChannel(InMemoryChannel):
 class ScriptedChannel(_InstantChannel):
     """Gives the answers of a script, in order.
 
-    An answer is a value (a model or plain JSON, checked like a person's), a function of the request, async or
-    not, that returns one, or an exception or its class, which is raised where the answer is awaited. ``history``
-    has every request seen. When the answers are used up, asking raises `HitlError`.
+    An answer is a value (a model or plain JSON, checked like a person's answer), a function (sync or async) that
+    returns one for a request, or an exception or its class, which is raised where the answer is awaited. ``history``
+    has all requests. When the answers are used up, asking raises `HitlError`.
     """
 
     def __init__(self, answers: Sequence[Any] = ()) -> None:
@@ -100,16 +100,16 @@ class ScriptedChannel(_InstantChannel):
 
 
 class NoopChannel(_InstantChannel):
-    """Approves and confirms everything and answers questions with the first option, or with nothing.
+    """Approves and confirms everything, and answers questions with the first option, or with an empty text.
 
-    Only what is in doubt is not approved: asked what to do after a failure, it says ``skip``.
+    It does not repeat a call in doubt: an escalation is answered with ``skip``, or with its last choice.
     """
 
     def _reply(self, request: HitlRequest) -> Any:
         return request.payload.agreement
 
     def fit(self, request: HitlRequest, answer: Any) -> Any:
-        """The answer unchecked: for this channel, no answer to a question is valid."""
+        """Answers to questions are not checked: this channel may leave a required one empty."""
         return answer if request.payload.questions_asked else super().fit(request, answer)
 
 
@@ -120,7 +120,7 @@ def _is_exception(answer: Any) -> TypeGuard[BaseException | type[BaseException]]
 
 
 def _ended(stored: StoredRequest, reply: BaseException | type[BaseException]) -> StoredRequest | None:
-    """The request, settled as an exception for its asker implies; None if it stays open."""
+    """The request as settled by an exception: timed out or cancelled; None if it stays open."""
     kind = reply if isinstance(reply, type) else type(reply)
     if issubclass(kind, HitlTimedOut):
         return replace(stored, status="timed_out")
@@ -156,8 +156,8 @@ class FakeClock:
 
     async def advance(self, seconds: float) -> None:
         """Advance the clock: tasks whose sleeps end by then wake in order, and run."""
-        if not (_is_number(seconds) and 0 <= seconds < math.inf):  # nan is not, either
-            raise ValueError(f"a clock is advanced by a number of seconds, from 0 on; {seconds!r} is none")
+        if not (_is_number(seconds) and 0 <= seconds < math.inf):  # refuses NaN, too
+            raise ValueError(f"a clock is advanced by a number of seconds, at least 0, not by {seconds!r}")
         until = self._now + seconds
         await _settle_down()
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -181,18 +181,18 @@ async def _settle_down() -> None:
 
 @contextmanager
 def crash_at(point: str, *, skip: int = 0, own: bool = False) -> Generator[None]:
-    """Kill this process (SIGKILL) when a commit's point is reached; for the child process of a test.
+    """Kill this process (SIGKILL) when a crash point is reached; for the child process of a test.
 
     Points are named after the commits: ``"effect.started"`` is right after that commit, and
-    ``"before:effect.started"`` right before it; see `askfirst.checkpointer.base`. ``skip`` lets it pass that
-    many times. Another name raises `HitlError`; ``own`` is for a point that the test itself reaches, by
-    `points.reached`.
+    ``"before:effect.started"`` right before it; see `askfirst.checkpointer.base.POINTS`. The first ``skip`` times the
+    point is passed. An unknown name raises `HitlError`, unless ``own``: then the test itself reports the point with
+    `askfirst.checkpointer.base.reached`.
     """
     if not isinstance(point, str):
         raise HitlError(f"a point to crash at is a text, not {type(point).__name__}")
     if not own and point.removeprefix("before:") not in base.POINTS:
         known = ", ".join(base.POINTS)
-        raise HitlError(f"{point!r} is no point to crash at; there are {known}, each also as before:...")
+        raise HitlError(f"{point!r} is not a crash point; there are {known}, each also as before:...")
     left = skip
 
     def kill(reached: str) -> None:
@@ -215,15 +215,15 @@ def _hooked(hook: Callable[[str], None]) -> Generator[None]:
         base.hook = before
 
 
-# Races between processes, for tests: many of them do one thing each, all at the same moment.
+# Races between processes, for tests: many processes do one thing each, at the same moment.
 
 
 @dataclass(frozen=True, slots=True)
 class RaceOutcome:
     """The outcome of one process: its return value, the exception that ended it, or the signal that killed it.
 
-    ``facts`` are the exception's own attributes, as JSON has them: ``status`` of a `HitlStaleAnswer`, or the list
-    of ``faults`` of a `HitlInvalidAnswer`.
+    ``facts`` are the exception's attributes as JSON, such as the ``status`` of a `HitlStaleAnswer` or the ``faults``
+    of a `HitlInvalidAnswer`.
     """
 
     value: Any = None
@@ -240,24 +240,24 @@ class RaceOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Cancels:
-    """In place of an answer: this process cancels the request."""
+    """Given in place of an answer: this process cancels the request."""
 
     reason: str = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
 class TimesOut:
-    """In place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
+    """Given in place of an answer: this process's clock is past the deadline, so it settles the request as timed out.
 
-    If the time-out wins, every process of this kind has won.
+    If the time-out wins, all processes with `TimesOut` have won.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Aborts:
-    """In place of an answer: this process aborts the conversation at the request, if that is still open.
+    """Given in place of an answer: this process aborts the thread while the request is still open.
 
-    Other open requests of the conversation are settled with it.
+    Other open requests of the thread are settled with it.
     """
 
     reason: str = "aborted"
@@ -266,7 +266,7 @@ class Aborts:
 class RaceTrack:
     """A process from which racers are forked: ``with RaceTrack() as track: await track.race(...)``.
 
-    The first race imports everything, the later ones are quick. It needs ``os.fork``, so it does not run on Windows.
+    The first race imports everything; later races are quick. It needs ``os.fork``, so it does not run on Windows.
     """
 
     def __init__(self) -> None:
@@ -276,13 +276,12 @@ class RaceTrack:
     async def race(
         self, target: str, jobs: Sequence[Any], *, warm_up: Any = None, timeout: float = 120.0
     ) -> list[RaceOutcome]:
-        """Run ``target`` (``"module:function"``) once for each job, each in a process of its own.
+        """Run ``target`` (``"module:function"``) once for each job, each in a separate process.
 
-        The function is async and takes its job (JSON) and ``start``, which it awaits when it is ready: it
-        returns when all the others are, too. What the function returns (JSON) is the outcome's value.
-        ``warm_up`` is a job that is done once, alone, in the process that the others are forked from: they
-        inherit what it has loaded. Raises `TimeoutError`, and ends all of them, if they are not done in
-        ``timeout`` seconds.
+        The function is async and takes its job (JSON) and ``start``. It awaits ``start()`` when it is ready, which
+        returns when all the others are ready too. What the function returns (JSON) is the outcome's value.
+        ``warm_up`` is a job that runs once before, in the parent process, so that the children inherit what it has
+        loaded. Raises `TimeoutError`, and kills all processes, if they have not ended in ``timeout`` seconds.
         """
         race = {"target": target, "jobs": list(jobs), "path": sys.path, "warm_up": warm_up}
         async with self._lock:
@@ -298,7 +297,7 @@ class RaceTrack:
         return [RaceOutcome(**outcome) for outcome in json.loads(line)]
 
     def close(self) -> None:
-        """End the process and whatever was forked from it; the next race starts another."""
+        """Kill the process and all processes forked from it; the next race starts another."""
         process, self._process = self._process, None
         if process is not None:
             with suppress(ProcessLookupError):
@@ -321,12 +320,12 @@ class RaceTrack:
         process.stdin.flush()
         answer = process.stdout.readline()
         if not answer:
-            raise RuntimeError("the race track's process ended; see what it said on standard error")
+            raise RuntimeError("the race track's process ended; standard error says why")
         return answer
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """The process that racers are forked from, in a process group of its own."""
+    """Start the process that racers are forked from, in a separate process group."""
     path = os.pathsep.join(each for each in sys.path if each)
     return subprocess.Popen(
         [sys.executable, "-m", "askfirst.hitl.racer"],
@@ -342,9 +341,9 @@ async def race_answers(
 ) -> list[RaceOutcome]:
     """Answer one stored request from as many processes as there are answers, all at once.
 
-    ``url`` is the store's (see `checkpointer_from_url`). An answer is a model or plain JSON, or one of
-    `Cancels`, `TimesOut` and `Aborts`. The outcomes come in the order of the answers: the one that won has the
-    request's new status as its value, the others the error they were told, mostly `HitlStaleAnswer`.
+    ``url`` is the store's URL (see `checkpointer_from_url`). An answer is a model or plain JSON, or one of
+    `Cancels`, `TimesOut` and `Aborts`. The outcomes are in the order of the answers: the winner has the request's new
+    status as its value, the others their error, mostly `HitlStaleAnswer`.
     """
     jobs = [
         {"url": url, "thread_id": thread_id, "question_id": question_id, "by": f"racer-{n}", **_act(answer)}
@@ -369,11 +368,11 @@ def _act(answer: Any) -> dict[str, Any]:
 
 
 async def settle_once(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> str:
-    """One racer of `race_answers`: settle the request, and return how it is settled then."""
+    """One racer of `race_answers`: settle the request, and return its status after that."""
     thread_id, question_id, act = job["thread_id"], job["question_id"], job["act"]
     clock = _Later() if act == "TimesOut" else None
     async with checkpointer_from_url(job["url"], clock=clock) as store:
-        found = await store.request(thread_id, question_id)  # it is connected, and has seen the schema
+        found = await store.request(thread_id, question_id)  # connects, and loads the schema
         if act == "looks":
             return "unknown" if found is None else found.status
         await start()
@@ -406,7 +405,7 @@ class _AbortingAt(Session):
         self._question_id = question_id
 
     async def check_owner(self) -> None:
-        """Accept every owner: this agent stands for any agent that aborts, and has no tools."""
+        """Accept every owner: this agent has no tools, and aborts in place of any agent."""
 
     async def load(self, *, fresh: bool = False) -> None:
         """Load the thread; raises what `Checkpointer.cancel` would raise if the request is not open.

@@ -62,7 +62,7 @@ class hitl_span:  # noqa: N801  (used like a function)
         tracing.request_opened(self._kind)
 
     def settled(self, stored: StoredRequest) -> None:
-        """Record how long the person took, who may have answered while no run waited."""
+        """Record the time from the request to its settlement, which may have been before this run waited."""
         if stored.settled_at is not None:
             self._took = max(0.0, stored.settled_at - stored.request.created_at)
 
@@ -104,7 +104,7 @@ def _left() -> str:
 
 
 class Subscription:
-    """An endless iterator of requests; dropping it ends it."""
+    """An endless iterator of requests; the subscription ends when the object is garbage-collected."""
 
     def __init__(self) -> None:
         self.queue: asyncio.Queue[HitlRequest] = asyncio.Queue()
@@ -119,15 +119,15 @@ class Subscription:
 class Listeners:
     """Notifies the listeners of a channel. A listener may take long, for instance to ask at a terminal.
 
-    When the request is settled meanwhile, the asker goes on without waiting for the listeners, unless a
-    listener settled it.
+    If the request is settled meanwhile, the waiting run goes on without waiting for the listeners, unless a listener
+    itself settled the request.
     """
 
     def __init__(self) -> None:
         self._at_it: set[asyncio.Task[None]] = set()
 
     async def hear(self, slot: Slot, telling: Awaitable[None]) -> None:
-        """Wait until all listeners are done, or the request has ended.
+        """Wait until all listeners are done, or the request is settled.
 
         Raises a control signal that a listener raises.
         """
@@ -147,7 +147,7 @@ class Listeners:
             task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """A listener is done after its request has ended; its exception is dropped."""
+        """Drop the exception of a listener that ends after its request was settled."""
         self._at_it.discard(task)
         if not task.cancelled():
             task.exception()
@@ -174,7 +174,7 @@ class Slot:
             self.settled.set_result(stored)
 
     def interrupt(self, signal: HitlControlException, after: Callable[[], Awaitable[object]] | None) -> bool:
-        """End the wait: raise a signal in the asker, once ``after`` was awaited. False if it is too late."""
+        """End the wait: raise a signal in the waiting run, after awaiting ``after``. False if the wait has ended."""
         if self.settled.done():
             return False
         self._after = after
@@ -183,7 +183,7 @@ class Slot:
         return True
 
     def leave_with_tree(self) -> None:
-        """Leave the wait, and the request open, if the agent tree was left while the request was recorded."""
+        """Leave the wait, with the request open, if the agent tree was told to leave during the recording."""
         passage = None if self.asker is None else self.asker.top.passage
         leaving = None if passage is None else passage.leaving
         if leaving is not None:

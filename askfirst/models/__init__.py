@@ -1,4 +1,4 @@
-"""Models: what answers when an agent asks."""
+"""Models: the protocol, a scripted model for tests, and every provider through pydantic-ai."""
 
 from askfirst.models.base import Model, ModelRequest, ModelSettings, ToolSchema
 from askfirst.models.pydantic_ai import PydanticAIModel

@@ -1,4 +1,4 @@
-"""The model as the loop sees it."""
+"""The protocol of a model, and the values that the loop passes to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from askfirst.messages import AssistantMessage, Delta, JsonObject, Message
 
 @dataclass(frozen=True, slots=True)
 class ToolSchema:
-    """A tool as a model knows it: a name, when to use it, and a JSON Schema for its arguments."""
+    """A tool as it is described to a model: its name, when to use it, and a JSON Schema for its arguments."""
 
     name: str
     description: str
@@ -20,7 +20,7 @@ class ToolSchema:
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """Settings of a model call; None leaves one to the provider.
+    """Settings of a model call; None means the provider's default.
 
     ``extra`` is passed on to the model unchanged, for settings that only some providers know.
     """
@@ -36,7 +36,7 @@ class ModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One question to a model: the transcript so far, what it may call, and how it is to answer."""
+    """One model call: the transcript so far, the instructions, the tools and the settings."""
 
     messages: tuple[Message, ...]
     instructions: str = ""
@@ -45,17 +45,17 @@ class ModelRequest:
 
 
 class Model(Protocol):
-    """Something that continues a transcript.
+    """A model continues a transcript.
 
-    ``stream`` yields deltas as they come and, last and exactly once, the whole `AssistantMessage`.
-    The message is the truth; the deltas let people watch. A failure is raised as a `ModelError`
-    (anything else that is raised counts as one that no retry would help). A stream that is closed or
-    cancelled early stops asking the provider.
+    ``stream`` yields deltas as they arrive and, last and exactly once, the whole `AssistantMessage`. Only the message
+    becomes part of the transcript; the deltas are for people who watch. A failure is raised as a `ModelError`; any
+    other exception counts as a `ModelError` that is not retryable. If the stream is closed or cancelled early, the
+    request to the provider ends.
     """
 
     @property
     def name(self) -> str:
-        """What this model is called, for people and traces."""
+        """The model's name, for people and traces."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta | AssistantMessage]:

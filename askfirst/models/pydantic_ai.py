@@ -1,8 +1,8 @@
-"""Every model that pydantic-ai knows, as an Askfirst model.
+"""PydanticAIModel: every model that pydantic-ai supports, as an Askfirst model.
 
-This module asks, watches and asks again. What is asked, answered and raised is translated by its three
-siblings, ``pydantic_ai_request``, ``pydantic_ai_response`` and ``pydantic_ai_errors``. All of it needs the
-``models`` extra, which is imported when the first `PydanticAIModel` is made and not before.
+This module calls the model, streams its answer and retries. ``pydantic_ai_request``, ``pydantic_ai_response`` and
+``pydantic_ai_errors`` translate requests, answers and exceptions. All of them need the ``models`` extra, which is
+imported only when the first `PydanticAIModel` is made.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as PydanticModel
 
 WAIT_INITIAL = 0.5
-"""Seconds before the second attempt; doubled for each one after it."""
+"""Seconds before the second attempt; doubled before each later attempt."""
 WAIT_MAX = 30.0
 """The longest back-off between two attempts, in seconds."""
 WAIT_JITTER = 1.0
 """Up to this many seconds are added to a back-off at random."""
 RETRY_AFTER_MAX = 60.0
-"""A provider that asks for a longer wait than this is not waited for: the caller gets the error at once."""
+"""If a provider asks for a longer wait than this, in seconds, there is no retry: the caller gets the error."""
 
 
 class PydanticAIModel:
     """A model by its pydantic-ai name (``"anthropic:claude-sonnet-5"``), or a pydantic-ai model object.
 
-    What may pass (rate limits, overload, broken connections) is asked again, ``attempts`` times in all,
-    with exponential back-off or after the time the provider asks for. The provider SDKs' own retries are
-    switched off meanwhile; ``ModelSettings(extra={"max_retries": 2})`` brings them back.
+    Transient failures (rate limits, overload, broken connections) are retried, up to ``attempts`` attempts in all,
+    with exponential back-off or after the time that the provider asks for. The retries of the provider's SDK are
+    switched off; ``ModelSettings(extra={"max_retries": 2})`` switches them on.
 
-    Each call opens connections of its own and closes them, so that none outlives its event loop. Enter the
-    model (``async with model:``) to keep them open between calls, and so to set up TLS only once.
+    Each call opens its own connections and closes them, so that no connection outlives its event loop. Enter the
+    model (``async with model:``) to keep connections open between calls, and so to set up TLS only once.
 
-    Raises `MissingExtra` without the ``models`` extra, an ``ImportError`` that names what to install
-    without the provider's SDK, and `ModelError` for an unknown name or a missing API key.
+    Raises `MissingExtra` without the ``models`` extra, an ``ImportError`` that names what to install if the
+    provider's SDK is missing, and `ModelError` for an unknown name or a missing API key.
     """
 
     def __init__(self, model: str | PydanticModel, *, attempts: int = 5) -> None:
@@ -54,7 +54,7 @@ class PydanticAIModel:
 
     @property
     def name(self) -> str:
-        """The name given, or the model object's own."""
+        """The name that was given, or the model object's own name."""
         return self._name
 
     async def __aenter__(self) -> Self:
@@ -65,9 +65,9 @@ class PydanticAIModel:
         await self._model.__aexit__(*error)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Delta | AssistantMessage]:
-        """Ask the model: deltas as they come, then the whole message.
+        """Ask the model: yields deltas as they arrive, then the whole message.
 
-        A `RestartDelta` comes between two attempts where the first had already said something.
+        A `RestartDelta` comes between two attempts if the first one had already yielded deltas.
         """
         import stamina
 
@@ -93,11 +93,11 @@ class PydanticAIModel:
                     return
                 except ModelError as error:
                     broken = error if said else None
-                    with attempt:  # only failures pass through stamina, never a cancellation
+                    with attempt:  # stamina sees only failures, never a cancellation
                         raise
 
     async def _ask(self, request: ModelRequest) -> AsyncGenerator[Delta | AssistantMessage]:
-        """Ask once. Whatever goes wrong is raised as a `ModelError`."""
+        """Ask once, without a retry. Every failure is raised as a `ModelError`."""
         from pydantic_ai.direct import model_request_stream
 
         from askfirst.models.pydantic_ai_errors import model_error
@@ -120,14 +120,14 @@ class PydanticAIModel:
                 message = from_pydantic_ai(response.get())
         except ModelError:
             raise
-        except Exception as error:  # the SDKs raise errors of many types, and each means: no answer
+        except Exception as error:  # the SDKs raise errors of many types
             raise model_error(error, self._model) from error
         yield message
 
 
 def _open(model: str | PydanticModel) -> PydanticModel:
     try:
-        import_module("stamina")  # needed later; better missed now
+        import_module("stamina")  # needed later; if it is missing, say so now
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
     except ModuleNotFoundError as error:
@@ -141,7 +141,7 @@ def _open(model: str | PydanticModel) -> PydanticModel:
 
 
 def _unusable(model: str | PydanticModel, why: str) -> str:
-    """Why a model cannot be used; where it lacks an API key, which variable is to be set."""
+    """Why a model cannot be used; if its API key is missing, the variable to set."""
     variable = re.search(r"[Ss]et the `(\w+_(?:API_)?(?:KEY|TOKEN))` environment variable", why)
     if variable is None or not isinstance(model, str):
         return why
@@ -149,12 +149,12 @@ def _unusable(model: str | PydanticModel, why: str) -> str:
 
 
 def _wait(error: Exception) -> bool | float:
-    """For stamina: whether to retry after this error, and after which wait, if the provider named one."""
+    """For stamina: whether to retry after this error, or after how many seconds, if the provider asked for a wait."""
     if not isinstance(error, ModelError) or not error.retryable:
         return False
     if not error.retry_after:
         return True
     if error.retry_after > RETRY_AFTER_MAX:
         return False
-    # Jitter: agents that were refused together are not to retry together.
+    # Jitter, so that agents that were refused at the same time do not retry at the same time.
     return error.retry_after * (1 + random.random() / 10)  # noqa: S311

@@ -1,4 +1,4 @@
-"""What pydantic-ai and the SDKs below it raise, as a `ModelError`. Imports pydantic-ai: load it lazily."""
+"""Exceptions of pydantic-ai and of the providers' SDKs as `ModelError`. Imports pydantic-ai: load it lazily."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _PASSING = (
 _LASTING = (ModelQuotaExceededError, ModelRequestRejectedError, ContentFilterError)
 _PASSING_STATUSES = frozenset({408, 409, 425, 429})
 _TRANSPORT_ERRORS = frozenset({"TransportError", "StreamError", "APIConnectionError"})
-"""What httpx, httpx2 and the SDKs call a broken connection; by name, as none of them is ours to import."""
+"""The exceptions of httpx, httpx2 and the SDKs for a broken connection; by name, because none of these libraries may
+be imported here."""
 
 _LONGEST = 300
 _KEYS = re.compile(r"\b(?:sk|pk|xai|gsk|AIza)[-_]?[\w*-]{8,}|(?<=Bearer )\S+|(?<=[?&]key=)[^&\s]+")
 
 
 def model_error(error: Exception, model: Model) -> ModelError:
-    """The `ModelError` for what asking ``model`` raised: one sentence, without the API key."""
+    """The `ModelError` for an exception of a call to ``model``: one sentence, without the API key."""
     if isinstance(error, ExceptionGroup):
         return _of_group(cast("ExceptionGroup[Exception]", error), model)
     return ModelError(
@@ -54,7 +55,7 @@ def model_error(error: Exception, model: Model) -> ModelError:
 
 
 def _of_group(group: ExceptionGroup[Exception], model: Model) -> ModelError:
-    """A fallback model's failures in one: worth another try if any of its models is."""
+    """The failures of a fallback model's models as one error: retryable if one of the failures is."""
     errors = [model_error(error, model) for error in group.exceptions]
     waits = [error.retry_after for error in errors if error.retryable and error.retry_after]
     return ModelError(
@@ -74,13 +75,13 @@ def _may_pass(error: Exception) -> bool:
         return True
     if isinstance(error, ModelHTTPError):
         return error.status_code in _PASSING_STATUSES or error.status_code >= 500
-    # What is left of these two has no cause that anyone named: an error event in a stream, an answer that
-    # is no JSON or that ends too early. A second answer is often sound.
+    # The remaining errors of these two types have no known cause: an error event in a stream, or an answer that is
+    # not JSON or ends too early. A second attempt often succeeds.
     return isinstance(error, ModelAPIError | UnexpectedModelBehavior) or _is_transport(error)
 
 
 def _is_transport(error: Exception) -> bool:
-    """Whether a broken connection came through as it was, past pydantic-ai's own mapping."""
+    """Whether an error is a broken connection that pydantic-ai did not turn into its own exception."""
     named = any(kind.__name__ in _TRANSPORT_ERRORS for kind in type(error).__mro__)
     return named or isinstance(error, ConnectionError | TimeoutError)
 
@@ -100,7 +101,7 @@ def _say(error: Exception) -> str:
         case ContentFilterError():
             return "the provider's content filter stopped the answer"
         case ModelAPIError() | UnexpectedModelBehavior():
-            return f"the provider's answer was no use: {error.message}"
+            return f"the provider's answer cannot be used: {error.message}"
         case _ if _is_transport(error):
             return f"the connection to the provider failed: {error or type(error).__name__}"
         case _:
@@ -108,7 +109,7 @@ def _say(error: Exception) -> str:
 
 
 def _provider_message(body: object) -> str:
-    """What the provider says went wrong, from the places where providers say it."""
+    """The provider's error message, from the fields that providers use for it; empty if there is none."""
     if isinstance(body, Mapping):
         fields = cast("Mapping[str, Any]", body)
         inner = fields.get("error", fields.get("message", ""))
@@ -124,7 +125,7 @@ def _one_sentence(text: str, model: Model) -> str:
 
 
 def _api_keys(model: Model) -> list[str]:
-    """The keys that the provider's client holds, where it holds them as the SDKs commonly do."""
+    """The API keys of the provider's client, from the attributes that SDKs commonly use."""
     client = getattr(model.provider, "client", None)
     keys: list[object] = [getattr(client, name, None) for name in ("api_key", "auth_token")]
     return [key for key in keys if isinstance(key, str) and key]

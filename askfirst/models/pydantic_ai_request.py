@@ -1,4 +1,4 @@
-"""What a model is asked: Askfirst's request in pydantic-ai's words.
+"""Askfirst's model request as pydantic-ai's types.
 
 Nothing here does any I/O. Imports pydantic-ai: load it lazily.
 """
@@ -34,7 +34,7 @@ from askfirst.models.base import ModelRequest, ModelSettings
 from askfirst.models.pydantic_ai_response import Origin
 
 EMPTY = "(empty message)"
-"""Stands for a person's message with nothing to send in it, since providers refuse an empty one."""
+"""Sent in place of a person's message without content, because providers refuse an empty message."""
 
 _Item = str | pai.BinaryContent | pai.ImageUrl | pai.AudioUrl | pai.VideoUrl | pai.DocumentUrl
 _URLS = {"image": pai.ImageUrl, "audio": pai.AudioUrl, "video": pai.VideoUrl}
@@ -44,16 +44,16 @@ _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yam
 def to_pydantic_ai(messages: Sequence[Message]) -> list[pai.ModelMessage]:
     """A transcript as pydantic-ai's history.
 
-    The results of a turn's tool calls come first after it, whatever a person said between them, as
-    providers demand. What no model is to see is left out: failed turns, turns that say nothing, unknown
-    parts, ``details``. Every tool call needs its result: nothing is made up here.
+    The results of a turn's tool calls directly follow the turn, also if a person said something in between, because
+    providers require that. Content that is not for models is left out: failed turns, empty turns, unknown parts,
+    ``details``. Every tool call must have its result: none is made up here.
     """
     history: list[pai.ModelMessage] = []
     results: list[pai.ModelRequestPart] = []
     prompts: list[pai.ModelRequestPart] = []
 
     def flush() -> None:
-        # Two requests and not one: pictures that a tool returned then stand before what the person says.
+        # Two requests, not one, so that pictures that a tool returned come before the person's message.
         history.extend(pai.ModelRequest(parts=list(parts)) for parts in (results, prompts) if parts)
         results.clear()
         prompts.clear()
@@ -89,10 +89,10 @@ def parameters_for(request: ModelRequest) -> ModelRequestParameters:
 
 
 def settings_for(model: Model, settings: ModelSettings) -> PydanticSettings:
-    """A request's settings; ``extra`` has the last word.
+    """A request's settings; a value in ``extra`` overrides the others.
 
-    The SDKs' retries are switched off where ``model`` lets us, since Askfirst retries: else one request
-    that fails for good is sent (1 + 2) times for each attempt.
+    The SDK's retries are switched off if ``model`` supports that, because Askfirst retries itself. Otherwise a
+    request that keeps failing would be sent (1 + 2) times for each attempt.
     """
     given: dict[str, Any] = {
         "temperature": settings.temperature,
@@ -109,7 +109,7 @@ def settings_for(model: Model, settings: ModelSettings) -> PydanticSettings:
 
 
 def _takes_max_retries(model: Model) -> bool:
-    """Whether ``model`` heeds the setting; one that does not would warn about it at every request."""
+    """Whether ``model`` supports the setting; a model that does not would warn about it at every request."""
     if isinstance(model, WrapperModel):
         return _takes_max_retries(model.wrapped)
     if isinstance(model, FallbackModel):
@@ -143,7 +143,7 @@ def _result(message: ToolResultMessage) -> str | list[_Item]:
 
 
 def _items(content: Sequence[InputPart]) -> Iterator[_Item]:
-    """What there is to send. Blank text is not: Anthropic refuses it."""
+    """The items to send. Blank text is left out, because Anthropic refuses it."""
     for part in content:
         if isinstance(part, TextPart) and part.text.strip():
             yield part.text
@@ -162,7 +162,7 @@ def _file(part: ImagePart | FilePart) -> _Item:
 
 
 def _is_text(media_type: str, data: bytes) -> bool:
-    """Whether a file can be sent as plain text, which every provider reads; few know CSV or JSON files."""
+    """Whether a file can be sent as plain text, which every provider accepts; few accept CSV or JSON files."""
     if not media_type.startswith("text/") and media_type not in _TEXT_TYPES:
         return False
     try:
@@ -173,11 +173,11 @@ def _is_text(media_type: str, data: bytes) -> bool:
 
 
 def _response(message: AssistantMessage) -> pai.ModelResponse | None:
-    """The model's turn, or None where nothing of it is to be sent."""
+    """The model's turn, or None if nothing of it is to be sent."""
     if message.stop_reason == "error":
         return None
     parts = [sent for part in message.content if (sent := _response_part(part)) is not None]
-    # Neither Anthropic nor OpenAI takes a turn that ends in thinking, as one cut short may.
+    # Neither Anthropic nor OpenAI accepts a turn that ends in thinking, as a turn that was cut off may.
     while parts and isinstance(parts[-1], pai.ThinkingPart):
         parts.pop()
     if not parts:
@@ -223,12 +223,13 @@ def _response_part(part: OutputPart) -> pai.ModelResponsePart | None:
 
 
 _NAME_LENGTH, _ID_LENGTH = 64, 40
-"""What every provider takes; some take more."""
+"""The longest names and ids that every provider accepts; some accept longer ones."""
 
 
 def _fitting(name: str, length: int) -> str:
-    """A tool's name or a call's id, as providers accept it: they refuse whole conversations over one that a
-    model made up. What does not fit is told apart by a digest, the same in a call and in its result."""
+    """A tool's name or a call's id in the form that providers accept: they refuse a whole conversation if a model
+    made up an invalid one. An invalid one is replaced by its valid characters and a digest, the same in a call and in
+    its result."""
     if re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{length}}}", name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""What a model answers: pydantic-ai's stream and response in Askfirst's words.
+"""pydantic-ai's stream and response as Askfirst's types.
 
 Nothing here does any I/O. Imports pydantic-ai: load it lazily.
 """
@@ -31,7 +31,7 @@ from askfirst.messages import (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a part: its ``provider`` field, with the values that the provider wants to see again."""
+    """The origin of a part: its ``provider`` field, with the values that the provider needs back."""
 
     name: str | None = None
     id: str | None = None
@@ -41,7 +41,7 @@ class Origin:
 
     @staticmethod
     def of(part: OutputPart) -> Origin:
-        """The origin that `to_json` wrote into a part; an empty one for what another model wrote there."""
+        """The origin that `to_json` wrote into a part; an empty one if another kind of model wrote the part."""
         provider = getattr(part, "provider", None)
         if not isinstance(provider, dict):
             return Origin()
@@ -55,7 +55,7 @@ class Origin:
         return Origin(**text, details=cast("dict[str, Any]", details) if isinstance(details, dict) else None)
 
     def to_json(self) -> JsonObject | None:
-        """The ``provider`` field, or None where the provider wants nothing back."""
+        """The ``provider`` field, or None if the provider needs nothing back."""
         if self.name is None:
             return None
         fields = {key: getattr(self, key) for key in ("name", "id", "details", "url", "system")}
@@ -64,13 +64,13 @@ class Origin:
 
 
 class DeltaReader:
-    """Reads one answer's stream events as deltas; it remembers which tool call a piece belongs to."""
+    """Reads the stream events of one answer as deltas; it remembers which tool call each piece belongs to."""
 
     def __init__(self) -> None:
         self._calls: dict[int, pai.ToolCallPart] = {}
 
     def read(self, event: pai.ModelResponseStreamEvent) -> Delta | None:
-        """The event's delta, or None for events that people need not see."""
+        """The event's delta, or None for events without text or arguments."""
         match event:
             case pai.PartStartEvent(index=index, part=pai.ToolCallPart() as call):
                 self._calls[index] = call
@@ -91,7 +91,7 @@ class DeltaReader:
 
 
 def from_pydantic_ai(response: pai.ModelResponse) -> AssistantMessage:
-    """The whole answer. Raises `ModelError` for one that is none: filtered, failed or cut short."""
+    """The whole answer. Raises `ModelError` if it was filtered, failed or cut off."""
     _check(response)
     content = [part for part in (_output_part(part, response) for part in response.parts) if part is not None]
     usage = response.usage
@@ -117,8 +117,8 @@ def _check(response: pai.ModelResponse) -> None:
         raise ModelError(f"the provider gave up on the answer: {why}", retryable=True)
     if response.state == "suspended":
         raise ModelError("the provider paused its turn, which Askfirst cannot resume")
-    # pydantic-ai takes an Anthropic stream that just stops for a whole one. Models without a URL are its
-    # own test models, which give no reason for finishing.
+    # pydantic-ai accepts an Anthropic stream that stops without an end as a whole answer. Models without a URL are
+    # pydantic-ai's own test models, which give no reason for finishing.
     unexplained = response.finish_reason is None and "finish_reason" not in details
     if response.state == "incomplete" or (unexplained and response.provider_url is not None):
         raise ModelError("the provider's answer ended too early", retryable=True)
@@ -156,7 +156,7 @@ def _origin(
 
 
 def _without_secrets(url: str | None) -> str | None:
-    """A base URL fit for the transcript: some carry a password or a key."""
+    """A base URL for the transcript; None if it may contain a password or a key."""
     return None if url is None or "@" in url or "?" in url else url
 
 
@@ -168,7 +168,7 @@ def _tool_call(part: pai.ToolCallPart, provider: JsonObject | None) -> ToolCall:
             sound = cast("dict[str, Any]", args)
             return ToolCall(part.tool_call_id, part.tool_name, sound, provider=provider)
     except (ValueError, InvalidMessage):
-        pass  # no JSON, or JSON that no transcript holds: NaN, 1e999, half a character
+        pass  # not JSON, or JSON that a transcript cannot hold: NaN, 1e999, a lone surrogate
     return ToolCall(part.tool_call_id, part.tool_name, {}, malformed=_clean(raw), provider=provider)
 
 
@@ -190,7 +190,7 @@ def _json(args: Mapping[str, object]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Valid Unicode. Half characters that a provider split over two pieces are joined, others replaced."""
+    """The text as valid Unicode. Surrogates that form a pair are joined, lone ones are replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, demos and benchmarks."""
+"""ScriptedModel: a model that answers from a script, for tests, demos and benchmarks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _WORDS = re.compile(r"\s*\S+\s*")
 
 
 class ScriptedModel:
-    """Answers with the given turns, one a call, streaming like a real model.
+    """Answers with the given turns, one for each call, streaming like a real model.
 
-    A turn is text, a `ToolCall`, a list of both, an `AssistantMessage`, or a function (async or not) of
-    the messages so far that returns one of these or raises. ``requests`` keeps the messages of every
-    call. When the turns are used up, asking raises `ScriptExhausted`.
+    A turn is text, a `ToolCall`, a list of both, an `AssistantMessage`, or a function (sync or async) that gets the
+    messages so far and returns one of these or raises. ``requests`` has the messages of every call. When the turns
+    are used up, asking raises `ScriptExhausted`.
     """
 
     def __init__(self, turns: Sequence[Turn], *, name: str = "scripted") -> None:
@@ -43,11 +43,11 @@ class ScriptedModel:
 
     @property
     def name(self) -> str:
-        """What this model is called."""
+        """The model's name."""
         return self._name
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta | AssistantMessage]:
-        """Say the next turn: deltas, then the whole message."""
+        """Answer with the next turn: yields deltas, then the whole message."""
         self.requests.append(list(request.messages))
         if len(self.requests) > len(self._turns):
             raise ScriptExhausted(len(self._turns))
@@ -72,7 +72,7 @@ def _message(said: Said) -> AssistantMessage:
 
 
 def _deltas(part: OutputPart) -> list[Delta]:
-    """A part in the small pieces that a provider would send: words, or halves of arguments."""
+    """A part in small pieces, as a provider would send them: words, or halves of arguments."""
     if isinstance(part, TextPart):
         return [TextDelta(text=word) for word in _WORDS.findall(part.text) or [part.text]]
     if isinstance(part, ThinkingPart):

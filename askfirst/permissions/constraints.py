@@ -50,7 +50,7 @@ class ArgConstraint:
             raise InvalidPolicy(problems)
         object.__setattr__(self, "_steps", tuple(self.path.split(".")))
         if self.test not in TESTS:
-            raise InvalidPolicy([f"{self.test!r} is no test; there are {', '.join(TESTS)}"])
+            raise InvalidPolicy([f"{self.test!r} is not a test; there are {', '.join(TESTS)}"])
         try:
             object.__setattr__(self, "_holds", TESTS[self.test](self.value))
         except ValueError as error:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from askfirst.display import higher
 from askfirst.messages import AssistantMessage
-from askfirst.permissions.decision import Decision, PendingAction, Verdict
+from askfirst.permissions.decision import Because, Decision, PendingAction, Verdict
 from askfirst.permissions.evaluate import DEFAULT_TIMEOUT, Failed, as_decision, call_each
 
 Objection = Decision | None
@@ -102,9 +103,19 @@ def _objection(what: str, answer: Any) -> Objection:
 
 
 def stricter(first: Decision, second: Objection) -> Decision:
-    """The stricter of two decisions; the first, if they are equally strict. All reasons to ask a person are kept."""
+    """The stricter of two decisions; the first, if they are equally strict.
+
+    Where both ask a person, all reasons are kept, the higher risk, and the longer hold.
+    """
     if second is not None and first.verdict == second.verdict == "ask":
-        return replace(first, also=(*first.also, (second.reason, second.matched_rule_id), *second.also))
+        because = Because(second.reason, second.matched_rule_id, second.reason_in)
+        held = [it.hold_seconds for it in (first, second) if it.hold_seconds is not None]
+        return replace(
+            first,
+            also=(*first.also, because, *second.also),
+            risk=higher(first.risk, second.risk),
+            hold_seconds=max(held, default=None),
+        )
     if second is None or _STRICTNESS[second.verdict] <= _STRICTNESS[first.verdict]:
         return first
     return second

@@ -71,11 +71,11 @@ def read_json(text: str) -> Located:
         if end != len(text):
             raise reader.unreadable("there is more text after its end", end)
     except json.JSONDecodeError as error:
-        raise Unreadable(error.lineno, f"this is no JSON: {error.msg}") from None
+        raise Unreadable(error.lineno, f"this is not JSON: {error.msg}") from None
     except ValueError as error:  # an integer of thousands of digits
-        raise Unreadable(1, f"this is no JSON that can be read: {error}") from None
+        raise Unreadable(1, f"this is not JSON that can be read: {error}") from None
     except RecursionError:
-        raise Unreadable(1, "this is no JSON that can be read: it nests too deep") from None
+        raise Unreadable(1, "this is not JSON that can be read: it nests too deep") from None
     return reader.located
 
 
@@ -97,7 +97,7 @@ class _JsonReader:
         return found.end() if found else at
 
     def unreadable(self, sentence: str, at: int) -> Unreadable:
-        return Unreadable(self._line(at), f"this is no JSON: {sentence}")
+        return Unreadable(self._line(at), f"this is not JSON: {sentence}")
 
     def _read(self, at: int, path: Path) -> tuple[Any, int]:
         at = self.skip(at)
@@ -155,7 +155,7 @@ class _JsonReader:
         return bisect_right(self._starts, at)
 
     def _no_constant(self, name: str) -> Any:
-        raise json.JSONDecodeError(f"{name} is no JSON", self.text, max(self.text.find(name), 0))
+        raise json.JSONDecodeError(f"{name} is not JSON", self.text, max(self.text.find(name), 0))
 
 
 # TOML with line numbers: Python's own parser reads the values, this finds where they stand.
@@ -176,11 +176,11 @@ def read_toml(text: str) -> Located:
     except tomllib.TOMLDecodeError as error:
         found = _AT.search(str(error))
         line = int(found[1]) if found and found[1] else text.count("\n") + 1
-        raise Unreadable(line, f"this is no TOML: {_AT.sub('', str(error))}") from None
+        raise Unreadable(line, f"this is not TOML: {_AT.sub('', str(error))}") from None
     except ValueError as error:  # an integer of thousands of digits
-        raise Unreadable(1, f"this is no TOML that can be read: {error}") from None
+        raise Unreadable(1, f"this is not TOML that can be read: {error}") from None
     except RecursionError:
-        raise Unreadable(1, "this is no TOML that can be read: it nests too deep") from None
+        raise Unreadable(1, "this is not TOML that can be read: it nests too deep") from None
     scan = _Scan(text)
     scan.document()
     return Located(value, scan.lines)
@@ -332,14 +332,14 @@ def read_yaml(text: str) -> Located:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         why = " ".join(part for part in (error.context, error.problem) if part)
-        raise Unreadable(mark.line + 1 if mark else 1, f"this is no YAML: {why}") from None
+        raise Unreadable(mark.line + 1 if mark else 1, f"this is not YAML: {why}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise Unreadable(line, f"this is no YAML: {error.reason}") from None
+        raise Unreadable(line, f"this is not YAML: {error.reason}") from None
     except ValueError as error:  # an integer of thousands of digits
-        raise Unreadable(1, f"this is no YAML that can be read: {error}") from None
+        raise Unreadable(1, f"this is not YAML that can be read: {error}") from None
     except RecursionError:
-        raise Unreadable(1, "this is no YAML that can be read: it nests too deep") from None
+        raise Unreadable(1, "this is not YAML that can be read: it nests too deep") from None
 
 
 class _YamlReader:

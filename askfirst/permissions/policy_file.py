@@ -13,7 +13,17 @@ from askfirst.permissions.constraints import TESTS, ArgConstraint, path_problems
 from askfirst.permissions.decision import Decision
 from askfirst.permissions.line_numbers import Fault, Located, Unreadable, read_json, read_toml, read_yaml
 from askfirst.permissions.operators import is_glob, literal_prefix, name_matcher
-from askfirst.permissions.rules import EFFECTS, Rule, Scope, effect_problems, name_problems, timeout_problems
+from askfirst.permissions.rules import (
+    EFFECTS,
+    Rule,
+    Scope,
+    effect_problems,
+    hold_of_rule_problems,
+    name_problems,
+    reason_problems,
+    risk_of_rule_problems,
+    timeout_problems,
+)
 
 # Rules that can never decide anything, because one before them always does.
 
@@ -116,7 +126,7 @@ def _constraints(rule: Rule) -> set[tuple[str, str, str]]:
 
 _Place = tuple[str | int, ...]
 
-_RULE_KEYS = ("id", "principal", "scope", "effect", "approval_timeout")
+_RULE_KEYS = ("id", "principal", "scope", "effect", "approval_timeout", "reason", "risk", "hold_seconds")
 _SCOPE_KEYS = ("toolset", "tool", "arg_constraints")
 
 
@@ -199,6 +209,11 @@ class _OneRule:
                 self.wrong(problem, "effect")
         for problem in timeout_problems(fields.get("approval_timeout"), fields.get("effect")):
             self.wrong(problem, "approval_timeout")
+        self._check(fields, "reason", reason_problems)
+        for problem in risk_of_rule_problems(fields.get("risk"), fields.get("effect")):
+            self.wrong(problem, "risk")
+        for problem in hold_of_rule_problems(fields.get("hold_seconds"), fields.get("effect")):
+            self.wrong(problem, "hold_seconds")
         if scope is None or self.mistakes:
             return None
         fields["scope"] = scope

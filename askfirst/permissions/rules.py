@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import product
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
+from askfirst.display import Risk
 from askfirst.errors import InvalidPolicy
 from askfirst.permissions.constraints import ArgConstraint
-from askfirst.permissions.decision import PendingAction, Verdict
+from askfirst.permissions.decision import PendingAction, Verdict, hold_problems, risk_problems
 from askfirst.permissions.operators import is_glob, literal_prefix, name_matcher
 from askfirst.requests import approval_seconds
+from askfirst.wording import Wording, wording_faults
 
 Effect = Literal["allow", "deny", "require_approval", "allow_unless_matches", "deny_unless_matches"]
 """What a rule does. The guide on permissions has a table of effects and constraints."""
@@ -49,8 +51,11 @@ class Rule:
     """One rule of a policy: ``Rule(id="small", scope=Scope(tool="refund"), effect="require_approval")``.
 
     The first rule of a policy that matches a call decides. ``approval_timeout`` goes with ``require_approval``: how
-    long people have, in seconds or as a text such as ``"24h"``; after that the call is denied. Raises `InvalidPolicy`
-    if it makes no sense.
+    long people have, in seconds or as a text such as ``"24h"``; after that the call is denied. ``reason`` says why
+    in a sentence, for the person who is asked, or the model whose call is denied; in several languages, a model reads
+    the first. ``risk`` goes with ``require_approval``, too: the least risk that the person is told. So does
+    ``hold_seconds``: for how long a decision made on the review page can be undone. Raises `InvalidPolicy` if it
+    makes no sense.
     """
 
     id: str
@@ -58,6 +63,9 @@ class Rule:
     scope: Scope = field(default_factory=Scope)
     effect: Effect
     approval_timeout: float | str | None = None
+    reason: Wording | None = None
+    risk: Risk | None = None
+    hold_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.scope, Scope):
@@ -65,6 +73,9 @@ class Rule:
         problems = [*name_problems("id", self.id), *name_problems("principal", self.principal)]
         problems += effect_problems(self.effect, bool(self.scope.arg_constraints))
         problems += timeout_problems(self.approval_timeout, self.effect)
+        problems += [] if self.reason is None else reason_problems("reason", self.reason)
+        problems += risk_of_rule_problems(self.risk, self.effect)
+        problems += hold_of_rule_problems(self.hold_seconds, self.effect)
         if problems:
             raise InvalidPolicy(problems)
         object.__setattr__(self, "approval_timeout", approval_seconds(self.approval_timeout))
@@ -83,11 +94,32 @@ def timeout_problems(timeout: Any, effect: Any) -> list[str]:
     return []
 
 
+def risk_of_rule_problems(risk: Any, effect: Any) -> list[str]:
+    """What is wrong with a rule's risk, in sentences."""
+    problems = risk_problems(risk)
+    if risk is not None and effect != "require_approval":
+        problems.append("risk goes with the effect require_approval: nobody is asked by another one")
+    return problems
+
+
+def hold_of_rule_problems(seconds: Any, effect: Any) -> list[str]:
+    """What is wrong with how long a rule has decisions held, in sentences."""
+    problems = hold_problems(seconds)
+    if seconds is not None and effect != "require_approval":
+        problems.append("hold_seconds goes with the effect require_approval: nobody is asked by another one")
+    return problems
+
+
 def name_problems(what: str, value: Any) -> list[str]:
     """What is wrong with a name, in sentences."""
     if isinstance(value, str) and value:
         return []
     return [f"{what} is text and not empty" + ("" if value == "" else f", not {type(value).__name__}")]
+
+
+def reason_problems(what: str, value: Any) -> list[str]:
+    """What is wrong with a reason in one or several languages, in sentences."""
+    return wording_faults(what, value) if isinstance(value, Mapping) else name_problems(what, value)
 
 
 def effect_problems(effect: Any, has_constraints: bool) -> list[str]:

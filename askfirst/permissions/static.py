@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from askfirst.permissions.constraints import all_hold
-from askfirst.permissions.decision import Decision, PendingAction, Verdict
+from askfirst.permissions.decision import Decision, PendingAction, Verdict, reason_fields
 from askfirst.permissions.policy_file import FileRules, PolicyWarning, as_rules, read_policy_file, unreachable
 from askfirst.permissions.rules import Placed, Rule, RuleIndex, verdict_of
+from askfirst.wording import Wording
 
 _NO_RULE = "no rule matched"
 
@@ -71,7 +72,10 @@ class StaticPermissionPolicy:
         passed = tuple(PassedRule(placed.rule, why_not(placed, action)) for placed in before)
         if by is None:
             return Explanation(decision, None, f"{_NO_RULE}: the default is {decision.verdict}", passed)
-        return Explanation(decision, by.rule, decision.reason or "", passed)
+        said = decision.reason or ""
+        if by.rule.reason is not None:
+            said = f"{_made(by.rule.id, decision.verdict)}: {said}"
+        return Explanation(decision, by.rule, said, passed)
 
     def _decide(self, about: Iterable[Placed], action: PendingAction) -> tuple[Decision, Placed | None]:
         """The decision of the first matching rule, and that rule.
@@ -87,9 +91,14 @@ class StaticPermissionPolicy:
             verdict = verdict_of(rule.effect, holds)
             if verdict is None:
                 continue
-            why = because(rule, verdict, action.args, holds)
             said = Decision(
-                verdict == "allow", verdict == "ask", rule.id, why, approval_timeout=rule.approval_timeout
+                verdict == "allow",
+                verdict == "ask",
+                rule.id,
+                approval_timeout=rule.approval_timeout,
+                risk=rule.risk,
+                hold_seconds=rule.hold_seconds,
+                **reason_fields(because(rule, verdict, action.args, holds)),
             )
             if verdict == "ask" and holds is None:
                 asking = asking or (said, placed)
@@ -141,9 +150,25 @@ class Explanation:
 _SAYS: dict[Verdict, str] = {"allow": "allows it", "ask": "requires approval", "deny": "denies it"}
 
 
-def because(rule: Rule, verdict: Verdict, args: Mapping[str, Any], holds: bool | None) -> str:
-    """What a rule decides, and why if its constraints are undecidable."""
-    said = f"rule {rule.id!r} {_SAYS[verdict]}"
+def is_own_sentence(reason: str | None, rule_id: str | None) -> bool:
+    """Whether a reason to ask was written for people: not made from the rule's name, nor for want of a rule."""
+    made = _NO_RULE if rule_id is None else _made(rule_id, "ask")
+    return reason is not None and reason != made
+
+
+def _made(rule_id: str, verdict: Verdict) -> str:
+    return f"rule {rule_id!r} {_SAYS[verdict]}"
+
+
+def because(rule: Rule, verdict: Verdict, args: Mapping[str, Any], holds: bool | None) -> Wording:
+    """The rule's own sentence, else what it decides; and why, if its constraints are undecidable."""
+    if rule.reason is not None:
+        if holds is not None:
+            return rule.reason
+        if isinstance(rule.reason, str):
+            return f"{rule.reason} ({_untold(rule, args)})"
+        return {tag: f"{said} ({_untold(rule, args)})" for tag, said in rule.reason.items()}
+    said = _made(rule.id, verdict)
     if holds is None:
         return f"{said}: {_untold(rule, args)}"
     if rule.effect.endswith("_unless_matches"):

@@ -1,7 +1,7 @@
 """Which fields of a form are shown, and which answers fit."""
 
-import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any, cast
@@ -123,8 +123,8 @@ def _url(field: FormField, value: Any) -> str | None:
 
 
 def _number(field: FormField, value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return "must be a number"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        return "must be a number"  # NaN is none, and math.isfinite raises for very large whole numbers
     bounds = field.validation or FieldValidation()
     if bounds.min is not None and value < bounds.min:
         return f"must be at least {bounds.min}"

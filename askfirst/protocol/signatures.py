@@ -87,7 +87,7 @@ def verify_webhook(
     if not any(_same(expected, each) for each in lower["webhook-signature"].split(" ")):
         raise InvalidSignature("the callback's signature does not fit its body")
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):
-        raise InvalidSignature("the callback's timestamp is no number of seconds")
+        raise InvalidSignature("the callback's timestamp is not a number of seconds")
     if abs(now - int(timestamp)) > tolerance:
         raise InvalidSignature(f"the callback was signed more than {tolerance:g} s before or after now")
     return message_id
@@ -137,7 +137,7 @@ class SigningKey:
     """A service's private key (P-256), named by its thumbprint. Needs the ``signatures`` extra."""
 
     def __init__(self, jwk: Mapping[str, Any]) -> None:
-        """Take up a key that `private_jwk` gave; raises `InvalidSecret` for anything else."""
+        """Load a key that `private_jwk` returned; raises `InvalidSecret` for anything else."""
         with _needs_joserfc():
             from joserfc.errors import JoseError
             from joserfc.jwk import ECKey

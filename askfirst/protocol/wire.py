@@ -300,7 +300,7 @@ class Wire(BaseModel):
             try:
                 data = cast("Mapping[str, Any]", from_json(data, allow_inf_nan=False))
             except ValueError as error:
-                raise InvalidProtocolObject(cls.__name__, {"": f"is no JSON: {error}"}) from None
+                raise InvalidProtocolObject(cls.__name__, {"": f"is not JSON: {error}"}) from None
         try:
             return cls.model_validate(data)
         except ValidationError as error:
@@ -385,7 +385,7 @@ def read_leniently(model: type[W], data: Mapping[str, Any]) -> Lenient[W]:
 
 
 def _storable(aside: dict[str, Any]) -> dict[str, Any]:
-    """What was set aside, if it is JSON and not too much of it."""
+    """The values that were set aside; none if they are not JSON, or are too large to store."""
     try:
         told = to_json(aside, inf_nan_mode="constants")
         return {} if len(told) > MOST_BYTES else cast("dict[str, Any]", from_json(told, allow_inf_nan=False))

@@ -1,4 +1,4 @@
-"""The service side of HITL Protocol: cases over HTTP, the pages where people decide, and what follows."""
+"""The service side of HITL Protocol: cases over HTTP, the review pages, deliveries, callbacks and the audit trail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIBRARIES = {"fastapi", "httpx2", "sqlalchemy", "starlette"}
 
 @contextmanager
 def needs_service() -> Generator[None]:
-    """Turn the failing import of a library of the ``service`` extra into `MissingExtra`."""
+    """Raise `MissingExtra` if an import in this context fails because the ``service`` extra is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""An agent's request as a case, and the answer to the case as the answer to the request."""
+"""Adoption: an agent's request becomes a case, and the answer to the case becomes the answer to the request."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ _OTHER = "_other"
 
 
 def case_prompt(request: HitlRequest) -> str:
-    """What is asked, in a line; the page shows the request itself."""
+    """The prompt of a request's case, in one line. The page shows the request itself instead."""
     text = next(iter(request.payload.sentences), "A question")
     return text if len(text) <= _PROMPT else f"{text[: _PROMPT - 1]}…"
 
 
 def case_context(request: HitlRequest) -> JsonObject:
-    """The form or the choices that a request becomes; no arguments, for those may be sensitive."""
+    """The context of a request's case: its form or its choices. Arguments are left out: they may be sensitive."""
     return _KINDS[request.payload.kind].context(request.payload)
 
 
 def answer_of(request: HitlRequest, action: str, data: Mapping[str, Any]) -> Answer:
-    """A case's answer as the agent gets it; raises `InvalidReview` if the answer does not fit the request."""
+    """The answer of a case, converted to an answer of its request. Raises `InvalidReview` if it does not fit."""
     return _KINDS[request.payload.kind].answer(request.payload, action, data)
 
 
 def result_of(request: HitlRequest, answer: Any) -> JsonObject:
-    """A request's answer (plain JSON) as the result of its case: the inverse of `answer_of`."""
+    """A request's answer (plain JSON), converted to the result of its case: the inverse of `answer_of`."""
     return _KINDS[request.payload.kind].result(request.payload, answer)
 
 
 class _Kind(NamedTuple):
-    """How one kind of request is a case: its context, the case's answer as the request's, and the inverse."""
+    """The conversions of one request kind: from a case's answer, to a case's result, and to a case's context."""
 
     answer: Callable[[Any, str, Mapping[str, Any]], Answer]
     result: Callable[[Any, Any], JsonObject]
@@ -65,11 +65,11 @@ class _Kind(NamedTuple):
 
 
 def _result(action: str, **data: Any) -> JsonObject:
-    """The result of a case, without data that is None."""
+    """The result of a case; data that is None is left out."""
     return {"action": action, "data": {name: value for name, value in data.items() if value is not None}}
 
 
-# Yes or no.
+# Confirm: yes or no.
 
 
 def _confirm_answer(payload: ConfirmRequest, action: str, data: Mapping[str, Any]) -> bool:
@@ -80,11 +80,14 @@ def _confirm_result(payload: ConfirmRequest, answer: bool) -> JsonObject:
     return _result("confirm" if answer else "cancel")
 
 
-# A call to be approved.
+# Approve: a call.
 
 
 def _approve_answer(payload: ApproveRequest, action: str, data: Mapping[str, Any]) -> ApproveAnswer:
-    """An edit without changed arguments is a denial with feedback, after which the agent may try again."""
+    """The answer for an agent.
+
+    An edit without changed arguments is a denial with feedback; the agent may try again.
+    """
     feedback = data.get("feedback")
     if action == "approve":
         return ApproveAnswer(decision="approve", reason=feedback)
@@ -101,7 +104,7 @@ def _approve_result(payload: ApproveRequest, answer: Mapping[str, Any]) -> JsonO
     return _result(action, feedback=answer.get("reason"), edits=answer.get("edited_args"))
 
 
-# What now?
+# Escalate: what to do now.
 
 
 def _escalate_answer(payload: EscalateRequest, action: str, data: Mapping[str, Any]) -> EscalateAnswer:
@@ -115,7 +118,7 @@ def _escalate_result(payload: EscalateRequest, answer: Mapping[str, Any]) -> Jso
     return _result(answer["action"], reason=answer.get("reason"), modified_params=params)
 
 
-# Questions.
+# Ask: questions.
 
 
 def _ask_context(payload: AskRequest) -> JsonObject:
@@ -154,7 +157,9 @@ def _fields(key: str, question: Question) -> list[JsonObject]:
         "type": "text",
         "conditional": {"field": key, "operator": "in", "value": cast("list[Any]", own)},
     }
-    if question.multi_select:  # the protocol has no condition on a list of choices, so it is always there
+    if (
+        question.multi_select
+    ):  # the protocol has no condition on several choices, so the field is always shown
         del other["conditional"]
     return [field, other]
 
@@ -202,7 +207,7 @@ def _ask_result(payload: AskRequest, answers: Mapping[str, str | list[str]]) -> 
 
 
 def _given(key: str, question: Question, answer: str | list[str]) -> JsonObject:
-    """An answer as the fields of its question."""
+    """An answer to a question as the values of the question's form fields."""
     if not question.options:
         return {key: "\n".join(answer) if isinstance(answer, list) else answer}
     offered = {option.value for option in question.options}
@@ -229,14 +234,14 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 NO_LIMIT_SECONDS = 3650 * 86_400
-"""How long a case stays open whose request has no time-out: the protocol requires an expiry.
+"""How long a case stays open if its request has no time-out: the protocol requires an expiry.
 
 People do not see this expiry: see `Case.never_expires`.
 """
 
 
 def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
-    """The case that a request becomes; ``rounds`` are the cases of its thread's calls before it."""
+    """The case of a request; ``rounds`` are the earlier cases of the same thread."""
     request = decode_request(row)
     created_at, expires_at = seconds(row.created_at), seconds(row.expires_at)
     most = created_at + NO_LIMIT_SECONDS
@@ -258,13 +263,13 @@ def adopted(row: RequestRow, rounds: Rounds | None = None) -> Case:
 
 
 class Rounds:
-    """The cases of one thread's calls that no other follows yet: read once for many requests of the thread."""
+    """The approvals of a thread that have no next round yet. They are read once for many requests of the thread."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, str]] = {}
-        """The last round of each question, and its case."""
+        """The last round of each call, by question id, and the id of its case."""
         self._sent_back: dict[str, dict[str, int]] = {}
-        """By tool, the cases that a person sent back to be done better, and when."""
+        """By tool: the ids of cases for which a person asked for another try, and when they ended."""
 
     @classmethod
     async def of(cls, engine: Engine, thread_id: str) -> Rounds:
@@ -284,11 +289,15 @@ class Rounds:
         return known
 
     def add(self, question_id: str, round: int, case_id: str) -> None:
-        """A case that no other follows."""
+        """Add a case that has no next round."""
         self._last[question_id] = max(self._last.get(question_id, (-1, "")), (round, case_id))
 
     def before(self, row: RequestRow, request: HitlRequest) -> str | None:
-        """The case before a request: the same call's last round, or the same tool's that a person sent back."""
+        """The case of the previous round of a request; None if there is none.
+
+        It is the last round of the same call, or the latest case of the same tool for which a person asked for
+        another try.
+        """
         last = self._last.get(row.question_id)
         if last is not None and last[0] < row.round:
             return last[1]
@@ -296,14 +305,14 @@ class Rounds:
         return max(sent_back, key=lambda each: (sent_back[each], each), default=None)
 
     def followed(self, case_id: str) -> None:
-        """Note that another case follows this one now."""
+        """Remove a case, because it has a next round now."""
         self._last = {question: last for question, last in self._last.items() if last[1] != case_id}
         for cases in self._sent_back.values():
             cases.pop(case_id, None)
 
 
 def _was_sent_back(facts: Mapping[str, Any]) -> bool:
-    """Whether a person answered with feedback instead of changed arguments."""
+    """Whether a person asked for another try: an edit with feedback instead of changed arguments."""
     result: Mapping[str, Any] = facts.get("result") or {}
     return result.get("action") == "edit" and "edits" not in (result.get("data") or {})
 

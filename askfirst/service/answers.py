@@ -1,4 +1,4 @@
-"""Whether an answer fits its case. Nothing that a browser or a messenger sent is trusted."""
+"""Checks of answers against their cases. Everything that a browser or a messenger sends is untrusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT = limits.NOTE_CHARACTERS
 def check_size(data: Mapping[str, Any]) -> None:
     """Check an answer, or a draft, against the limits of size, count and depth; raises `InvalidReview`."""
     if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
-        raise InvalidReview({"data": f"has at most {limits.ANSWER_VALUES} values"})
+        raise InvalidReview({"data": f"must have at most {limits.ANSWER_VALUES} values"})
     deep = depth_fault(data)
     if deep:
         raise InvalidReview({"data": deep})
@@ -29,7 +29,7 @@ def check_size(data: Mapping[str, Any]) -> None:
     except ValueError:
         raise InvalidReview({"data": "must be valid Unicode"}) from None
     if size > limits.ANSWER_BYTES:
-        raise InvalidReview({"data": f"is at most {limits.ANSWER_BYTES} bytes of JSON"})
+        raise InvalidReview({"data": f"must be at most {limits.ANSWER_BYTES} bytes of JSON"})
 
 
 def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
     """
     check_size(data or {})
     if action not in case.actions:
-        raise InvalidReview({"action": f"is one of {', '.join(case.actions)}"})
+        raise InvalidReview({"action": f"must be one of {', '.join(case.actions)}"})
     given = dict(data or {})
     if given.get("declined") is True and may_decline(case):
         return _without_nones(_declined(given), _texts(given, ("note",)))
@@ -49,14 +49,25 @@ def clean_answer(case: Case, action: str, data: Mapping[str, Any] | None) -> dic
 
 
 def may_decline(case: Case) -> bool:
-    """Whether a caller who opened a case said that its person may answer "none of these" or "I cannot answer this".
+    """Whether the caller of a case allows the answers "none of these" or "I cannot answer this" (``decline``).
 
-    Such an answer has the type's own action and ``{"declined": true}``: the protocol defines no action for it, and
-    lets an answer hold fields beyond its type.
+    Such an answer has the case type's action and the data ``{"declined": true}``, because the protocol defines no
+    action for it and allows further fields in an answer.
     """
     if case.type not in ("selection", "input") or (case.shown or {}).get("decline") is not True:
         return False
     return case.form is None or all(field.key != "declined" for field in case.form.all_fields)
+
+
+def declines_by_cancelling(case: Case) -> bool:
+    """Whether "none of these" or "I cannot answer this" cancels the case, with the person's words as its reason.
+
+    So it does for an agent's question, and for a caller who said nothing about ``decline``: being cancelled is a
+    state that every caller knows.
+    """
+    if case.payload is not None:
+        return case.payload.kind == "ask"
+    return case.type in ("selection", "input") and (case.shown or {}).get("decline") is None
 
 
 def _declined(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +75,7 @@ def _declined(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def beyond(case: Case, data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an answer that its type, or its form, does not define."""
+    """The fields of an answer that neither its case type nor its form defines."""
     if case.form is not None:
         defined: Collection[str] = {field.key for field in case.form.all_fields}
     elif case.type in _DEFINED:
@@ -74,33 +85,36 @@ def beyond(case: Case, data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name not in defined}
 
 
-def check_step(case: Case, data: Mapping[str, Any], step: int) -> None:
-    """Check a form up to a step, counted from 1; raises `InvalidReview` as `clean_answer` does."""
-    if case.form is not None:
-        more = beyond(case, data)
-        known = {name: value for name, value in data.items() if name not in more}
-        _clean_form(case.form, known, through_step=step)
+def check_step(case: Case, form: Form, data: Mapping[str, Any], step: int) -> None:
+    """Check a form up to a step, counted from 1; raises `InvalidReview` as `clean_answer` does.
+
+    ``form`` is the case's, in the steps in which pages show it.
+    """
+    more = beyond(case, data)
+    known = {name: value for name, value in data.items() if name not in more}
+    _clean_form(form, known, through_step=step)
 
 
 def _approval(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     faults = _texts(data, ("feedback",))
     edits = data.get("edits")
     if edits is not None and not isinstance(edits, Mapping):
-        faults["data.edits"] = "is an object with the changed values"
+        faults["data.edits"] = "must be an object with the changed values"
     elif edits is not None and action != "edit":
-        faults["data.edits"] = f"goes with edit, not with {action}"
+        faults["data.edits"] = f"is only for the action edit, not for {action}"
     elif action == "edit" and edits is None and not data.get("feedback") and not _says_more(case, data):
-        faults["data"] = "an edit says what is to change: edits, or feedback"
+        faults["data"] = "must say what to change: with edits or with feedback"
     elif isinstance(edits, Mapping):
         faults |= edit_faults(case, cast("Mapping[str, Any]", edits))
     return _without_nones(data, faults)
 
 
 def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with the changed arguments of an agent's call, each fault under its argument's key.
+    """The faults of the edited arguments of an agent's call, by the key of the argument.
 
-    The changed arguments have the names of those shown, and fit the tool's JSON Schema. Where a request has no
-    schema, each has the JSON type of the one shown; the tool validates the rest before it runs.
+    The edited arguments must have the names of the arguments that were shown, and fit the tool's JSON Schema. If the
+    request has no schema, each must have the JSON type of the argument that was shown; the tool validates the rest
+    before it runs.
     """
     payload = case.payload
     if payload is None:
@@ -112,7 +126,7 @@ def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
         key, shown = "data.modified_params", edits
     else:
         return {}
-    faults = {f"{key}.{name}": "is no argument of this call" for name in edits if name not in shown}
+    faults = {f"{key}.{name}": "is not an argument of this call" for name in edits if name not in shown}
     faults |= {f"{key}.{name}": "is missing" for name in shown if name not in edits}
     asked = {} if call is None else call.args
     found = _by_kind(shown, edits) if schema is None else _by_schema(schema, edits, asked)
@@ -121,7 +135,9 @@ def edit_faults(case: Case, edits: Mapping[str, Any]) -> dict[str, str]:
 
 def _by_kind(shown: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, str]:
     same = [name for name in edits if shown.get(name) is not None]
-    return {name: f"is {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])}
+    return {
+        name: f"must be {_kind(shown[name])}" for name in same if _kind(edits[name]) != _kind(shown[name])
+    }
 
 
 def _by_schema(
@@ -146,13 +162,13 @@ def _selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     if selected is None and _says_more(case, data):
         return _without_nones(data, faults)
     if not isinstance(selected, list):
-        faults["data.selected"] = "is a list of ids"
+        faults["data.selected"] = "must be a list of ids"
         return _without_nones(data, faults)
     chosen = cast("list[Any]", selected)
     if not all(isinstance(each, str) for each in chosen):
-        faults["data.selected"] = "is a list of ids, each a text"
+        faults["data.selected"] = "must be a list of ids, each a text"
     elif len(set(chosen)) < len(chosen):
-        faults["data.selected"] = "has a choice twice"
+        faults["data.selected"] = "must not have the same choice twice"
     elif isinstance(items, list):
         offered = {item_id(item) for item in cast("list[Any]", items)} - {None}
         strange = [each for each in chosen if each not in offered]
@@ -194,7 +210,7 @@ def _confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[str, An
     if items is not None and not (
         isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
     ):
-        faults["data.confirmed_items"] = "is a list of texts"
+        faults["data.confirmed_items"] = "must be a list of texts"
     return _without_nones(data, faults)
 
 
@@ -202,9 +218,9 @@ def _escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]
     faults = _texts(data, ("reason",))
     params = data.get("modified_params")
     if params is not None and not isinstance(params, Mapping):
-        faults["data.modified_params"] = "is an object"
+        faults["data.modified_params"] = "must be an object"
     elif params is not None and action != "retry":
-        faults["data.modified_params"] = f"goes with retry, not with {action}"
+        faults["data.modified_params"] = f"is only for the action retry, not for {action}"
     elif isinstance(params, Mapping):
         faults |= edit_faults(case, cast("Mapping[str, Any]", params))
     return _without_nones(data, faults)
@@ -224,11 +240,14 @@ _DEFINED: Mapping[str, tuple[str, ...]] = {
     "confirmation": ("confirmed_items", "note"),
     "escalation": ("reason", "modified_params"),
 }
-"""What the protocol defines of an answer's data, for each type."""
+"""The fields that the protocol defines for an answer's data, by case type."""
 
 
 def _says_more(case: Case, data: Mapping[str, Any]) -> bool:
-    """Whether an answer has fields beyond its type for a caller that may understand them; Askfirst agents do not."""
+    """Whether an answer has further fields with values, for a caller that may know them.
+
+    Askfirst agents know none.
+    """
     return case.request is None and not all(_is_blank(value) for value in beyond(case, data).values())
 
 
@@ -237,9 +256,9 @@ def _texts(data: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
     for name in names:
         value = data.get(name)
         if value is not None and not isinstance(value, str):
-            faults[f"data.{name}"] = "is text"
+            faults[f"data.{name}"] = "must be text"
         elif isinstance(value, str) and len(value) > _TEXT:
-            faults[f"data.{name}"] = f"has at most {_TEXT} characters"
+            faults[f"data.{name}"] = f"must have at most {_TEXT} characters"
     return faults
 
 
@@ -249,11 +268,11 @@ def _without_nones(data: Mapping[str, Any], faults: Mapping[str, str]) -> dict[s
     return {name: value for name, value in data.items() if value is not None}
 
 
-# The items that a person chooses from: their ids, and what is wrong with a list.
+# The items that a person chooses from: their ids, and the faults of a list of items.
 
 
 LISTS: Mapping[str, str] = {"selection": "items", "confirmation": "items_to_confirm"}
-"""Where a case of a type has its items in the context."""
+"""The field of the context that has the items, by case type."""
 
 
 def item_id(item: Any) -> str | None:
@@ -272,58 +291,58 @@ def id_key(item: Mapping[str, Any]) -> str:
 
 
 def item_faults(type_: str, context: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with the items of a context, by path; empty if nothing is, or if there are none."""
+    """The first fault of the items in a context, by its path; empty if there is none."""
     name = LISTS.get(type_, "")
     given: Any = context.get(name)
     if given is None:
         return {}
     if not isinstance(given, list):
-        return {f"context.{name}": "is a list of the items to choose from"}
+        return {f"context.{name}": "must be a list of the items to choose from"}
     items = cast("list[Any]", given)
     if not items and type_ == "selection":
-        return {f"context.{name}": "has nothing to choose from"}
+        return {f"context.{name}": "must have at least one item to choose from"}
     seen: set[str] = set()
     for place, item in enumerate(items):
         id_ = item_id(item)
         if id_ is None:
-            said = 'has nothing to be chosen by: give it an id, as in {"id": "a", "title": "The first"}'
+            said = 'has no id: give it one, as in {"id": "a", "title": "The first"}'
             return {f"context.{name}.{place}": said}
         if id_ in seen:
-            return {f"context.{name}.{place}": f"has the id {id_[:100]!r}, which another has, too"}
+            return {f"context.{name}.{place}": f"has the id {id_[:100]!r}, which another item has, too"}
         seen.add(id_)
     return {}
 
 
-# How much is in JSON: counted in bytes before they are parsed, and in parsed values.
+# The size of JSON: estimated in its bytes before it is parsed, and counted in parsed values.
 
 
 def has_more_values(raw: bytes, most: int) -> bool:
-    """Whether a text of JSON has more than ``most`` values, names of fields not counted.
+    """Whether a JSON text has more than ``most`` values; names of fields are not counted.
 
-    It costs a few passes over the bytes, however many values there are.
+    It needs only a few passes over the bytes, however many values there are.
     """
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") < most:
         return False
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if plain.count(b'"') > 4 * most:  # each text has two, and each value may have a name
+    if plain.count(b'"') > 4 * most:  # two quotes for each text, and two for the name of each value
         return True
     outside = b"".join(plain.split(b'"')[::2])
     return outside.count(b",") + outside.count(b"[") + outside.count(b"{") >= most
 
 
 def count_values(data: Any, most: int) -> int:
-    """How many values there are in a value of JSON, itself included; counted to one more than ``most``."""
+    """How many values a JSON value contains, itself included. Counting stops at one more than ``most``."""
     return sum(1 for _ in islice(_each(data), most + 1))
 
 
 def depth_fault(data: Any, most: int = limits.BODY_DEPTH) -> str | None:
-    """What is wrong with how deep objects and lists are within one another; None if nothing is."""
+    """A sentence if objects and lists are nested deeper than ``most``; otherwise None."""
     level = [data]
     for _ in range(most + 1):
         level = [inner for each in level for inner in _inside(each)]
         if not level:
             return None
-    return f"must have at most {most} objects and lists within one another"
+    return f"must not nest objects and lists deeper than {most}"
 
 
 def _each(data: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""The routes of the API: open a case (202), poll it, follow its events; follow a thread."""
+"""The routes of the API: open a case (202), poll, follow, answer and cancel it; follow a thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from askfirst.protocol.events import FINAL_EVENTS
 from askfirst.protocol.submit import ErrorBody
 from askfirst.protocol.wire import Opt
 from askfirst.service.answers import item_faults
-from askfirst.service.bodies import needed_json, read_json
 from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
@@ -35,25 +34,26 @@ from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, s
 from askfirst.service.continuation import going_on
 from askfirst.service.egress import check_callback_url
 from askfirst.service.friction import check_inline
-from askfirst.service.gather import decision_for
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
+from askfirst.service.page_data import decision_for
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
+from askfirst.service.request_bodies import needed_json, read_json
 from askfirst.service.thread_events import Position, ThreadFollower
 from askfirst.store.rows import ID_LENGTH
 
-# Opening a case, and the 202 for its caller.
+# Opening a case, and the 202 response for its caller.
 
 
 POLL_SECONDS = 30
-"""The ``Retry-After`` of a poll."""
+"""The polling interval that the service recommends, sent as ``Retry-After``."""
 
 
 async def open_review(
     service: Service, owner: str, review: ReviewRequest, idempotency_key: str | None = None
 ) -> dict[str, Any]:
-    """Open a case that only ``owner`` may ask about, and return the body of the 202 for it."""
+    """Open a case that only ``owner`` may poll, and return the body of the 202 response."""
     if review.hitl_callback_url is not None:
         if not service.settings.takes_callbacks:
             said = "this service makes no callbacks; poll, or follow events"
@@ -77,11 +77,11 @@ async def open_review(
 
 
 def accepted(body: Mapping[str, Any]) -> JSONResponse:
-    """The 202 itself."""
+    """The 202 response with this body."""
     return JSONResponse(body, 202, {"Retry-After": str(POLL_SECONDS), "Cache-Control": "no-store"})
 
 
-# Server-sent events of a case, resumed after the last one that the client has seen.
+# Server-sent events of a case, resumed after the last event that the client has seen.
 
 
 HEARTBEAT_SECONDS = 15.0
@@ -125,16 +125,16 @@ _SSE: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "st
 
 def _refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     said = {
-        400: "The request cannot be read",
-        401: "No key, or one that is not known",
-        403: "It can only be done on the review page",
-        404: "No such case or thread, or not yours",
-        409: "The case has ended, or too much is stored",
-        410: "The case's time is up",
-        413: "Too long",
-        415: "The body is said to be something else than JSON",
-        422: "It does not fit",
-        429: "Too often",
+        400: "The request cannot be parsed",
+        401: "The API key is missing or unknown",
+        403: "This can only be decided on the review page",
+        404: "There is no such case or thread, or it is not yours",
+        409: "The case has ended, or a quota is used up",
+        410: "The case has expired",
+        413: "The body is too long",
+        415: "The content type is not JSON",
+        422: "The request has faults",
+        429: "Too many requests",
         503: "The store cannot be reached",
     }
     return {
@@ -174,21 +174,21 @@ async def open_case(
     response_model=PollResponse,
     responses={304: {"description": "Nothing has changed"}, **_refusals(401, 404, 422, 429)},
     dependencies=[Depends(ShownKey())],
-    summary="How a case stands",
+    summary="The state of a case",
 )
 async def status(
     case_id: CaseId,
     request: Request,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """How a case stands, at most 60 times a minute."""
+    """The state of a case. A caller may poll a case 60 times a minute."""
     service = await service_of(request)
     case, polled = await own_case(service, request, case_id)
-    # Counted only for the owner: nobody can use up another caller's polls, or find out which cases exist.
+    # Only the owner's polls are counted: nobody else can use them up, or learn from a 429 which cases exist.
     wait = await service.quotas.rate.poll(case_id, polled)
     if wait is not None:
         headers = {"Retry-After": str(wait)}
-        return problem(429, "rate_limited", "This case is asked about too often.", headers)
+        return problem(429, "rate_limited", "This case is polled too often.", headers)
     etag = f'"{case.version}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Retry-After": str(POLL_SECONDS)}
     known = _etags(if_none_match or "")
@@ -198,14 +198,14 @@ async def status(
 
 
 def _etags(header: str) -> list[str]:
-    """The tags of ``If-None-Match``; none if the header is too long."""
+    """The ETags of ``If-None-Match``; none if the header is too long."""
     if len(header) > limits.ETAGS_CHARACTERS:
         return []
     return [part.strip().removeprefix("W/") for part in header.split(",")]
 
 
 class ContinuationBody(BaseModel):
-    """Whether what was answered has gone on."""
+    """The continuation of an answered case: whether its thread has gone on."""
 
     state: Literal["due", "running", "failed", "done"]
     attempts: int
@@ -219,12 +219,12 @@ class ContinuationBody(BaseModel):
     "/reviews/{case_id}/continuation",
     response_model=ContinuationBody,
     responses=_refusals(401, 404, 422),
-    summary="Whether what was answered has gone on",
+    summary="Whether an answered case has gone on",
 )
 async def continuation(case_id: CaseId, service: The, key_id: Caller) -> Response:
-    """How the thread of an answered case goes on: a case of an agent or a gate, for whoever knows its id.
+    """The continuation of an answered case of an agent or a gate, for any caller who knows the case's id.
 
-    404 while it is open, if nobody registered how it goes on, and for another caller's case.
+    404 while the case is open, if no resumer is registered for its thread, and for another caller's case.
     """
     case = await service.cases.get(case_id)
     known = None if case.key_id not in (None, key_id) else await going_on(service.cases.engine, case)
@@ -246,7 +246,7 @@ async def follow(
     request: Request,
     last_event_id: Annotated[str, Header()] = "",
 ) -> StreamingResponse:
-    """What happens to a case, as server-sent events, from the first or from the one last seen."""
+    """The events of a case as server-sent events: from the first, or after ``Last-Event-ID``."""
     await service.cases.get(case_id, key_id)
     after = int(last_event_id) if re.fullmatch("[0-9]{1,18}", last_event_id or "") else 0
     stream_id = await service.quotas.streams.begin(key_id, address_of(request))
@@ -256,7 +256,7 @@ async def follow(
 
 
 class Submission(SubmitRequest):
-    """An answer that an agent carries from a messenger's button."""
+    """An answer that an agent submits because a person pressed a button in a messenger."""
 
     action: Annotated[str, Field(strict=True, max_length=255)]
     verification_evidence: Opt[Annotated[list[VerificationEvidence], Field(max_length=limits.PROOFS)]] = None
@@ -267,11 +267,11 @@ class Submission(SubmitRequest):
     response_model=SubmissionAccepted,
     responses=_refusals(401, 403, 409, 410, 415, 422, 429),
     openapi_extra=body_of(Submission),
-    summary="Carry a person's answer from a messenger",
+    summary="Submit a person's answer from a messenger",
 )
 async def respond(case_id: CaseId, request: Request, service: The, token: Token) -> Response:
     """Answer a case with its submit token, after a person pressed a button. Refused unless the operator allows it."""
-    if not service.terms.inline:  # also for submit tokens that were issued while it was allowed
+    if not service.terms.inline:  # submit tokens that were issued while it was allowed are refused, too
         return problem(403, "action_not_inline", _NOT_INLINE, case_id=case_id)
     try:
         case = await service.cases.with_token(case_id, "" if token is None else token.credentials, "submit")
@@ -280,7 +280,8 @@ async def respond(case_id: CaseId, request: Request, service: The, token: Token)
         return problem(401, "invalid_token", "This token opens no such case.", headers)
     wait = await service.quotas.rate.submission(case_id)
     if wait is not None:
-        return problem(429, "rate_limited", "This case is answered too often.", {"Retry-After": str(wait)})
+        said = "This case gets too many answers."
+        return problem(429, "rate_limited", said, {"Retry-After": str(wait)})
     submission = await needed_json(request, Submission)
     action, data = submission.action, submission.data
     try:
@@ -293,14 +294,16 @@ async def respond(case_id: CaseId, request: Request, service: The, token: Token)
             who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
         done = await service.cases.answer(case, action, data, who)
     except InlineRefused as error:
-        where = f"{service.settings.base_url}/review/{case_id}"  # without the link's token, which only the person has
+        where = (
+            f"{service.settings.base_url}/review/{case_id}"  # without a token: only the person has the link
+        )
         return problem(403, error.code, str(error), case_id=case_id, review_url=where)
     body = {"status": "completed", "case_id": case_id, "completed_at": iso(done.ended_at or 0)}
     return JSONResponse(body, 200, {"Cache-Control": "no-store"})
 
 
 class Cancellation(BaseModel):
-    """Why nobody is to decide any more."""
+    """Why a case is cancelled."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -338,7 +341,7 @@ async def follow_thread(
     begin: Annotated[Literal["now", "beginning"], Query(alias="from")] = "now",
     last_event_id: Annotated[str, Header()] = "",
 ) -> Response:
-    """What a run adds to its thread, as server-sent events, whichever process runs it."""
+    """Everything that a run adds to its thread, as server-sent events, from any process."""
     follower = ThreadFollower(service.cases.engine, thread_id, service.cases.now, key_id)
     if not await service.may_be_followed(key_id, thread_id) or not await follower.exists():
         return problem(404, "not_found", "There is no such thread.")

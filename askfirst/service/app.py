@@ -1,4 +1,4 @@
-"""The service as an ASGI application."""
+"""`create_app`: the service as an ASGI application."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ with needs_service():
     from starlette.routing import Route
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from askfirst.service import api, live, review_routes, well_known
+    from askfirst.service import api, live_routes, long_texts, review_routes, well_known
     from askfirst.service.assets import static_app
     from askfirst.service.audit import HeadPusher, check_push_url
     from askfirst.service.background import Background, OnCase
-    from askfirst.service.bodies import BodyLimit
     from askfirst.service.budgets import Budgets, OpenStreams, Spending
     from askfirst.service.callbacks import SECRET_VARIABLE, CallbackSender, CallbackWorker, callback_secret
     from askfirst.service.cases import Cases
@@ -42,7 +41,9 @@ with needs_service():
         Settings,
         Unauthorized,
         checked_hold,
+        checked_reasons,
     )
+    from askfirst.service.deliveries import DeliverySettings, Sender
     from askfirst.service.egress import Guard, Prefills, check_base_url
     from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
     from askfirst.service.keys import Keys
@@ -50,14 +51,14 @@ with needs_service():
     from askfirst.service.observability import Metrics, RequestCount, RequestLog
     from askfirst.service.openapi import describe
     from askfirst.service.pages import load_pages
+    from askfirst.service.pages.language import DEFAULT, checked_language
     from askfirst.service.person import Authorize, Identify
     from askfirst.service.places import Place, Places, given_places
     from askfirst.service.problems import nowhere, of_error, of_error_to, problem, unauthorized
     from askfirst.service.rate import CaseRate
+    from askfirst.service.request_bodies import BodyLimit
     from askfirst.service.risk_patterns import RiskPatterns, patterns_from
     from askfirst.service.schedule import Schedule
-    from askfirst.service.teller import Sender
-    from askfirst.service.telling import Telling
     from askfirst.service.thread_events import MayFollow
     from askfirst.service.verification import VerificationProvider, Verifier
 
@@ -109,39 +110,56 @@ def create_app(
     budgets: Budgets | None = None,
     hold_seconds: float = 5.0,
     risk_patterns: RiskPatterns | str | os.PathLike[str] | None = None,
+    quick_reasons: Sequence[str] = (),
+    language: str = DEFAULT,
     clock: Clock | None = None,
 ) -> FastAPI:
     """The service, to run alone or to mount in your own application (see `askfirst.service.embedding`).
 
-    ``checkpointer_or_url`` is an open checkpointer, or the address of a database that is opened with the
-    application. ``base_url`` is where people and agents reach it, with the path it is mounted at. ``secret``
-    (or ``ASKFIRST_SECRET``) signs callbacks; without it none are accepted. ``signing_key`` signs results.
-    ``verification`` are the providers that look at proofs, by name. ``on_case`` hears of every case that a request
-    of an agent has become and that is still open (with ``links="service"``, of all cases): once, in one of the
-    processes that have it, or again if that process dies while it tells, or if it raises, with growing pauses.
-    ``deliver`` is how the service itself tells people of every such case: a `Place`, a delivery, its name, or a list
-    of these; ``schedule`` says whom, when they are reminded, and who is next (see `Schedule`).
-    ``smtp_url`` (or ``ASKFIRST_SMTP_URL``, ``smtp://user:password@host:587?from=address``) sends the codes of cases
-    with ``verify_email``; without it there are none. ``development`` allows callbacks to this machine, and mail over
-    connections that are not encrypted. ``budgets`` says how much a key, a link or an address may use.
-    ``push_heads`` is an address to which the audit trail's head is pushed whenever it has moved, signed if there is a
-    ``signing_key``.
+    - ``checkpointer_or_url``: an open checkpointer, or the URL of a database that is opened with the application.
+    - ``base_url``: the address at which people and agents reach the service, with the path that it is mounted at.
+    - ``secret`` (or ``ASKFIRST_SECRET``): signs callbacks; without it the service accepts no callback URLs.
+    - ``signing_key``: signs results.
+    - ``verification``: the providers that verify proofs, by name.
+    - ``on_case``: called for every case that an agent's request has become, while it is open; with
+      ``links="service"``, for all cases. One of the processes calls it, once. It is called again if that process dies
+      meanwhile, and, with back-off, if it raises.
+    - ``deliver``: how the service itself delivers these cases to people: a `Place`, a delivery, its name, or a list.
+    - ``schedule``: who gets messages, when they are reminded, and who is next (see `Schedule`).
+    - ``smtp_url`` (or ``ASKFIRST_SMTP_URL``; ``smtp://user:password@host:587?from=address``): the server that sends
+      the codes of cases with ``verify_email``; without it no codes can be sent.
+    - ``development``: allows callbacks to this machine, and mail over connections that are not encrypted.
+    - ``budgets``: how much an API key, a link or a network address may use.
+    - ``push_heads``: a URL to which the head of the audit trail is pushed whenever it has moved, signed if there is a
+      ``signing_key``.
 
-    ``authenticate`` tells who calls, in place of API keys: from a request to an id of up to 255 characters, or None
-    for nobody. ``may_follow`` tells, from a caller's id and a thread's id, whether the caller may follow the thread;
-    without it nobody may follow any. ``identify`` tells who answers, on the page or by a messenger's button, from a
-    login of the host's: from the request to their ``name`` and ``email``, or None if they are nobody it knows; if it
-    raises, the answer is refused. ``authorize`` is asked before an answer counts, on every surface: from the
-    `Person`, the `Case` and the action to True if they may; anything else refuses, and so does raising.
+    Functions of the host:
 
-    ``inline`` hands a submit token to whoever opens a case, who may then carry answers from a messenger, and could
-    answer alone. ``links`` says who brings the link to the person: the ``"caller"``, who gets it with the 202, or
-    the ``"service"`` itself, in ``on_case``. A link is good for ``link_days``. ``least_timeout`` is how long a case
-    is open at least, in seconds or as ``"5m"``; ``allow_default_approve`` lets a case count as approved when nobody
-    has answered.
+    - ``authenticate``: in place of API keys; from a request to the caller's id of up to 255 characters, or None.
+    - ``may_follow``: from a caller's id and a thread's id to whether the caller may follow the thread; without it
+      nobody may.
+    - ``identify``: from a request to the ``name`` and ``email`` of the person who is signed in, or None. If it
+      raises, the answer is refused.
+    - ``authorize``: from the `Person`, the `Case` and the action to whether the person may answer so, on every
+      surface. Only True allows; another value, or an exception, refuses.
 
-    A decision made on the page's own form goes out after ``hold_seconds``, in which it can be undone; 0 switches that
-    off. ``risk_patterns`` are the lines to look at twice, or a file of them; by default those that Askfirst ships.
+    What callers may do:
+
+    - ``inline``: the caller who opens a case gets a submit token. With it the caller submits answers from a
+      messenger, and could also answer without a person.
+    - ``links``: who delivers the link to the person: the ``"caller"``, who gets it with the 202, or the ``"service"``
+      itself, in ``on_case`` or with ``deliver``. A link is valid for ``link_days``.
+    - ``least_timeout``: the shortest time-out of a case, in seconds or as ``"5m"``.
+    - ``allow_default_approve``: a caller may have a case count as approved when nobody has answered in time.
+
+    The page:
+
+    - ``hold_seconds``: a decision made on the page counts after this time, and can be undone until then; 0 for no
+      hold.
+    - ``risk_patterns``: patterns for lines to look at twice, or a file of them; by default those that Askfirst ships.
+    - ``quick_reasons``: up to 6 reasons to reject that the page offers for one tap; by default four of its own.
+    - ``language``: the language of a page whose reader wants none that the pages have, such as ``"zh-Hans"``, and of
+      the tools' own sentences in messages, where they are given in several languages.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
     _check(checkpointer_or_url, secret, base_url, push_heads)
@@ -151,11 +169,12 @@ def create_app(
     smtp_url = smtp_url or os.environ.get(SMTP_VARIABLE)
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics, budgets = Metrics(), budgets or Budgets()
-    care = checked_hold(hold_seconds), patterns_from(risk_patterns)
+    reasons, spoken = checked_reasons(quick_reasons), checked_language(language)
+    care = checked_hold(hold_seconds), patterns_from(risk_patterns), reasons, spoken
     settings = Settings(
         base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *care
     )
-    telling = Telling(places, schedule or Schedule(), Sender(name, settings.base_url))
+    deliveries = DeliverySettings(places, schedule or Schedule(), Sender.of(settings))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -196,14 +215,14 @@ def create_app(
                 identify=identify,
                 email_codes=None
                 if mailer is None
-                else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending),
+                else EmailCodes(cases, mailer, urlsplit(base_url).netloc, spending, language),
             )
             stack.callback(delattr, app.state, "service")
             heads = None
             if push_heads is not None:
                 heads = HeadPusher(checkpointer.engine, push_heads, signing_key, clock)
-            told = telling.on(cases, checkpointer, clock, metrics.told)
-            background = Background(cases, quotas, metrics, callbacks, on_case, heads, *told)
+            worker_and_listeners = deliveries.opened(cases, checkpointer, clock, metrics.told)
+            background = Background(cases, quotas, metrics, callbacks, on_case, heads, *worker_and_listeners)
             background.start()
             stack.push_async_callback(background.stop)
             yield
@@ -214,8 +233,8 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,  # with a key only: see `well_known`
-        # FastAPI's own spans hold whole addresses, and a review link's address holds its token.
+        openapi_url=None,  # served to callers with an API key only: see `well_known`
+        # FastAPI's own spans contain whole URLs, and the URL of a review link contains its token.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     _furnish(app, metrics, places)
@@ -225,18 +244,18 @@ def create_app(
 def _check(
     checkpointer_or_url: SqlCheckpointer | str, secret: str | None, base_url: str, push_heads: str | None
 ) -> None:
-    """Raise now, and not when the application starts, what is wrong with these."""
+    """Raise for invalid arguments now, not only when the application starts."""
     if secret is not None:
-        callback_secret(secret, "")  # raises if it is too short
+        callback_secret(secret, "")  # raises if the secret is too short
     check_base_url(base_url)
     if isinstance(checkpointer_or_url, str):
-        checkpointer_from_url(checkpointer_or_url)  # raises if it is no database's
+        checkpointer_from_url(checkpointer_or_url)  # raises if it is not the URL of a database
     if push_heads is not None:
         check_push_url(push_heads)
 
 
 def _take_requests(app: FastAPI, places: Places) -> None:
-    """Add what takes signed requests of messengers, at ``/messengers/NAME``."""
+    """Add the routes ``/messengers/NAME``, which take signed requests of messengers."""
     for place in places:
         delivery = place.delivery
         if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
@@ -250,7 +269,8 @@ def _furnish(app: FastAPI, metrics: Metrics, places: Places) -> None:
     _take_requests(app, places)
     app.include_router(api.router)
     app.include_router(review_routes.router)
-    app.include_router(live.router)
+    app.include_router(live_routes.router)
+    app.include_router(long_texts.router)
     app.include_router(well_known.router)
     app.mount("/static", static_app, "static")
     cast(Any, app).openapi = lambda: describe(app)
@@ -288,7 +308,7 @@ async def _unauthorized(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """The faults of a path or header, by name, without the values."""
+    """The response for faults of a path or a header: by name, without the values."""
     faults = {
         str(fault["loc"][-1]): str(fault["msg"]) for fault in cast(RequestValidationError, error).errors()
     }

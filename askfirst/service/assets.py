@@ -1,4 +1,5 @@
-"""The pages' static files: read once, named by their content, compressed, and cached by browsers for good."""
+"""The static files of the pages: read once, compressed, and named by a hash of their content, so that browsers may
+cache them for ever."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 STATIC = Path(__file__).parent / "static"
-"""The folder of the style sheet, the script and the icon."""
+"""The folder of the style sheet, the scripts and the icon."""
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _FOR_GOOD = "public, max-age=31536000, immutable"
 _HASH_DIGITS = 10
+_SPACED = re.compile(rb'("[^"\n]*"|`[^`\n]*`)| (=>|===|!==|&&|\|\||=|\?\?|\?|:|\+|\{) ?|(?<=[,;]) ')
+"""A text of a script, which stays as it is; else the blanks around an operator, or after a comma or semicolon."""
 _REFERENCE = re.compile(rb'url\("(\w+\.svg)"\)')
 
 
@@ -35,12 +38,13 @@ class Asset:
 
 @cache
 def assets() -> Mapping[str, Asset]:
-    """Every static file, by its plain name. The style sheet names the icon by its hash, too."""
+    """Every static file, by its plain name. References to the icon in the style sheet get its hashed name."""
     found: dict[str, Asset] = {}
     for path in sorted(STATIC.iterdir(), key=lambda it: (it.suffix != ".svg", it.name)):
         content = _REFERENCE.sub(
             lambda match: b'url("' + found[match[1].decode()].name.encode() + b'")', path.read_bytes()
         )
+        content = content if path.suffix == ".svg" else _lean(content, is_script=path.suffix == ".js")
         digest = hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
         name = f"{path.stem}.{digest}{path.suffix}"
         packed = gzip.compress(content, 9, mtime=0)
@@ -48,10 +52,25 @@ def assets() -> Mapping[str, Asset]:
     return found
 
 
+def _lean(content: bytes, *, is_script: bool) -> bytes:
+    """A style sheet or a script without indentation, blank lines and the comments that have a line of their own.
+
+    They are a tenth of what a first visit loads. No text in these files goes over a line's end, so the rest stays.
+    """
+    lines = (line.strip() for line in content.splitlines())
+    kept = b"\n".join(line for line in lines if line and not line.startswith(b"//")) + b"\n"
+    return _SPACED.sub(lambda it: it[1] or it[2] or b"", kept) if is_script else kept
+
+
 async def static_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """An ASGI application that serves the files under their hashed names. A plain name is not cached."""
+    """An ASGI application that serves the files. Only responses under a hashed name may be cached."""
     request = Request(scope, receive)
     await _response(request)(scope, receive, send)
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether the client reads gzip."""
+    return "gzip" in request.headers.get("accept-encoding", "")
 
 
 def _response(request: Request) -> Response:
@@ -70,7 +89,7 @@ def _response(request: Request) -> Response:
         "ETag": f'"{asset.name}"',
     }
     content = asset.content
-    if "gzip" in request.headers.get("accept-encoding", "") and len(asset.compressed) < len(content):
+    if takes_gzip(request) and len(asset.compressed) < len(content):
         content, headers["Content-Encoding"] = asset.compressed, "gzip"
     body = b"" if request.method == "HEAD" else content
     response = Response(body, 200, headers, asset.media_type)

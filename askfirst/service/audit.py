@@ -1,4 +1,4 @@
-"""The audit trail: verified against the tables, exported, and its signed heads pushed elsewhere."""
+"""The audit trail: verified against the tables, exported, and its signed heads pushed to another system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from askfirst.store.case_rows import CaseRow
 from askfirst.store.engine import Engine
 from askfirst.store.rows import RequestRow, decode_text
 
-# Heads of the chain: signed, and pushed to a place that cannot be written with the database.
+# Heads of the hash chain: signed, and pushed to a system that somebody with the database cannot write to.
 
 
 SECONDS = 15.0
@@ -40,9 +40,9 @@ EVERY_SECONDS = 60.0
 
 
 def head_body(head: Head, now: float, key: SigningKey | None = None) -> dict[str, Any]:
-    """A head as JSON: how many rows there are, the last one's hash, and when that was.
+    """A head as JSON: the number of rows, the hash of the last row, and the current time.
 
-    With a key, ``signature`` is a compact JWS over the canonical JSON of the rest.
+    With a key, ``signature`` is a compact JWS over the canonical JSON of the other fields.
     """
     at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     body: dict[str, Any] = {"rows": head.seq, "head": head.hash, "at": at}
@@ -50,17 +50,17 @@ def head_body(head: Head, now: float, key: SigningKey | None = None) -> dict[str
 
 
 def verify_head(body: Mapping[str, Any], jwks: Mapping[str, Any]) -> Head:
-    """The head that was signed; raises `InvalidSignature` if it was altered, or another key signed it."""
+    """The head in a signed body; raises `InvalidSignature` if it was altered, or if another key signed it."""
     said = {name: body.get(name) for name in ("rows", "head", "at")}
     verify_text(canonical_json(said), str(body.get("signature", "")), jwks)
     return Head(int(str(said["rows"])), str(said["head"]))
 
 
 def check_push_url(url: str) -> None:
-    """Raise `ServiceError` for an address that heads are not pushed to: https, or http on this machine."""
+    """Raise `ServiceError` unless heads can be pushed to a URL: https, or http on this machine."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK_HOSTS):
-        raise ServiceError("heads are pushed to an https:// address, or to http:// on this machine")
+        raise ServiceError("push_heads must be an https:// address, or http:// on this machine")
 
 
 class HeadPusher:
@@ -78,9 +78,9 @@ class HeadPusher:
         self._tls: ssl.SSLContext | None = None
 
     async def push(self) -> Head | None:
-        """Link unlinked acts, and push the head unless it was pushed before; returns the head if it was pushed now.
+        """Link unlinked acts, and push the head if it has moved. Returns the pushed head, or None.
 
-        Raises `ServiceError` if the receiver does not take it.
+        Raises `ServiceError` if the push fails.
         """
         await link_all(self._engine)
         head = await self._engine.read(audit_chain.head) or START
@@ -106,11 +106,11 @@ class HeadPusher:
 
 # Comparing the tables with the hashes in the trail.
 #
-# A row from before the trail had hashes is counted, and not compared.
+# A row that is older than the hashes in the trail is counted, and not compared.
 
 
 LOOKS = 10
-"""How often a row that changes while it is compared is read again."""
+"""How often a row is read again if it changes while it is compared."""
 NEARLY = 60_000
 """Milliseconds by which the clocks of two machines may differ."""
 OPENED = "request.opened"
@@ -122,7 +122,7 @@ ENDED = frozenset(f"case.{act}" for act in ("answered", "cancelled", "expired", 
 
 
 class Difference(NamedTuple):
-    """A row of a table that differs from the trail; ``seq`` is the trail's row, if there is one."""
+    """A row of a table that differs from the trail; ``seq`` is the number of the trail's row, if it has one."""
 
     seq: int | None
     problem: str
@@ -133,11 +133,11 @@ class Compared(NamedTuple):
 
     differences: list[Difference]
     older: int
-    """How many rows are from before the trail had hashes of them."""
+    """How many rows are older than the hashes in the trail, so that they cannot be compared."""
 
 
 class Said(NamedTuple):
-    """A row of the trail, read."""
+    """A decoded row of the trail."""
 
     seq: int | None
     at: int
@@ -147,12 +147,12 @@ class Said(NamedTuple):
 
     @property
     def place(self) -> str:
-        """How a sentence names it."""
+        """The name of the row in a sentence."""
         return "an act that is not linked yet" if self.seq is None else f"row {self.seq}"
 
 
 async def compare(engine: Engine) -> AsyncIterator[Compared]:
-    """Compare all requests and all cases with the trail, some at a time; others may write meanwhile."""
+    """Compare all requests and all cases with the trail, page by page. Other processes may write meanwhile."""
     began = await engine.read(audit_chain.began)
     after = ""
     while page := await engine.read(partial(audit_chain.threads, after)):
@@ -169,7 +169,7 @@ async def _requests(engine: Engine, thread_ids: Sequence[str], began: int | None
     if not compared.differences:
         return compared
     differences: list[Difference] = []
-    for thread_id in thread_ids:  # again, one by one: only a row that does not change meanwhile counts
+    for thread_id in thread_ids:  # again, one by one: only rows that do not change meanwhile count
         for _ in range(LOOKS):
             before = await engine.read(partial(audit_chain.requests_of, [thread_id]))
             found = await _threads(engine, [thread_id], began)
@@ -197,7 +197,7 @@ async def _said(engine: Engine, subjects: Sequence[str]) -> dict[str, list[Said]
     said: dict[str, list[Said]] = defaultdict(list)
     for each in await engine.read(partial(audit_chain.of_subjects, subjects)):
         row = _read(each)
-        if row is not None:  # else its own hash is wrong, which is reported elsewhere
+        if row is not None:  # otherwise the row's own hash is wrong, which `_Walk` reports
             said[row.subject].append(row)
     return said
 
@@ -213,7 +213,7 @@ def _read(row: Recorded) -> Said | None:
 
 
 class _Thread:
-    """A thread's requests beside what the trail says of them."""
+    """The requests of a thread, compared with the trail's rows about them."""
 
     def __init__(
         self, thread_id: str, rows: Sequence[RequestRow], said: Sequence[Said], began: int | None
@@ -235,16 +235,16 @@ class _Thread:
             content, result = each.detail.get("content_sha256"), each.detail.get("result_sha256")
             if content is not None and (question_id, content) not in asked:
                 named.add(question_id)
-                yield self._difference(each, "what it asks is not what was asked")
+                yield self._difference(each, "its content was changed or removed")
             elif each.act in SETTLED and (question_id, result) not in answered:
                 named.add(question_id)
-                yield self._difference(each, f"how it ended, {each.act.partition('.')[2]}, is not there now")
+                yield self._difference(each, f"its end, {each.act.partition('.')[2]}, was changed or removed")
         for row in self._rows:
             if row.question_id not in named:
                 yield from self._unrecorded(row)
 
     def _since_deleted(self) -> Iterable[Said]:
-        """The trail's rows of the present requests, without those of a deleted thread of the same id."""
+        """The trail's rows about the thread's requests, without those of a deleted thread with the same id."""
         about = [each for each in self._said if each.act == OPENED or each.act in SETTLED]
         deleted = [each for each in self._said if each.act == "thread.deleted"]
         if not deleted:
@@ -274,7 +274,7 @@ class _Thread:
 
     def _difference(self, said: Said | None, problem: str, question_id: str = "") -> Difference:
         which = said.detail.get("question_id") if said is not None else question_id
-        by = "" if said is None else f", as {said.place} has it"
+        by = "" if said is None else f", according to {said.place}"
         return Difference(
             None if said is None else said.seq,
             f"request {which} of thread {self._thread_id} was altered: {problem}{by}",
@@ -290,7 +290,7 @@ async def _cases(engine: Engine, rows: Sequence[CaseRow], began: int | None) -> 
         for _ in range(LOOKS if any(found) else 0):
             before = await engine.read(partial(case_store.get, row.case_id))
             again = await _said(engine, [row.case_id])
-            if before is None:  # it was purged
+            if before is None:  # the case was purged meanwhile
                 found = []
                 break
             found = list(_case(before, again[row.case_id], began))
@@ -302,12 +302,12 @@ async def _cases(engine: Engine, rows: Sequence[CaseRow], began: int | None) -> 
 
 
 def _case(row: CaseRow, said: Sequence[Said], began: int | None) -> Iterator[Difference | None]:
-    """What is wrong with a case; None if it is from before the trail had hashes."""
+    """The differences of a case from the trail. None stands for a case that is older than the hashes in the trail."""
     about = f"case {row.case_id} was altered"
     created = [each for each in said if each.act == CREATED and "content_sha256" in each.detail]
     if created and created[-1].detail["content_sha256"] != case_content_sha256(row):
         yield Difference(
-            created[-1].seq, f"{about}: what it asks is not what was asked, as {created[-1].place} has it"
+            created[-1].seq, f"{about}: its content is not what was asked, according to {created[-1].place}"
         )
     elif not created:
         recent = began is not None and row.created_at >= began
@@ -315,10 +315,12 @@ def _case(row: CaseRow, said: Sequence[Said], began: int | None) -> Iterator[Dif
     ended = [each for each in said if each.act in ENDED and "result_sha256" in each.detail]
     if row.is_open and ended:
         how = ended[-1].act.partition(".")[2]
-        yield Difference(ended[-1].seq, f"{about}: it is open, and {ended[-1].place} has it as {how}")
+        yield Difference(
+            ended[-1].seq, f"{about}: it is open, but it was {how} according to {ended[-1].place}"
+        )
     elif ended and ended[-1].detail["result_sha256"] != _result(row):
         yield Difference(
-            ended[-1].seq, f"{about}: how it ended is not how it did, as {ended[-1].place} has it"
+            ended[-1].seq, f"{about}: its result is not what was answered, according to {ended[-1].place}"
         )
     elif not row.is_open and not ended:
         recent = began is not None and (row.ended_at or 0) >= began
@@ -332,7 +334,7 @@ def _result(row: CaseRow) -> str | None:
         ValueError,
         TypeError,
         AttributeError,
-    ):  # the column was overwritten with something that is no JSON
+    ):  # the column was overwritten with a text that is not JSON
         return None
 
 
@@ -345,7 +347,7 @@ _BEFORE_ALL = -(2**63)
 class Fault(NamedTuple):
     """A fault of the trail, at or just before row ``seq``, or of the row's subject.
 
-    ``seq`` is None where there is no row, or none in the chain yet.
+    ``seq`` is None if the trail has no row for it, or none that is linked yet.
     """
 
     seq: int | None
@@ -355,7 +357,10 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of verifying the whole trail. Keep ``rows`` and ``head`` elsewhere."""
+    """The result of verifying the whole trail.
+
+    Keep ``rows`` and ``head`` on another system, for a later comparison.
+    """
 
     rows: int
     head: str
@@ -363,9 +368,9 @@ class Verdict:
     faults: tuple[Fault, ...]
     fault_count: int
     unlinked: int = 0
-    """How many acts are written and not yet linked into the chain. Until they are, the head says nothing of them."""
+    """How many acts are written but not linked into the chain yet. Until then the head does not cover them."""
     older: int = 0
-    """How many requests and cases are from before the trail had hashes of what was asked and answered."""
+    """How many requests and cases are older than the hashes in the trail, so that they were not compared."""
 
     @property
     def is_whole(self) -> bool:
@@ -374,10 +379,10 @@ class Verdict:
 
 
 async def verify(engine: Engine, *, kept: Head | None = None) -> Verdict:
-    """Read the trail from its beginning, check every link, and compare it with what the tables hold.
+    """Read the trail from its beginning, check every link, and compare it with the tables.
 
-    Others may write meanwhile. ``kept`` is a head from earlier that was kept elsewhere: the chain has to go on
-    from there.
+    Other processes may write meanwhile. ``kept`` is an earlier head that was kept on another system: the chain has
+    to contain it.
     """
     walk = _Walk(kept)
     while True:
@@ -397,12 +402,12 @@ async def verify(engine: Engine, *, kept: Head | None = None) -> Verdict:
 
 
 async def export(engine: Engine) -> AsyncIterator[str]:
-    """The trail's rows, oldest first, each as a line of canonical JSON (without the line's end).
+    """The trail's rows, oldest first, each as a line of canonical JSON (without a newline).
 
-    The acts that are not linked yet come last; they have no ``seq``.
+    Acts that are not linked yet come last; they have no ``seq``.
     """
     after = _BEFORE_ALL
-    # Read first: an act that is linked meanwhile is found in the chain.
+    # Unlinked acts are read first: an act that is linked meanwhile is then found in the chain.
     waiting: dict[str | None, Act] = {act.act_id: act async for act in _unlinked(engine)}
     while True:
         page = await engine.read(partial(audit_chain.page, after, PAGE_ROWS))
@@ -428,7 +433,7 @@ async def _unlinked(engine: Engine) -> AsyncIterator[Act]:
 
 
 def _shown(row: AuditRow) -> dict[str, Any]:
-    """A row for export; one that was tampered with has its columns as they are."""
+    """A row for export. If a row was tampered with and cannot be decoded, its columns are exported unchanged."""
     try:
         facts = row.facts
     except (TypeError, ValueError):
@@ -454,7 +459,7 @@ class _Walk:
         self.seq = row.seq
         self._rows += 1
         expected = self._last.seq + 1
-        # SQLite stores a text in a column of numbers, if one was written there.
+        # The type is checked because SQLite stores a text in a column of numbers, if somebody writes one.
         if type(row.seq) is not int or row.seq < expected or (after is not None and row.seq > after.seq):
             self.fault(row.seq, f"row {row.seq} was inserted: the chain does not reach it")
             return
@@ -488,7 +493,7 @@ class _Walk:
                 self.fault(last.seq, "the head of the chain is missing")
         elif last.seq < head.seq:
             self.fault(head.seq, _missing(last.seq + 1, head.seq))
-        elif last == head or last.seq > head.seq:  # rows appended meanwhile are chained to it
+        elif last == head or last.seq > head.seq:  # rows that were appended meanwhile are chained to the head
             return
         else:
             self.fault(last.seq, f"row {last.seq} was altered: the head of the chain has another hash for it")
@@ -511,5 +516,5 @@ def _missing(first: int, last: int) -> str:
 
 def _broken_link(before: int, seq: int) -> str:
     if before == 0:
-        return f"row {seq} was altered: it is the first, and names another before it"
-    return f"row {before} was altered: row {seq} was chained to another"
+        return f"row {seq} was altered: it is the first, but names a row before it"
+    return f"row {before} was altered: row {seq} was chained to another hash"

@@ -1,4 +1,4 @@
-"""The background tasks of a service: expire, remind, adopt agents' requests, notify, call back, hear of changes."""
+"""The background tasks of a service: sweeps, adoption of requests, deliveries, callbacks, audit chain, metrics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from askfirst.service.callbacks import CallbackWorker
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases, Untold
 from askfirst.service.context import Quotas
+from askfirst.service.deliveries import DeliveryWorker
 from askfirst.service.observability import COUNTING_SECONDS, Metrics
-from askfirst.service.teller import Teller
 from askfirst.store import cases as case_store
 from askfirst.store import continuations
 from askfirst.store.requests import OPENED
@@ -26,23 +26,23 @@ from askfirst.store.requests import OPENED
 logger = logging.getLogger("askfirst.service")
 SWEEP_SECONDS = 0.5
 ADOPT_SECONDS = 5.0
-"""Seconds between two looks for new requests; the store's wake-ups come sooner."""
+"""The polling interval for new requests, in seconds. The store's wake-ups usually come sooner."""
 HINT_SECONDS = 0.2
 FORGET_SECONDS = 60.0
 HINT_OVERLAP = 5_000
-"""Milliseconds that are read again: clocks differ, and a commit may come late."""
+"""Changes of the last so many milliseconds are read again: clocks differ, and a commit may come late."""
 LONGEST_PAUSE = 5.0
-"""Seconds between two attempts at most, while a task fails."""
+"""The longest pause between two attempts while a task fails, in seconds."""
 LONGEST_SILENCE = 300.0
-"""Seconds between two warnings at most, while the store cannot be reached."""
+"""The longest interval between two warnings while the store cannot be reached, in seconds."""
 
 OnCase = Callable[[Case], Awaitable[None]]
 Work = Callable[[], Awaitable[bool]]
-"""Does what is due; True if there may be more."""
+"""One run of a background task: does the work that is due; returns True if there may be more."""
 
 
 class Background:
-    """The tasks of one process; any number of processes may run them on one database."""
+    """The background tasks of one process. Any number of processes may run them on one database."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Background:
         callbacks: CallbackWorker | None = None,
         on_case: OnCase | None = None,
         heads: HeadPusher | None = None,
-        teller: Teller | None = None,
+        deliveries: DeliveryWorker | None = None,
         listeners: Sequence[ButtonListener] = (),
     ) -> None:
         self._cases = cases
@@ -61,7 +61,7 @@ class Background:
         self._callbacks = callbacks
         self._on_case = on_case
         self._heads = heads
-        self._teller = teller
+        self._deliveries = deliveries
         self._listeners = listeners
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -86,29 +86,29 @@ class Background:
         rate = self._quotas.rate
         catching_up = forever(rate.catch_up, SWEEP_SECONDS, outage, due=rate.keeps)
         self._tasks += [asyncio.create_task(catching_up), asyncio.create_task(self._adopting(outage))]
-        if self._teller is not None:
-            telling = forever(self._teller.work, HINT_SECONDS, outage, woken=self._teller.woken)
-            self._tasks.append(asyncio.create_task(telling))
+        if self._deliveries is not None:
+            delivering = forever(self._deliveries.work, HINT_SECONDS, outage, woken=self._deliveries.woken)
+            self._tasks.append(asyncio.create_task(delivering))
         self._tasks += [asyncio.create_task(listener.run()) for listener in self._listeners]
 
     async def stop(self) -> None:
-        """Stop the tasks; another process, or the next one, takes up work that is under way."""
+        """Stop the tasks. Another process, or this service after a restart, takes up the work under way."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._callbacks is not None:
             await self._callbacks.stop()
-        if self._teller is not None:
-            await self._teller.stop()
+        if self._deliveries is not None:
+            await self._deliveries.stop()
 
     async def _link(self) -> bool:
-        """Link the acts of all processes into the audit chain."""
+        """Link new acts, of all processes, into the audit chain."""
         await self._cases.link()
         return False
 
     async def _push(self, heads: HeadPusher) -> bool:
-        """Push the head of the audit chain; a push that failed is retried the next time."""
+        """Push the head of the audit chain. A failed push is retried at the next interval."""
         try:
             await heads.push()
         except ServiceError as error:
@@ -116,7 +116,7 @@ class Background:
         return False
 
     async def _adopting(self, outage: Outage) -> None:
-        """Make cases of requests as soon as the store tells that some were opened."""
+        """Adopt requests as cases, as soon as the store signals that requests were opened."""
         with self._cases.engine.hub.waiting(OPENED) as opened:
             await forever(self._adopt, ADOPT_SECONDS, outage, woken=opened)
 
@@ -124,7 +124,7 @@ class Background:
         return bool(await self._cases.adopt())
 
     async def _tell(self, on_case: OnCase) -> bool:
-        """Call ``on_case`` for one case; if it raises, the others go on and this one is retried with back-off."""
+        """Call ``on_case`` for one case. If it raises, the call is retried with back-off; other cases go on."""
         taken = await self._cases.take_untold()
         if taken is None:
             return False
@@ -137,11 +137,11 @@ class Background:
         return True
 
     async def _not_told(self, taken: Untold, error: Exception) -> None:
-        """Record a notice that failed, and log it once without the error's text: it may hold a secret of the host."""
+        """Record that ``on_case`` failed. It is logged once, without the error's text, which may contain a secret."""
         self._metrics.notice_failed()
         tries = await self._cases.not_told(taken, type(error).__name__)
         level = logging.ERROR if tries <= 1 else logging.DEBUG
-        said = "on_case failed for %s: %s at %s; it will be told again, and askfirst doctor shows it"
+        said = "on_case failed for %s: %s at %s; it will be called again; askfirst doctor shows such cases"
         logger.log(level, said, taken.case.case_id, type(error).__name__, _place(error))
 
     async def _count(self) -> bool:
@@ -150,7 +150,7 @@ class Background:
         return False
 
     async def _hear(self) -> bool:
-        """Wake those who follow cases that another process has changed."""
+        """Wake the followers of cases that another process has changed."""
         followers = self._cases.followers
         if followers.any:
             recent = partial(case_store.recent, self._cases.now() - HINT_OVERLAP)
@@ -160,7 +160,7 @@ class Background:
 
 
 def _place(error: Exception) -> str:
-    """Where an error was raised: a file's name and a line."""
+    """The place where an error was raised: the file's name and the line."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -168,7 +168,7 @@ def _place(error: Exception) -> str:
 
 
 class Outage:
-    """Logs that the store cannot be reached: at once, then at growing intervals, and when it can be again."""
+    """Logs an outage of the store: at once, then at growing intervals, and when the store can be reached again."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -177,19 +177,19 @@ class Outage:
         self._quiet_until = 0.0
 
     def failed(self, task: object, error: StoreError) -> None:
-        """A task could not reach the store."""
+        """Note that a task could not reach the store; log it if a warning is due."""
         begins = not self._failing
         self._failing.add(task)
         if begins:
             self._silence = 1.0
         elif self._now() < self._quiet_until:
             return
-        logger.warning("%s: will try again", error)
+        logger.warning("%s; the service keeps trying", error)
         self._quiet_until = self._now() + self._silence
         self._silence = min(2 * self._silence, LONGEST_SILENCE)
 
     def worked(self, task: object) -> None:
-        """A task has worked; the outage is over once every task that failed has."""
+        """Note that a task reached the store. The outage ends when every task that failed has reached it again."""
         if task in self._failing:
             self._failing.remove(task)
             if not self._failing:
@@ -204,10 +204,10 @@ async def forever(
     due: asyncio.Event | None = None,
     woken: asyncio.Event | None = None,
 ) -> None:
-    """Run a task again and again, without a pause if there may be more; with ``due``, only while that is set.
+    """Run ``work`` again and again: with a pause between two runs, or without one if there may be more work.
 
-    The pause grows with the time that the task takes, and with failures in a row. ``woken`` ends it, unless the task
-    has failed.
+    The pause grows with the time that the work takes, and with failures in a row. Setting ``woken`` ends the pause,
+    unless the work has failed. With ``due``, the work runs only while that event is set.
     """
     loop = asyncio.get_running_loop()
     failures = 0
@@ -230,12 +230,12 @@ async def forever(
         if not more:
             longest = max(pause, LONGEST_PAUSE)
             wanted = max(pause * 2 ** min(failures, 10), 4 * (loop.time() - begin))
-            wait = min(wanted, longest)  # so that one slow moment does not slow the task down for long
+            wait = min(wanted, longest)  # limited, so that one slow run does not delay the next for long
             await (asyncio.sleep(wait) if woken is None or failures else _woken(woken, wait))
 
 
 async def _woken(event: asyncio.Event, seconds: float) -> None:
-    """Wait for an event, for so many seconds at most."""
+    """Wait for an event, but at most this many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,4 +1,4 @@
-"""Budgets: what links, cases, recipients and addresses may use, and which event streams are open."""
+"""Budgets: rate limits and quotas for API keys, cases, links, e-mail recipients and network addresses."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ MINUTE, HOUR = 60_000, 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """The service's budgets, counted over all processes on one database. Each is a whole number from 1 up.
+    """The service's budgets, counted over all processes on one database. Each is a whole number of at least 1.
 
-    The defaults are beyond what asking people needs. The operator may change them.
+    The defaults are higher than normal use needs. The operator may change them.
     """
 
     open_cases: int = 1_000
     """Cases of one key that are open at once."""
     cases_per_hour: int = 1_000
-    """Cases that one key opens within an hour, so that it cannot wear people out."""
+    """Cases that one key opens within an hour. The limit protects people from a flood of requests."""
     stored_bytes: int = 1_000_000_000
-    """Bytes of all cases of one key, until they are purged."""
+    """Bytes of all cases of one key. A case counts until it is purged."""
     streams_per_key: int = 200
     """Event streams of one key that are open at once."""
     streams_per_address: int = 400
     """Event streams from one network address that are open at once."""
     posts_per_minute: int = 60
-    """Answers, drafts, steps and requests for codes by one link, within a minute."""
+    """Answers, drafts, steps and requests for codes with one link, within a minute."""
     proofs_per_hour: int = 20
     """Answers with proofs that are verified for one case, within an hour."""
     codes_per_case: int = 5
@@ -67,12 +67,12 @@ class Budgets:
             value: object = getattr(self, each.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ServiceError(
-                    f"the budget {each.name} is a whole number from 1 up, and {value!r} is none"
+                    f"the budget {each.name} must be a whole number of at least 1, not {value!r}"
                 )
 
     @property
     def allowance(self) -> Allowance:
-        """What a key may have stored."""
+        """The limits of one API key: open cases, stored bytes, and cases within an hour."""
         return Allowance(self.open_cases, self.stored_bytes, Window(self.cases_per_hour, HOUR))
 
 
@@ -85,12 +85,12 @@ def read_budgets(given: Iterable[str]) -> Budgets:
         if name not in known:
             raise ServiceError(f"there is no budget {name[:64]!r}; there are {', '.join(known)}")
         if not (value.isascii() and value.isdigit()) or len(value) > 18:
-            raise ServiceError(f"the budget {name} is a whole number from 1 up, as in {name}=50")
+            raise ServiceError(f"the budget {name} must be a whole number of at least 1, as in {name}=50")
         values[name] = int(value)
     return Budgets(**values)
 
 
-# Counting uses, before anything costly is done.
+# Uses are counted before anything costly is done.
 
 
 KEPT = 2 * HOUR
@@ -98,7 +98,7 @@ KEPT = 2 * HOUR
 
 
 class Spending:
-    """Counts uses against the budgets, in the store, for all processes together."""
+    """Counts uses against the budgets. The counts are in the store, so all processes share them."""
 
     def __init__(self, engine: Engine, budgets: Budgets, clock: Clock | None = None) -> None:
         self._engine = engine
@@ -106,7 +106,7 @@ class Spending:
         self.budgets = budgets
 
     async def post(self, token: str) -> None:
-        """Count a post by a link; raises `OverBudget`."""
+        """Count a POST with a link; raises `OverBudget`."""
         await self._spend([self._use("posts_per_minute", token, MINUTE)])
 
     async def proof(self, case: Case, address: str | None) -> None:
@@ -131,7 +131,7 @@ class Spending:
         await self._spend([*uses, *self._at("tries_per_address", address)])
 
     async def prefills(self, case: Case, count: int) -> bool:
-        """Whether so many values may be fetched for a case's fields."""
+        """Count ``count`` values to be fetched for a case's fields; False if the budget does not allow them."""
         try:
             await self._spend([self._use("prefills_per_minute", case.case_id, MINUTE, count)])
         except OverBudget:
@@ -139,7 +139,7 @@ class Spending:
         return True
 
     async def forget(self) -> bool:
-        """Delete old counts, and streams of dead processes; always False, for nothing is left over."""
+        """Delete old counts, and the streams of dead processes. Returns False: there is no more work left."""
         now = self._now()
         await finish(self._engine.write(partial(counts.forget_counts, now - KEPT)))
         await finish(self._engine.write(partial(counts.forget_streams, now)))
@@ -151,7 +151,7 @@ class Spending:
             raise OverBudget(refused.budget, refused.wait)
 
     def _use(self, budget: str, whose: str, milliseconds: int, amount: int = 1) -> Use:
-        """``whose`` is stored as a hash, so that the store tells no names and addresses."""
+        """A use of a budget. ``whose`` is stored as a hash, so that the store holds no names or addresses."""
         subject = f"{budget}:{hashlib.sha256(whose.encode()).hexdigest()}"
         return Use(budget, subject, Window(getattr(self.budgets, budget), milliseconds), amount)
 
@@ -163,33 +163,36 @@ class Spending:
 
 
 def address_of(connection: HTTPConnection) -> str | None:
-    """The network address that a request comes from, as the server sees it; for IPv6, its network of 64 bits,
-    which one household or machine has.
+    """The network address that a request comes from, as the server sees it.
 
-    None for this machine: that is the operator, or a proxy that does not forward the client's address.
+    For IPv6 it is the /64 network, because one household or machine usually has all of it. None for a loopback
+    address: that is the operator, or a proxy that does not forward the client's address.
     """
     if connection.client is None:
         return None
     try:
         address = ip_address(connection.client.host)
-    except ValueError:  # a name that a proxy gave
+    except ValueError:  # not an IP address: a proxy gave a name
         return connection.client.host[:255]
     if address.is_loopback:
         return None
     return str(address) if isinstance(address, IPv4Address) else str(ip_network((address, 64), strict=False))
 
 
-# Open event streams, limited for each key and each address over all processes.
+# Open event streams: limited for each API key and each network address, over all processes.
 
 
 LEASE_MILLISECONDS = 120_000
-"""How long an open stream counts without a heartbeat of its process."""
+"""The lease of an open stream: how long it counts without a heartbeat of its process."""
 RENEW_SECONDS = 30.0
 _RETRY_MILLISECONDS = 15_000
 
 
 class OpenStreams:
-    """The streams of one process, counted with those of all others."""
+    """The open event streams of this process.
+
+    They are counted in the store, together with other processes' streams.
+    """
 
     def __init__(self, engine: Engine, budgets: Budgets, clock: Clock | None = None) -> None:
         self._engine = engine
@@ -210,12 +213,12 @@ class OpenStreams:
         return row.stream_id
 
     async def end(self, stream_id: str) -> None:
-        """Count a stream no longer."""
+        """Stop counting a stream."""
         self._open -= 1
         await finish(self._engine.write(partial(counts.end_stream, stream_id)))
 
     async def renew(self) -> bool:
-        """Renew the streams of this process (a heartbeat); always False, for nothing is left over."""
+        """Renew the leases of this process's streams (the heartbeat). Returns False: there is no more work left."""
         if self._open:
             until = self._now() + LEASE_MILLISECONDS
             await finish(self._engine.write(partial(counts.renew_streams, self._process, until)))

@@ -1,4 +1,4 @@
-"""What a person fills in within a message: the arguments of a call to edit, a form, a choice."""
+"""The buttons of a message that open fields: to edit a call's arguments, to fill in a form, or to choose items."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _TITLES = ("title", "label", "name")
 
 
 def edit_button(case: Case, labels: Mapping[str, str]) -> Button | None:
-    """The button that edits a call's arguments and approves it so; None where a part of them is hidden."""
+    """The button that edits a call's arguments and approves the edited call.
+
+    None if the case is not about a gated call with arguments, or if some of the arguments are hidden.
+    """
     payload = case.payload
     call = None if payload is None else payload.gated_call
     if payload is None or call is None or not call.args or payload.seal is not None:
@@ -36,7 +39,7 @@ def edit_button(case: Case, labels: Mapping[str, str]) -> Button | None:
 
 
 def answer_button(case: Case) -> Button | None:
-    """The button that answers a question, with its form or its choices; None where only the page can ask it."""
+    """The button that answers a question with its form or its choices; None if only the page can ask it."""
     if case.type == "input":
         fields = _form_fields(case)
         return None if fields is None else Button("submit", "Answer…", fields)
@@ -47,7 +50,7 @@ def answer_button(case: Case) -> Button | None:
 
 
 def _form_fields(case: Case) -> tuple[Field, ...] | None:
-    """The fields of a form of one step; None for steps, conditions, and values that not everybody may see."""
+    """The fields of a form; None if it has steps, conditions, prefills or sensitive fields: those need the page."""
     form = case.form
     if form is None or form.fields is None or any(_needs_page(field) for field in form.fields):
         return None
@@ -94,7 +97,7 @@ def _title(item: Any) -> str | None:
 
 
 def _has_more(item: Any) -> bool:
-    """Whether an item says more than its title, which only the page can show."""
+    """Whether an item has more than an id and a title. Only the page can show the rest."""
     return isinstance(item, Mapping) and bool(
         set(cast("Mapping[str, Any]", item)) - {"id", "value", *_TITLES}
     )

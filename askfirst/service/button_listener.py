@@ -1,4 +1,4 @@
-"""Listening to the buttons of a messenger: one process at a time, by a lease in the store."""
+"""Listening for button presses in a messenger: in one process at a time, under a lease in the store."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.service")
 LEASE_MILLISECONDS = 30_000
-"""Another process listens after that if this one dies."""
+"""The lease on listening. If this process dies, another one listens after it."""
 RENEW_SECONDS = 8.0
-NOT_YOURS = "You are not one of those who may decide here."
+NOT_YOURS = "You are not on the list of people who may decide here."
 NOTHING = "Nothing waits for a decision."
 _MOST_PENDING = 20
 _LINE = 120
 
 
 class ButtonListener:
-    """Listens to the presses of one place while this process has the lease, and takes them to their cases."""
+    """Listens for the button presses of one place while this process has the lease, and answers their cases."""
 
     def __init__(self, cases: Cases, place: Place) -> None:
         self._cases = cases
@@ -40,7 +40,7 @@ class ButtonListener:
         self._owner = f"listener_{new_id()}"
 
     async def run(self) -> None:
-        """Listen until cancelled; then the lease is released."""
+        """Listen until cancelled; then release the lease."""
         delivery = self._place.delivery
         if isinstance(delivery, PendingDelivery):
             delivery = delivery.answering_pending(self._pending)
@@ -48,16 +48,18 @@ class ButtonListener:
             return
         if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
             async with delivery.listening(partial(self._presses.decide, self._place)):
-                await asyncio.Event().wait()  # whichever process a request comes to answers it
+                await (
+                    asyncio.Event().wait()
+                )  # no lease: presses are HTTP requests, and any process takes them
         try:
             while True:
                 try:
                     if await self._lease():
                         await self._listen(delivery)
                 except (StoreError, DeliveryError) as error:
-                    logger.warning("the buttons of %s are not listened to: %s", self._place.name, error)
+                    logger.warning("cannot listen for the buttons of %s: %s", self._place.name, error)
                 except Exception:
-                    logger.exception("the buttons of %s are not listened to", self._place.name)
+                    logger.exception("cannot listen for the buttons of %s", self._place.name)
                 await asyncio.sleep(RENEW_SECONDS)
         finally:
             with suppress(StoreError):
@@ -66,11 +68,11 @@ class ButtonListener:
 
     async def _listen(self, delivery: PressDelivery) -> None:
         async with delivery.listening(partial(self._presses.decide, self._place)):
-            while await self._lease():  # noqa: ASYNC110  (it renews a lease, and waits for nothing)
+            while await self._lease():  # noqa: ASYNC110  (renews the lease; there is no event to wait for)
                 await asyncio.sleep(RENEW_SECONDS)
 
     async def _pending(self, account: str) -> str:
-        """What waits for a decision, for somebody who may decide here."""
+        """The open requests and cases as lines of text, for an account on the list of this place."""
         if account not in self._place.deciders:
             return NOT_YOURS
         engine = self._cases.engine

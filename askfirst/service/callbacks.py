@@ -1,4 +1,4 @@
-"""Callbacks: taken from their queue, signed, sent to checked addresses, retried, and broken off per host."""
+"""Callbacks (webhooks): taken from an outbox, signed, sent to checked addresses, retried, with a circuit breaker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from askfirst.store import case_queues
 from askfirst.store.case_queues import AT_ONCE
 from askfirst.store.case_rows import CallbackRow
 
-# The secret that signs callbacks: one for each API key, all derived from the server's own.
+# The secrets that sign callbacks: one for each API key, all derived from the server's secret.
 
 
 SECRET_VARIABLE = "ASKFIRST_SECRET"  # noqa: S105  (its name)
@@ -37,7 +37,7 @@ SECRET_LENGTH = 32
 def callback_secret(server_secret: str, key_id: str) -> str:
     """The secret for the callbacks of cases that were opened with an API key: ``whsec_`` and base64.
 
-    The same server secret and key id always give the same. Raises `InvalidSecret` for a server secret of
+    The same server secret and key id always give the same result. Raises `InvalidSecret` for a server secret of
     fewer than 32 characters.
     """
     if len(server_secret) < SECRET_LENGTH:
@@ -49,15 +49,15 @@ def callback_secret(server_secret: str, key_id: str) -> str:
     return "whsec_" + base64.b64encode(derived.digest()).decode()
 
 
-# Circuit breakers: a host that fails gets no callbacks for a while, then one at a time.
+# Circuit breakers: a host that keeps failing gets no callbacks for a while, then one probe at a time.
 
 
 FAILURES = 3
-"""A breaker opens after so many failures in a row."""
+"""How many failures in a row open a breaker."""
 FIRST_PAUSE = 30_000
 LONGEST_PAUSE = 1_800_000
 PROBE = 20_000
-"""Milliseconds for the one callback that probes a host; the others wait for its outcome."""
+"""How long other callbacks wait for the outcome of a probe, in milliseconds."""
 HOSTS = 10_000
 
 
@@ -68,7 +68,7 @@ class _Breaker:
 
 
 class Breakers:
-    """The breakers of one process, by name; the least recently used are forgotten when there are too many.
+    """The circuit breakers of one process, by name. When there are too many, the least recently used are dropped.
 
     All times are in milliseconds since 1970.
     """
@@ -78,7 +78,10 @@ class Breakers:
         self._known: OrderedDict[str, _Breaker] = OrderedDict()
 
     def wait(self, names: tuple[str, ...], now: int) -> int | None:
-        """None if an attempt may be made now; else when to try again."""
+        """None if an attempt may be made now; otherwise the time of the next one.
+
+        An attempt after a pause is a probe.
+        """
         closed = [known for name in names if (known := self._known.get(name)) and known.failures >= FAILURES]
         until = max((each.until for each in closed), default=0)
         if until > now:
@@ -88,12 +91,12 @@ class Breakers:
         return None
 
     def worked(self, names: tuple[str, ...]) -> None:
-        """Close the breakers of a host that has answered."""
+        """Close these breakers, because the host has answered."""
         for name in names:
             self._known.pop(name, None)
 
     def failed(self, name: str, now: int) -> None:
-        """Count a failure; the breaker opens, for longer each time, after `FAILURES` in a row."""
+        """Count a failure. After `FAILURES` in a row the breaker opens, with each further failure for longer."""
         known = self._known.setdefault(name, _Breaker())
         self._known.move_to_end(name)
         known.failures += 1
@@ -104,31 +107,31 @@ class Breakers:
             self._known.popitem(last=False)
 
 
-# Sending: signed, to checked addresses only, retried with back-off for days.
+# Sending: callbacks are signed, go to checked addresses only, and are retried with back-off for days.
 
 
 BACKOFF_SECONDS = 10
 BACKOFF_FACTOR = 6
 LONGEST_BACKOFF_SECONDS = 6 * 3600
 PATIENCE_SECONDS = 3 * 86_400
-"""How long a callback is retried, from when it was first due."""
+"""How long a callback is retried, counted from when it was first due."""
 SECONDS = 15.0
-"""For all of an attempt, the look-up of the name included."""
+"""The time-out of an attempt, including the DNS look-up."""
 _WORTH_ANOTHER_TRY = {408, 425, 429}
 
 
 class Outcome(NamedTuple):
-    """How an attempt went: ``sent``, worth another try (``retry``), or ``refused`` for good."""
+    """The outcome of an attempt: ``sent``, failed for now (``retry``), or ``refused`` for good."""
 
     kind: Literal["sent", "retry", "refused"]
     detail: str
-    """A few words for the log; nothing of the URL but its host, nothing of what was answered."""
+    """A few words for the log. Of the URL they contain at most the host, and nothing of the response's body."""
     unreachable: bool = False
-    """Whether the host could not be reached at all, whatever the callback."""
+    """Whether no connection to the host could be made."""
 
 
 def next_attempt(row: CallbackRow, outcome: Outcome, now: int) -> int | None:
-    """When to try again (epoch ms, as ``now`` is) after an attempt; None if this was the last."""
+    """The time of the next attempt (epoch ms, as ``now`` is); None if there is none."""
     if outcome.kind != "retry":
         return None
     grown = BACKOFF_FACTOR ** min(max(row.attempts - 1, 0), 10)
@@ -137,12 +140,12 @@ def next_attempt(row: CallbackRow, outcome: Outcome, now: int) -> int | None:
 
 
 def patience_ends(row: CallbackRow, now: int = 0) -> int:
-    """When a callback is retried no more (epoch ms)."""
+    """The time from which a callback is not retried any more (epoch ms)."""
     return (now if row.since is None else row.since) + 1000 * PATIENCE_SECONDS
 
 
 class CallbackSender:
-    """Sends callbacks, through a `Guard` with these options. ``clock`` tells when a callback is signed.
+    """Sends callbacks through a `Guard` with these options. ``clock`` gives the time in the signature.
 
     Use it in ``async with``.
     """
@@ -166,10 +169,10 @@ class CallbackSender:
         await self._guard.__aexit__(*error)
 
     async def send(self, url: str, body: bytes, secret: str, *, message_id: str) -> Outcome:
-        """Make one attempt to POST a body of JSON, signed with a secret of ``callback_secret``.
+        """Make one attempt to POST a JSON body, signed with a secret of ``callback_secret``.
 
-        ``message_id`` stays the same from attempt to attempt. Never raises for what is wrong with the
-        receiver or on the way to it.
+        ``message_id`` is the same for every attempt, so that a receiver can recognise a repetition. Failures of the
+        network or the receiver are not raised; they are in the `Outcome`.
         """
         headers = {
             "content-type": "application/json",
@@ -191,7 +194,7 @@ class CallbackSender:
             return Outcome("retry", f"the connection broke ({type(error).__name__})")
         except TimeoutError:
             return Outcome("retry", f"no answer within {SECONDS:g} seconds")
-        except OSError as error:  # of the look-up
+        except OSError as error:  # from the DNS look-up
             why = f"the host could not be found ({type(error).__name__})"
             return Outcome("retry", why, unreachable=True)
 
@@ -205,14 +208,14 @@ def _judged(status: int) -> Outcome:
 
 logger = logging.getLogger("askfirst.service")
 TAKEN_MILLISECONDS = 120_000
-"""The lease on a callback: another worker takes it up after that if this one dies."""
+"""The lease on a callback, in milliseconds. If this process dies, another worker takes the callback after it."""
 
 
 class CallbackWorker:
-    """Makes the callbacks that are due, a limited number at a time, and of each key a few of these.
+    """Sends the callbacks that are due: a limited number at a time, and only a few of each API key.
 
-    So a slow receiver delays no other callback, and a key with silent receivers delays no other key. A host that
-    keeps failing gets none for a while (`Breakers`).
+    So a slow receiver does not delay other callbacks, and a key whose receivers do not answer does not delay other
+    keys. A host that keeps failing gets no callbacks for a while (`Breakers`).
     """
 
     def __init__(
@@ -231,7 +234,7 @@ class CallbackWorker:
         self._under_way: dict[asyncio.Task[None], str] = {}
 
     async def work(self) -> bool:
-        """Take callbacks that are due, and start them; True if there may be more."""
+        """Take callbacks that are due under a lease, and start them; True if there may be more."""
         free = AT_ONCE - len(self._under_way)
         if not free:
             return False
@@ -247,7 +250,7 @@ class CallbackWorker:
         return bool(taken)
 
     async def stop(self) -> None:
-        """Cancel the callbacks under way; another worker takes them up after their lease."""
+        """Cancel the callbacks under way. Another worker takes them when their leases have expired."""
         under_way = list(self._under_way)
         for task in under_way:
             task.cancel()
@@ -257,7 +260,10 @@ class CallbackWorker:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a callback could not be noted, and will be made again: %s", type(error).__name__)
+            logger.error(
+                "the outcome of a callback could not be stored, so it will be sent again: %s",
+                type(error).__name__,
+            )
 
     async def _make(self, row: CallbackRow) -> None:
         names = self._names(row)
@@ -281,10 +287,10 @@ class CallbackWorker:
         await finish(self._cases.engine.write(done))
 
     def _names(self, row: CallbackRow) -> tuple[str, ...]:
-        """The breakers of a callback: of its host, and of this key at that host.
+        """The names of a callback's two breakers: that of its host, and that of its API key at the host.
 
-        A host that cannot be reached is so for all keys. An error that it answers is one key's alone: a key could
-        name an address that answers with errors, and so stop the callbacks of others to that host.
+        An unreachable host opens the breaker for all keys. An error response opens it for one key alone: otherwise
+        a key could name an address that answers with errors, and so stop the callbacks of other keys to the host.
         """
         try:
             where = check_callback_url(row.url, development=True)
@@ -300,11 +306,11 @@ class CallbackWorker:
             self._breakers.failed(names[0 if outcome.unreachable else 1], self._cases.now())
 
     def _say(self, row: CallbackRow, kind: str, detail: str) -> None:
-        """Log the outcome of an attempt; of retries only the first."""
+        """Log the outcome of an attempt. Retries after the first are logged at debug level only."""
         if self._on_outcome is not None:
             self._on_outcome(kind)
         level = logging.INFO if kind == "sent" else logging.WARNING
         if kind == "retry" and row.attempts > 1:
             level = logging.DEBUG
-        said = f"{detail}; it was tried for days, and is given up" if kind == "gave_up" else detail
+        said = f"{detail}; given up after days of attempts" if kind == "gave_up" else detail
         logger.log(level, "callback %s of case %s: %s", row.callback_id, row.case_id, said)

@@ -1,4 +1,4 @@
-"""A case: as a value, as a row of the store, and in the protocol's words."""
+"""A case: as a value, as a row of the store, and as the objects of HITL Protocol."""
 
 from __future__ import annotations
 
@@ -22,28 +22,42 @@ from askfirst.store.rows import RequestRow, decode_request
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A decision made on a page that has not gone out yet; times are seconds since 1970 (UTC)."""
+    """A decision made on a page that does not count yet, because it can be undone until ``until``.
+
+    Times are seconds since 1970 (UTC).
+    """
 
     action: str
     at: float
     until: float
     nonce: str | None
-    """The digest of the nonce of the form that it came with."""
+    """The digest of the nonce of the form that brought the decision."""
     mark: str | None
-    """The mark of the browser that it came from: it may undo it."""
+    """The mark of the browser that decided."""
     who: JsonObject
-    """The respondent, as `askfirst.service.person.Respondent` keeps itself."""
+    """The respondent, encoded by `askfirst.service.person.Respondent`."""
     result: JsonObject = field(repr=False)
-    """The result as it will be, signed if the service signs."""
+    """The result that the case will have, signed if the service signs results."""
 
     @property
     def data(self) -> JsonObject:
-        """What the person filled in."""
+        """The data of the answer."""
         return dict(cast("Mapping[str, Any]", self.result.get("data") or {}))
+
+    def is_of(self, mark: str | None, login: Mapping[str, Any] | None) -> bool:
+        """Whether a reader made this decision, and may undo it: the same browser, or the same login elsewhere.
+
+        A login counts by its e-mail address, which the decision then has verified; names are not unique.
+        """
+        if mark is not None and mark == self.mark:
+            return True
+        known: Mapping[str, Any] = cast("Mapping[str, Any]", self.who.get("responded_by") or {})
+        email, own = known.get("email"), (login or {}).get("email")
+        return bool(email and own) and str(email).lower() == str(own).lower()
 
     @property
     def named(self) -> str | None:
-        """Who decided, as far as the service has verified that."""
+        """The verified name or e-mail address of the person who decided; None if nothing was verified."""
         known: Mapping[str, Any] = cast("Mapping[str, Any]", self.who.get("responded_by") or {})
         name = known.get("name") or known.get("email")
         return None if name is None else str(name)
@@ -60,17 +74,17 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case as it stands; times are seconds since 1970 (UTC).
+    """One case in its current state; times are seconds since 1970 (UTC).
 
-    ``request`` is what an Askfirst agent asks; where it is None, another service opened the case with the API
-    key ``key_id``. What a page shows of a request comes from ``request``, not from ``prompt``.
+    ``request`` is the request of an Askfirst agent. If it is None, another service opened the case with the API key
+    ``key_id``. A page shows an agent's request from ``request``, not from ``prompt``.
     """
 
     case_id: str
     type: str
     status: State
     version: int
-    """Grows with every change; it is the poll answer's ETag."""
+    """Grows with every change. It is the ETag of the poll answer."""
     prompt: str
     created_at: float
     expires_at: float
@@ -85,7 +99,7 @@ class Case:
     inline_actions: tuple[str, ...] | None = None
     verification_policy: JsonObject | None = None
     verify_email: tuple[str, ...] | None = None
-    """The e-mail addresses to which a code is sent; the person enters the code of one of them."""
+    """The e-mail addresses to which a code can be sent. The person enters a code that was sent to one of them."""
     previous_case_id: str | None = None
     shown: JsonObject | None = None
     """How a service wants its case shown: labels, formats, risk and the like; see `new_review.ReviewRequest`."""
@@ -94,71 +108,76 @@ class Case:
     ended_at: float | None = None
     reminder_sent_at: float | None = None
     result: JsonObject | None = None
-    """``{"action": ..., "data": {...}}``, once it is completed."""
+    """``{"action": ..., "data": {...}}``, once the case is completed."""
     responded_by: JsonObject | None = None
-    """Who answered, where the service has verified that: ``name``, ``email``."""
+    """The person who answered, if the service has verified them: ``name``, ``email``."""
     claimed_by: JsonObject | None = None
-    """Who claims to have answered, unverified: ``name``, ``account``."""
+    """The person who claims to have answered, not verified: ``name``, ``account``."""
     submission_context: JsonObject | None = None
     reason: str | None = None
     progress: JsonObject | None = None
     next_case_id: str | None = None
     draft: JsonObject | None = None
-    """What a person has filled in and not sent yet, by field key."""
+    """The values that a person has filled in and not sent yet, by field key."""
     drafted_by: str | None = None
-    """The mark of the browser that the draft came from; see `draft_owner`."""
+    """The mark of the browser that wrote the draft; see `askfirst.service.visitor.Browser`."""
     held: Held | None = None
-    """A decision that was made on a page and goes out soon."""
+    """A decision that was made on a page, counts from its ``until`` on, and can be undone before."""
     lost: Lost | None = None
+    undone_with: str | None = None
+    """The digest of the nonce of the form whose decision was undone: it does not count when it arrives once more."""
     answered_with: str | None = None
-    """The digest of the nonce of the form that the answer came with."""
+    """The digest of the nonce of the form that brought the answer."""
     answered_in: str | None = None
-    """The mark of the browser that the answer came from."""
+    """The mark of the browser that answered."""
     viewer: str | None = field(default=None, compare=False, repr=False)
-    """The mark of the browser that looks at it now; not stored."""
+    """The mark of the browser that requests the page now; not stored."""
     reader: JsonObject | None = field(default=None, compare=False, repr=False)
-    """The login of whoever looks at it now, as the host's `identify` gave it; not stored."""
+    """The login of the person who requests the page now, from the host's `identify`; not stored."""
     is_stepped_up: bool = field(default=False, compare=False)
-    """Whether ``verify_email`` is there because of the case's risk, and no caller asked for it; not stored."""
+    """Whether ``verify_email`` was added because of the case's risk, not by the caller; not stored."""
     is_others_draft: bool = field(default=False, compare=False)
-    """Whether the draft came from another browser than that; not stored."""
+    """Whether the draft was written in another browser than the one that requests the page now; not stored."""
     size: int = field(default=0, compare=False, repr=False)
-    """How many characters it has in the store: how much work it is to render."""
+    """The estimated work to render the case, in characters; see `work_in`."""
 
     @property
     def is_final(self) -> bool:
-        """Whether it is answered, expired or cancelled."""
+        """Whether the case is completed, expired or cancelled."""
         return is_final(self.status)
 
     @property
     def never_expires(self) -> bool:
-        """Whether it has no deadline; ``expires_at`` is then far in the future, for the protocol requires one."""
+        """Whether the case has no deadline.
+
+        ``expires_at`` is then far in the future: the protocol requires a time.
+        """
         return self.request is not None and self.request.timeout_seconds is None
 
     @property
     def form(self) -> Form | None:
-        """The form to fill in, if there is one."""
+        """The form to fill in; None if the case has none."""
         form = self.context.get("form")
         return None if form is None else Form.model_validate(form)
 
     @property
     def digest(self) -> str | None:
-        """What an approval of this case is bound to: the digest of the call that is shown."""
+        """The digest of the call that is shown, to which an approval is bound; None without such a call."""
         return None if self.payload is None else self.payload.approval_digest
 
     @property
     def payload(self) -> HitlPayload | None:
-        """What an Askfirst agent asks; None for a case that another service opened."""
+        """The payload of the agent's request; None for a case that another service opened."""
         return None if self.request is None else self.request.payload
 
     @property
     def actions(self) -> Sequence[str]:
-        """What a person may do: the choices that an agent gave, else the actions of the case's type."""
+        """The actions that a person may choose: the agent's own choices, else the actions of the case's type."""
         given = None if self.payload is None else self.payload.choices_given
         return actions_of(self.type) if given is None else given
 
 
-# A case as a row. Its times are seconds in the value, and milliseconds in the row and in the row's JSON.
+# A case as a row. Times are seconds in `Case`, and milliseconds in the row and in the row's JSON.
 
 
 _BODY = (
@@ -186,6 +205,7 @@ _FACTS = (
     "drafted_by",
     "held",
     "lost",
+    "undone_with",
     "answered_with",
     "answered_in",
 )
@@ -193,7 +213,7 @@ _TUPLES = ("inline_actions", "verify_email")
 
 
 def case_of(row: CaseRow, request: RequestRow | None = None) -> Case:
-    """A case from its row, with the request it shows."""
+    """A case from its row and the row of its request."""
     said: dict[str, Any] = {**from_json(row.body), **from_json(row.facts)}
     for name in _TUPLES:
         if said.get(name) is not None:
@@ -227,7 +247,7 @@ def _size(row: CaseRow, request: RequestRow | None) -> int:
 
 
 def row_of(case: Case, write_id: int, **columns: Any) -> CaseRow:
-    """A new case's row; ``columns`` are those that `Case` does not have."""
+    """The row of a new case; ``columns`` are the columns that `Case` has no field for."""
     body, facts = _json(case, _BODY), _json(case, _FACTS)
     draft = None if case.draft is None else to_json(case.draft).decode()
     return CaseRow(
@@ -276,7 +296,7 @@ def changed_row(row: CaseRow, case: Case) -> CaseRow:
 
 
 def lets_a_call_run(case: Case) -> bool:
-    """Whether a person has decided that a call may run, as it was asked about or with other arguments."""
+    """Whether a person has approved a call, with its own or with edited arguments."""
     if case.status != "completed" or case.payload is None or case.payload.gated_call is None:
         return False
     result: dict[str, Any] = dict(case.result or {})
@@ -284,7 +304,7 @@ def lets_a_call_run(case: Case) -> bool:
 
 
 def next_reminder(case: Case) -> float | None:
-    """When the next reminder is due; None if there is none, or somebody is at work on the case."""
+    """When the next reminder is due; None if none is left, or if the case is in progress or has ended."""
     if case.status not in ("pending", "opened"):
         return None
     sent = case.reminder_sent_at
@@ -301,25 +321,25 @@ def _json(case: Case, names: tuple[str, ...]) -> str:
     return to_json({name: value for name, value in values.items() if value is not None}).decode()
 
 
-# A case in the protocol's words: the hitl object, the poll answer, events and callbacks.
+# A case as objects of HITL Protocol: the hitl object, the poll answer, events and callbacks.
 
 
 _ENDED = {"completed": "completed_at", "expired": "expired_at", "cancelled": "cancelled_at"}
 
 
 def iso(at: float) -> str:
-    """Seconds since 1970 as the protocol writes times."""
+    """A time, given in seconds since 1970, as the protocol writes it (ISO 8601, UTC)."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def review_url(base_url: str, case_id: str, token: str | None) -> str:
-    """The link to the page of a case; without a token, an address that opens nothing."""
+    """The link to the page of a case. Without a token it is an address that shows no case."""
     address = page_address(base_url, case_id)
     return address if token is None else f"{address}?token={token}"
 
 
 def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> dict[str, Any]:
-    """A case for the agent that waits for it; ``tokens`` by scope, as they were issued."""
+    """The protocol's ``hitl`` object, for the agent that waits for the case; ``tokens`` are by scope."""
     api = f"{base_url}/v1/reviews/{case.case_id}"
     said: dict[str, Any] = {
         "spec_version": SPEC_VERSION,
@@ -352,7 +372,7 @@ def hitl_object(case: Case, base_url: str, tokens: Mapping[TokenScope, str]) -> 
 
 
 def poll_answer(case: Case) -> dict[str, Any]:
-    """What `poll_url` answers."""
+    """The body of a response at ``poll_url``."""
     said: dict[str, Any] = {
         "status": case.status,
         "case_id": case.case_id,
@@ -376,16 +396,16 @@ def poll_answer(case: Case) -> dict[str, Any]:
 
 
 def event_data(case: Case, more: Mapping[str, Any] | None = None) -> str:
-    """The data of an event about a case as it stands, and what this event alone tells."""
+    """The data of an event about a case: its poll answer, and the fields ``more`` of this event alone."""
     return to_json({**poll_answer(case), **(more or {})}).decode()
 
 
 def reminder_facts(case: Case, at: float) -> dict[str, Any]:
-    """The further fields of a reminder: its time, and what the person is reminded of."""
+    """The further fields of a reminder event: its time, and the text of the case."""
     return {"reminder_at": iso(at), "message": case.message or case.prompt}
 
 
 def callback_body(case: Case, event: str, at: float) -> str:
-    """What is posted to the agent's callback address when a case has ended."""
+    """The body that is posted to the agent's callback URL when a case has ended."""
     said = {"event": event, "timestamp": iso(at), **poll_answer(case)}
     return to_json(said).decode()

@@ -1,4 +1,4 @@
-"""Everything that can happen to cases; who follows them; calls that have run, noted in the audit trail."""
+"""Cases: opened, adopted, answered, cancelled, expired and purged; their followers; approved calls that have run."""
 
 from __future__ import annotations
 
@@ -62,23 +62,23 @@ if TYPE_CHECKING:
     from askfirst.checkpointer.sql import SqlCheckpointer
 
 
-# Followers of a case in this process, woken when it changes here or in another process.
+# The followers of a case in this process. They are woken when this or another process changes the case.
 
 
 class Followers:
-    """Wakes the event streams that wait for a case to change; they read the change from the store."""
+    """Wakes the event streams that wait for a case to change. They then read the change from the store."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
     @property
     def any(self) -> bool:
-        """Whether anybody follows any case."""
+        """Whether any case has a follower."""
         return bool(self._waiting)
 
     @contextmanager
     def follow(self, case_id: str) -> Generator[asyncio.Event]:
-        """An event that is set whenever the case changes; clear it before you read the case."""
+        """An event that is set whenever the case changes. Clear it before you read the case."""
         changed = asyncio.Event()
         self._waiting.setdefault(case_id, set()).add(changed)
         try:
@@ -90,33 +90,36 @@ class Followers:
                 del self._waiting[case_id]
 
     def wake(self, case_id: str) -> None:
-        """The case has changed, or may have."""
+        """Wake the followers of a case, because it has changed or may have changed."""
         for changed in self._waiting.get(case_id, ()):
             changed.set()
 
     def follows(self, case_id: str) -> bool:
-        """Whether somebody follows this case."""
+        """Whether this case has a follower."""
         return case_id in self._waiting
 
     def wake_all(self) -> None:
-        """Wake all followers."""
+        """Wake the followers of all cases."""
         for case_id in list(self._waiting):
             self.wake(case_id)
 
 
-# Approved calls that have run, as the ledger of effects says, recorded in the audit trail.
+# Approved calls that have run, according to the ledger of effects, are recorded in the audit trail.
 
 
 NEAR = 3_600_000
-"""Most calls run soon: cases that ended within so many milliseconds are checked on every sweep."""
+"""Cases that ended within this many milliseconds are checked on every sweep, because most calls run soon."""
 FAR = 7 * 86_400_000
-"""Older cases, up to this age, are checked every `FAR_EVERY` milliseconds."""
+"""Older cases, up to this age in milliseconds, are checked every `FAR_EVERY` milliseconds."""
 FAR_EVERY = 60_000
 _PAGE = 100
 
 
 class Executed:
-    """Records calls that have ended. Any number of processes may do so: each call is recorded once."""
+    """Records calls that have ended in the audit trail.
+
+    Any number of processes may do so: each call is recorded once.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -134,7 +137,7 @@ class Executed:
 
 
 def _entry(row: CaseRow, effect: EndedEffect) -> Entry:
-    """The row has the digest of the call that ran; after an edit, that differs from the one shown."""
+    """The audit row of a call that has ended, with the digest of the call that ran: an edited call's own digest."""
     detail = {
         "type": row.type,
         "digest": effect.digest,
@@ -148,16 +151,16 @@ def _entry(row: CaseRow, effect: EndedEffect) -> Entry:
 
 logger = logging.getLogger("askfirst.service")
 HOLD_MARGIN = 1_000
-"""Milliseconds before the deadline at which a held decision goes out at the latest."""
+"""A hold ends at least this many milliseconds before the deadline of its case."""
 TELL_MILLISECONDS = 60_000
-"""The lease on a notice: another process sends it after that if this one dies."""
+"""The lease on a call of ``on_case``, in milliseconds. If this process dies, another one calls it after that."""
 TELL_AGAIN = (5_000, 3_600_000)
-"""The back-off of a notice that failed, in milliseconds: at first, and at most."""
+"""The back-off after ``on_case`` failed, in milliseconds: the first and the longest pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A case with the tokens that were just issued for it; they are kept nowhere."""
+    """A case with the tokens that were just issued for it. The tokens themselves are not stored."""
 
     case: Case
     tokens: Mapping[TokenScope, str]
@@ -168,14 +171,14 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """A case whose notice this process has taken, and the case's row as it was then."""
+    """A case for which this process has to call ``on_case``, under a lease, and the case's row when it was taken."""
 
     case: Case
     row: CaseRow
 
 
 class Cases:
-    """Everything that can happen to cases; each act is one transaction, and the first one counts."""
+    """All operations on cases. Each is one transaction; of several answers to a case the first one counts."""
 
     def __init__(
         self,
@@ -203,7 +206,7 @@ class Cases:
         self._left: set[tuple[str, str, int]] = set()
 
     def now(self) -> int:
-        """The time as rows have it: milliseconds since 1970 (UTC)."""
+        """The current time in the unit of rows: milliseconds since 1970 (UTC)."""
         return milliseconds(self._clock)
 
     # Opening.
@@ -243,7 +246,7 @@ class Cases:
             fresh_write_id(),
             idempotency=once,
             fingerprint=review.fingerprint,
-            tell_at=now if terms.links == "service" else None,  # the host sends the link
+            tell_at=now if terms.links == "service" else None,  # on_case then has to send the link
             planned=int(terms.links == "service" or review.notify),
         )
         previous = None if case.previous_case_id is None else (case.previous_case_id, key_id)
@@ -262,14 +265,14 @@ class Cases:
         return await finish(self.engine.write(partial(case_store.create, new), landed))
 
     async def adopt(self, limit: int = _PAGE) -> list[Case]:
-        """Make cases of agents' open requests that have none yet; returns those that this call has made."""
+        """Make cases for open requests of agents that have no case yet; returns the cases that this call made."""
         made: list[Case] = []
         threads: dict[str, Rounds] = {}
         for row in await self.engine.read(partial(case_store.unadopted, limit)):
             try:
                 case = await self._adopt(row, threads)
-            except Exception as error:  # retried with the next sweep; the other requests go on
-                threads.pop(row.thread_id, None)  # another process may have changed them
+            except Exception as error:  # retried at the next interval; the other requests are not affected
+                threads.pop(row.thread_id, None)  # the cached rounds may be out of date
                 self._leave(row, error)
                 continue
             if case is not None:
@@ -277,7 +280,7 @@ class Cases:
         return made
 
     async def _adopt(self, row: RequestRow, threads: dict[str, Rounds]) -> Case | None:
-        """Make a case of a request; ``threads`` caches the earlier rounds of each thread."""
+        """Make the case of a request; ``threads`` caches the earlier rounds of each thread."""
         rounds = None
         if row.kind == "approve":
             rounds = threads.get(row.thread_id) or await Rounds.of(self.engine, row.thread_id)
@@ -288,7 +291,7 @@ class Cases:
             fresh_write_id(),
             question_id=row.question_id,
             round=row.round,
-            idempotency=case.case_id,  # so that a second process finds the first one's case
+            idempotency=case.case_id,  # so that a second process finds the case of the first
             tell_at=self.now(),
             planned=1,
         )
@@ -298,7 +301,7 @@ class Cases:
         try:
             made = await self._create(NewCase(new, (), acts, previous))
         except HitlNoPendingRequest:
-            return None  # deleted with its thread
+            return None  # the request was deleted with its thread
         if rounds is not None:
             rounds.add(row.question_id, row.round, case.case_id)
         if case.previous_case_id is not None:
@@ -308,7 +311,7 @@ class Cases:
         return case if made.write_id == new.write_id else None
 
     async def case_for(self, row: RequestRow) -> Case:
-        """The case of an agent's open request, made now if there is none yet. Raises `CaseNotFound`."""
+        """The case of an agent's open request; it is made now if it does not exist yet. Raises `CaseNotFound`."""
         case_id = case_id_of(row.thread_id, row.question_id, row.round)
         if await self.engine.read(partial(case_store.get, case_id)) is None:
             await self._adopt(row, {})
@@ -322,18 +325,24 @@ class Cases:
             logger.error("request %r cannot become a case: %s", row.question_id, type(error).__name__)
 
     async def take_untold(self) -> Untold | None:
-        """Take a case whose notice is due; call `told` or `not_told` before its lease ends."""
+        """Take, under a lease, a case for which ``on_case`` is due.
+
+        Call `told` or `not_told` before the lease ends.
+        """
         now = self.now()
         take = partial(case_queues.take_untold, now, now + TELL_MILLISECONDS)
         shown = await finish(self.engine.write(take))
         return None if shown is None else Untold(case_of(*shown), shown[0])
 
     async def told(self, untold: Untold) -> None:
-        """Record that the notice of a case was sent."""
+        """Record that ``on_case`` succeeded for a case."""
         await finish(self.engine.write(partial(case_queues.told, untold.row)))
 
     async def not_told(self, untold: Untold, error: str) -> int:
-        """Record that a notice failed with an error of this type; it is retried. Returns the number of attempts."""
+        """Record that ``on_case`` failed, with the type of its error.
+
+        It is retried. Returns the number of attempts.
+        """
         note = partial(case_queues.not_told, untold.row, error[:255], self.now(), *TELL_AGAIN)
         noted = await finish(self.engine.write(note))
         return 0 if noted is None else noted.tries
@@ -341,9 +350,9 @@ class Cases:
     async def issue(
         self, case_id: str, scope: TokenScope = "review", *, by: str = "service", days: float | None = None
     ) -> str:
-        """A new token that opens a case, besides those that do already; ``by`` is for the audit trail.
+        """Issue a further token for a case; ``by`` is the actor for the audit trail.
 
-        It is good for ``days``, by default as long as the operator lets links live. Raises `CaseNotFound`.
+        The token is valid for ``days``, by default for the operator's ``link_days``. Raises `CaseNotFound`.
         """
         return await self.links.issue(await self.get(case_id), scope, by, days)
 
@@ -351,30 +360,27 @@ class Cases:
         """Revoke every link and submit token of a case; returns how many. Raises `CaseNotFound`."""
         return await self.links.revoke(await self.get(case_id), by)
 
-    # Finding.
+    # Reading.
 
     async def get(self, case_id: str, key_id: str | None = None) -> Case:
-        """A case as it stands; with ``key_id``, only one that this key opened. Raises `CaseNotFound`."""
+        """A case; with ``key_id``, only a case that this key opened. Raises `CaseNotFound`."""
         shown = await self.engine.read(partial(case_store.shown, case_id, key_id))
         if shown is None:
             raise CaseNotFound(case_id)
         return case_of(*shown)
 
     async def with_token(self, case_id: str, token: str, scope: TokenScope) -> Case:
-        """The case that a token opens; a wrong token looks like a case that does not exist.
-
-        Raises `CaseNotFound` and `LinkExpired`.
-        """
+        """The case that a token opens. Raises `CaseNotFound`, also for a wrong token, and `LinkExpired`."""
         return await self.links.case_of(case_id, token, scope)
 
     async def events(self, case_id: str, after: int) -> list[tuple[int, str, str]]:
-        """What happened to a case after one of its events: seq, event, data."""
+        """The events of a case after the event number ``after``: each as number, name and data."""
         return await self.engine.read(partial(case_store.events, case_id, after))
 
     async def events_for(
         self, case_id: str, after: int, key_id: str | None
     ) -> list[tuple[int, str, str]] | None:
-        """As `events`, for an API key; None if the key has been revoked."""
+        """The same as `events`, for an API key; None if the key has been revoked."""
         if key_id is None:
             return await self.events(case_id, after)
         return await self.engine.read(partial(case_access.events_for, case_id, after, key_id))
@@ -382,14 +388,15 @@ class Cases:
     # Changing.
 
     async def opened(self, case: Case) -> Case:
-        """A person has opened the page."""
+        """Record that a person has opened the page."""
         return case if case.status != "pending" else await self._change(case, transitions.opened(self.now()))
 
     async def draft(self, case: Case, draft: JsonObject, progress: JsonObject | None = None) -> Case:
-        """A person has filled in some of the form. Raises `InvalidReview` if it is more than a case can hold."""
+        """Store what a person has filled in so far. Raises `InvalidReview` if the draft is too large."""
         check_size(draft)
         done = await self._change(case, transitions.drafted(self.now(), draft, progress, case.viewer))
-        return replace(done, viewer=case.viewer)
+        known = ("viewer", "reader", "verify_email", "is_stepped_up")
+        return replace(done, **{name: getattr(case, name) for name in known})
 
     async def answer(
         self,
@@ -400,11 +407,11 @@ class Cases:
         pressed: Pressed = ELSEWHERE,
         hold_seconds: float = 0.0,
     ) -> Case:
-        """Answer a case for a person. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`; the first answer counts.
+        """Answer a case for a person; the first answer counts. Raises `InvalidReview`, `CaseClosed`, `CaseExpired`.
 
-        Whether the person may answer is checked here, for every surface. Raises `NotAuthorized`. With
-        ``hold_seconds`` the answer is held on the case, where it can be undone, and goes out after that; at the
-        latest a second before the deadline. Raises `CaseHeld` while another one is held.
+        Every surface answers through this method, and it checks whether the person may answer. Raises
+        `NotAuthorized`. With ``hold_seconds`` the decision is held: it can be undone for that time, and counts after
+        it, or a second before the deadline if that is earlier. Raises `CaseHeld` while another decision is held.
         """
         clean = await apart(case.size, clean_answer, case, action, data)
         await self._check_authorized(case, action, who)
@@ -418,11 +425,14 @@ class Cases:
         return await self._change(case, transitions.answered(now, result, who, fresh_write_id(), pressed))
 
     async def undo(self, case: Case, mark: str) -> Case:
-        """Take back the decision that is held, for the browser with this mark. Raises `CaseHeld` for another's."""
-        return await self._change(case, transitions.undone(self.now(), mark))
+        """Undo the held decision of the browser with this mark, or of the login in ``case.reader``.
+
+        Raises `CaseHeld` if somebody else made it.
+        """
+        return await self._change(case, transitions.undone(self.now(), mark, case.reader))
 
     async def _check_authorized(self, case: Case, action: str, who: Respondent) -> None:
-        """Raise `NotAuthorized` for a person who may not answer so, with a row in the audit trail."""
+        """Raise `NotAuthorized` if the person may not answer so, and write the refusal to the audit trail."""
         try:
             await check_authorized(self._authorize, who, case, action)
         except NotAuthorized:
@@ -433,7 +443,7 @@ class Cases:
     def _signed(
         self, result: JsonObject, case: Case, who: Respondent, key: SigningKey, now: int
     ) -> JsonObject:
-        """The result with a signature over it, over who answered, and over what they were shown."""
+        """The result with a signature. It covers the result, the person who answered, and what they were shown."""
         try:
             asked = case.digest or shown_digest(type=case.type, prompt=case.prompt, context=case.context)
             signed = sign_result(
@@ -452,24 +462,24 @@ class Cases:
     async def check(
         self, case: Case, action: str, data: Mapping[str, Any] | None, *, inline: bool = False
     ) -> None:
-        """Check an answer before a proof or code is used up for it; raises as `answer` does.
+        """Check an answer before a proof or a code is used up for it; raises as `answer` does.
 
-        ``inline`` is for a button in a messenger; raises `InlineRefused` where the page is needed.
+        ``inline`` is for a button in a messenger; then it raises `InlineRefused` if the page is needed.
         """
         if case.status == "expired" or (not case.is_final and case.expires_at <= seconds(self.now())):
             raise CaseExpired(case.case_id)
         if case.is_final:
             raise CaseClosed(case.case_id, case.status)
         if inline and case.verify_email is not None:
-            why = "A code that is sent by e-mail is needed, on the review page."
+            why = "This needs a code by e-mail, so it is decided on the review page."
             raise InlineRefused(case.case_id, "verification_required", why)
         if inline and case.inline_actions is not None and action not in case.inline_actions:
-            why = "This is to be done on the review page."
+            why = "This can only be decided on the review page."
             raise InlineRefused(case.case_id, "action_not_inline", why)
         await apart(case.size, clean_answer, case, action, data)
 
     async def cancel(self, case: Case, reason: str, by: str, *, claims: str | None = None) -> Case:
-        """Cancel a case. ``by`` is who is known to do so, ``claims`` the name that they give."""
+        """Cancel a case. ``by`` is the verified actor, ``claims`` the name that they give for themselves."""
         decide = transitions.cancelled(self.now(), reason, by, fresh_write_id(), claims)
         return await self._change(case, decide)
 
@@ -483,7 +493,7 @@ class Cases:
                         case_id, transitions.cancelled(self.now(), reason, by, fresh_write_id())
                     )
                     count += 1
-                except CaseExpired:  # due, and not expired by a sweep yet
+                except CaseExpired:  # its time is up, and no sweep has expired it yet
                     await self._decide(case_id, transitions.expired(self.now(), fresh_write_id()))
                 except (CaseClosed, CaseNotFound):
                     pass  # ended or deleted concurrently
@@ -500,7 +510,7 @@ class Cases:
         return replace(case_of(row), request=case.request)
 
     async def _decide(self, case_id: str, decide: Decide) -> CaseRow:
-        """Change a case, and wake its followers."""
+        """Run a transition of a case in a transaction, and wake the case's followers."""
         was_open = True
 
         def noting(row: CaseRow, request: RequestRow | None) -> Change | None:
@@ -519,8 +529,11 @@ class Cases:
     # Sweeps.
 
     async def sweep(self) -> bool:
-        """Release held decisions, expire, remind, end cases whose requests were settled elsewhere, record calls that
-        have run; True if there may be more."""
+        """Do what is due for cases; True if there may be more.
+
+        Send held decisions, expire cases, send reminders, end cases whose requests were settled elsewhere, and record
+        calls that have run.
+        """
         now = self.now()
         held = partial(case_store.held, now, _PAGE)
         released = await self._each(held, transitions.released(now, fresh_write_id()))
@@ -536,20 +549,20 @@ class Cases:
         await link_all(self.engine)
 
     async def _each(self, found: Callable[[], Transaction[list[str]]], decide: Decide) -> int:
-        """Change cases one by one, and return how many; one that fails does not stop the others."""
+        """Change cases one by one, and return how many. A case that fails does not stop the others."""
         done = 0
         for case_id in await self.engine.read(found):
             try:
                 await self._decide(case_id, decide)
                 done += 1
             except (HitlStaleAnswer, HitlNoPendingRequest, CaseNotFound):
-                pass  # settled or deleted concurrently; the next sweep finds it as it is then
+                pass  # settled or deleted concurrently; the next sweep reads it again
             except Exception:
                 logger.exception("case %s could not be changed; it will be tried again", case_id)
         return done
 
     async def purge(self, older_than_days: float = 30) -> int:
-        """Delete cases that ended longer ago, with all that belongs to them; returns how many."""
+        """Delete the cases that ended more than ``older_than_days`` ago, with all their rows; returns how many."""
         before, count = self.now() - round(older_than_days * 86_400_000), 0
         while purged := await finish(self.engine.write(partial(case_store.purge, before, _PAGE, self.now()))):
             count += purged
@@ -557,7 +570,7 @@ class Cases:
 
 
 async def purge(checkpointer: SqlCheckpointer, older_than_days: float = 30) -> int:
-    """Delete cases that ended longer ago; returns how many."""
+    """Delete the cases that ended more than ``older_than_days`` ago; returns how many."""
     return await Cases(checkpointer).purge(older_than_days)
 
 

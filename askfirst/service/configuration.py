@@ -1,6 +1,6 @@
-"""The configuration: ``askfirst.toml`` and the environment, read into deliveries and a schedule.
+"""The configuration: service options, deliveries and a schedule, from ``askfirst.toml`` and environment variables.
 
-Every mistake is told with its line and a sentence. No value of a secret is in any of them.
+Every fault is reported with its line, in one sentence. No fault contains the value of a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import Any, NamedTuple, cast
 from askfirst.delivery.kinds import KINDS, Kind, Setting
 from askfirst.errors import AskfirstError, InvalidConfiguration, InvalidDuration, ServiceError
 from askfirst.protocol import parse_duration
+from askfirst.service.audit import check_push_url
+from askfirst.service.context import checked_hold
+from askfirst.service.egress import check_base_url
+from askfirst.service.links import seconds_of
+from askfirst.service.pages.language import checked_language
 from askfirst.service.places import Decider, Place, Places
+from askfirst.service.risk_patterns import RiskPatterns
 from askfirst.service.schedule import Moment, Schedule, Step
 
 FILE_VARIABLE = "ASKFIRST_CONFIG"
@@ -34,18 +40,24 @@ SERVICE_KEYS: Mapping[str, str] = {
     "least_timeout": "text",
     "allow_default_approve": "flag",
     "push_heads": "text",
+    "name": "text",
+    "language": "text",
+    "hold_seconds": "amount",
+    "risk_patterns": "text",
 }
 """Options of ``askfirst serve`` that ``[service]`` may give, and the type of each."""
+MOST_LINK_DAYS = 36_500
 NOTIFY_KEYS = ("to", "remind", "warn", "then")
-_OF_DELIVERY = ("kind", "deciders")
+_OF_DELIVERY = ("kind", "deciders", "facts")
+_FACTS = Setting("facts", "flag", is_required=False)
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
 _KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
 _AT = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 _TOP = ("service", "notify", "delivery")
 
 
-class Mistake(NamedTuple):
-    """Something wrong in a configuration; ``line`` is None where it stands in the environment."""
+class Fault(NamedTuple):
+    """A fault in a configuration; ``line`` is None if an environment variable is at fault."""
 
     line: int | None
     problem: str
@@ -56,7 +68,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What was read: options of the service, places to tell people, and when."""
+    """A configuration: options of the service, the deliveries as places, and the schedule of messages."""
 
     file: Path | None = None
     service: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -65,9 +77,10 @@ class Configuration:
 
 
 def configuration_file(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The file that is read: the one that ``ASKFIRST_CONFIG`` names, else ``askfirst.toml`` in the working directory.
+    """The configuration file: named by ``ASKFIRST_CONFIG``, else ``askfirst.toml`` in the working directory.
 
-    None if there is none; one that is named and is not there is a mistake.
+    None if there is no ``askfirst.toml``. A file that ``ASKFIRST_CONFIG`` names has to exist: reading it raises
+    `InvalidConfiguration`.
     """
     environ = os.environ if environ is None else environ
     if named := environ.get(FILE_VARIABLE):
@@ -77,7 +90,7 @@ def configuration_file(environ: Mapping[str, str] | None = None) -> Path | None:
 
 
 def read_configuration(file: Path | None = None, environ: Mapping[str, str] | None = None) -> Configuration:
-    """Read a configuration, by default of `configuration_file`. Raises `InvalidConfiguration` with every mistake."""
+    """Read a configuration, by default from `configuration_file`. Raises `InvalidConfiguration` with every fault."""
     environ = os.environ if environ is None else environ
     file = configuration_file(environ) if file is None else file
     text = ""
@@ -88,18 +101,16 @@ def read_configuration(file: Path | None = None, environ: Mapping[str, str] | No
             raise InvalidConfiguration(str(file), [f"cannot be read: {type(error).__name__}"]) from None
     reader = _Reader(text, environ, Path() if file is None else file.parent)
     made = reader.read()
-    if reader.mistakes:
-        raise InvalidConfiguration(
-            "the environment" if file is None else str(file), map(str, reader.mistakes)
-        )
+    if reader.faults:
+        raise InvalidConfiguration("the environment" if file is None else str(file), map(str, reader.faults))
     return Configuration(file, *made)
 
 
 class _Reader:
-    """One reading of a configuration; mistakes are collected, so that all of them are told at once."""
+    """Reads one configuration. Faults are collected, so that all of them are reported at once."""
 
     def __init__(self, text: str, environ: Mapping[str, str], folder: Path) -> None:
-        self.mistakes: list[Mistake] = []
+        self.faults: list[Fault] = []
         self._environ = environ
         self._folder = folder
         self._lines = _lines(text)
@@ -109,27 +120,45 @@ class _Reader:
         except tomllib.TOMLDecodeError as error:
             found = _AT.search(str(error))
             line = int(found[1]) if found and found[1] else max(1, text.count("\n"))
-            self.mistakes.append(Mistake(line, f"this is no TOML: {_AT.sub('', str(error)).strip()}"))
+            self.faults.append(Fault(line, f"this is not valid TOML: {_AT.sub('', str(error)).strip()}"))
 
     def read(self) -> tuple[Mapping[str, Any], tuple[Place, ...], Schedule]:
-        """The service's options, the places and the schedule, as far as they could be read."""
+        """The service's options, the places and the schedule, as far as they are without faults."""
         self._known((), self._given, _TOP)
         service = self._table(("service",))
         self._known(("service",), service, tuple(SERVICE_KEYS))
         for key, value in service.items():
             type_ = SERVICE_KEYS.get(key)
-            if type_ is not None and _TYPES[type_](value) is None:
-                self._wrong(("service", key), f"{key} is {_WORDS[type_]}")
+            if type_ is not None:
+                self._check_service(key, _TYPES[type_](value), type_)
+        if isinstance(service.get("risk_patterns"), str):  # as every file, beside the configuration
+            service = {**service, "risk_patterns": str(self._folder / service["risk_patterns"])}
         named = self._table(("delivery",))
         kinds = self._kinds(named)
         places = [place for name, kind in kinds.items() if (place := self._place(name, kind)) is not None]
-        schedule = self._schedule(places, bool(self.mistakes))
+        schedule = self._schedule(places, bool(self.faults))
         return service, tuple(places), schedule
+
+    def _check_service(self, key: str, value: Any, type_: str) -> None:
+        """A fault for an option of the service that ``askfirst serve`` would refuse."""
+        if value is None:
+            self._wrong(("service", key), f"{key} is {_WORDS[type_]}")
+            return
+        try:
+            if key == "risk_patterns":
+                RiskPatterns.from_file(self._folder / value)
+            elif key in _SERVICE_CHECKS:
+                _SERVICE_CHECKS[key](value)
+        except ServiceError as error:
+            self._wrong(("service", key), str(error))
 
     # Deliveries.
 
     def _kinds(self, named: Mapping[str, Any]) -> dict[str, Kind]:
-        """The deliveries by name: of the file and the environment, else those whose variables are all set."""
+        """The kinds of the deliveries, by the deliveries' names, from the file and the environment.
+
+        If neither names a delivery, every kind counts whose required variables are all set.
+        """
         names = {name: str(self._table(("delivery", name)).get("kind", name)) for name in named}
         for variable, kind in self._environ.items():
             if variable.startswith(DELIVERY_PREFIX) and variable.endswith("_KIND"):
@@ -151,7 +180,7 @@ class _Reader:
         return bool(needed) and all(name is not None and self._environ.get(name) for name in needed)
 
     def _place(self, name: str, kind: Kind) -> Place | None:
-        before = len(self.mistakes)
+        before = len(self.faults)
         table = self._table(("delivery", name))
         known = [*_OF_DELIVERY]
         for setting in kind.settings:
@@ -164,23 +193,24 @@ class _Reader:
             if (value := self._setting(name, setting, table)) is not None
         }
         deciders = self._deciders(name, kind, table, values)
-        if len(self.mistakes) > before:
+        facts = self._setting(name, _FACTS, table)
+        if len(self.faults) > before:
             return None
         try:
-            return Place(name, kind.make(values), deciders)
+            return Place(name, kind.make(values), deciders, facts is not False)
         except AskfirstError as error:
             self._wrong(("delivery", name), str(error).removeprefix(f"{kind.name}: "))
             return None
 
     def _setting(self, name: str, setting: Setting, table: Mapping[str, Any]) -> Any:
-        """A setting's value: of its own variable, else of the file, else of the kind's variable."""
+        """A setting's value: from the delivery's own variable, else the file, else the kind's variable."""
         at = ("delivery", name, setting.name)
         own = f"{DELIVERY_PREFIX}{_spelt(name)}_{setting.name.upper()}"
         if setting.is_secret and setting.name in table:
             self._wrong(
                 at,
-                f"{setting.name} is a secret, and this file is not: name a file with {setting.name}_file or a "
-                f"variable with {setting.name}_env, or set {own}",
+                f"{setting.name} is a secret and does not belong into this file: name a file with "
+                f"{setting.name}_file or a variable with {setting.name}_env, or set {own}",
             )
             return None
         text = self._environ.get(own)
@@ -203,9 +233,7 @@ class _Reader:
         for by, named in (("env", variable), ("file", file)):
             if named is not None and (not isinstance(named, str) or not named):
                 what = "a variable" if by == "env" else "a file"
-                self._wrong(
-                    (*at[:-1], f"{at[-1]}_{by}"), f"{setting.name}_{by} is the name of {what}, a text"
-                )
+                self._wrong((*at[:-1], f"{at[-1]}_{by}"), f"{setting.name}_{by} must be the name of {what}")
                 return None
         if isinstance(variable, str):
             if not (text := self._environ.get(variable)):
@@ -264,9 +292,9 @@ class _Reader:
                 self._wrong((*at, account), str(error))
         return found
 
-    # When.
+    # The schedule.
 
-    def _schedule(self, places: list[Place], has_mistakes: bool) -> Schedule:
+    def _schedule(self, places: list[Place], has_faults: bool) -> Schedule:
         table = dict(self._table(("notify",)))
         self._known(("notify",), table, NOTIFY_KEYS)
         for key in NOTIFY_KEYS:
@@ -279,7 +307,7 @@ class _Reader:
         warn = None if "warn" not in table else self._read("warn", table["warn"], _seconds)
         then = None if "then" not in table else self._read("then", table["then"], Step.read)
         schedule = Schedule(to, tuple(each for each in remind if each is not None), warn, then)
-        if not has_mistakes:
+        if not has_faults:
             self._check_places(schedule, places)
         return schedule
 
@@ -312,7 +340,7 @@ class _Reader:
             self._wrong(("notify", key), str(error))
             return None
 
-    # Tables, and where things stand.
+    # Tables of the file, and the lines of their keys.
 
     def _table(self, at: tuple[str, ...]) -> Mapping[str, Any]:
         found: Any = self._given
@@ -333,16 +361,16 @@ class _Reader:
                 self._wrong((*at, key), f"there is no setting {key!r} here{meant}")
 
     def _wrong(self, at: tuple[str, ...], problem: str) -> None:
-        """A mistake at a key, or at the nearest table around it that stands in the file."""
+        """Report a fault at the line of a key, or of the nearest table around it that the file has."""
         line = next((self._lines[at[:end]] for end in range(len(at), 0, -1) if at[:end] in self._lines), None)
         where = "" if line is not None or len(at) < 2 else f"{'.'.join(at[:2])}: "
-        mistake = Mistake(line, f"{where}{problem}")
-        if mistake not in self.mistakes:
-            self.mistakes.append(mistake)
+        fault = Fault(line, f"{where}{problem}")
+        if fault not in self.faults:
+            self.faults.append(fault)
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of every table and key that begins a line; what stands within a line has the line of its table."""
+    """The line number of every table header and key that begins a line. A key within an inline table has none."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -370,7 +398,7 @@ def _seconds(text: str) -> float:
     try:
         return float(parse_duration(text.strip()))
     except InvalidDuration:
-        raise ServiceError(f"{text!r} is no length of time: write 30m, 2h or 1d") from None
+        raise ServiceError(f"{text!r} is not a duration: write 30m, 2h or 1d") from None
 
 
 def _list(value: Any) -> list[str] | None:
@@ -397,6 +425,32 @@ def _flag(value: Any) -> bool | None:
     return {"true": True, "false": False}.get(str(value).lower())
 
 
+def _check_port(port: int) -> None:
+    if not 1 <= port <= 65_535:
+        raise ServiceError(f"port is 1 to 65535, not {port}")
+
+
+def _check_links(links: str) -> None:
+    if links not in ("caller", "service"):
+        raise ServiceError(f"links is caller or service, not {links!r}")
+
+
+def _check_link_days(days: float) -> None:
+    if not 0 < days <= MOST_LINK_DAYS:
+        raise ServiceError(f"link_days is more than 0 and at most {MOST_LINK_DAYS}, not {days:g}")
+
+
+_SERVICE_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "port": _check_port,
+    "base_url": check_base_url,
+    "links": _check_links,
+    "link_days": _check_link_days,
+    "least_timeout": seconds_of,
+    "push_heads": check_push_url,
+    "hold_seconds": checked_hold,
+    "language": checked_language,
+}
+"""What an option of the service has to be, besides its type; each raises `ServiceError`."""
 _TYPES: Mapping[str, Callable[[Any], Any]] = {
     "text": lambda value: value if isinstance(value, str) and value else None,
     "secret": lambda value: value or None,

@@ -1,4 +1,4 @@
-"""The open service that routes work with, and the authentication of API callers."""
+"""The open service, which routes get as a parameter, and the authentication of API callers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import Request
 
 from askfirst.errors import CaseNotFound, ServiceError
+from askfirst.limits import LONGEST_HOLD
 from askfirst.protocol import SigningKey
 from askfirst.service.budgets import OpenStreams, Spending
 from askfirst.service.case import Case, case_of
@@ -29,24 +30,24 @@ from askfirst.service.risk_patterns import RiskPatterns, shipped_patterns
 from askfirst.service.thread_events import MayFollow
 from askfirst.service.verification import Verifier
 from askfirst.store import case_access
-from askfirst.store.case_access import Asked
+from askfirst.store.case_access import PolledCase
 
 logger = logging.getLogger("askfirst.service")
 
 
 class Unauthorized(Exception):
-    """A request without a key, or with one that is not known."""
+    """A request without an API key, or with an unknown one."""
 
 
 class ShownKey(SecurityBase):
-    """Describes the API key for OpenAPI; the route itself authenticates, in the read of its case (`own_case`)."""
+    """Describes the API key for OpenAPI and checks nothing: the route authenticates with `own_case`."""
 
     def __init__(self) -> None:
         self.model = HTTPBearerModel(description="A key of `askfirst keys create`")
         self.scheme_name = "ApiKey"
 
     async def __call__(self, request: Request) -> str | None:
-        """None: nothing is checked here."""
+        """Return None; nothing is checked here."""
         return None
 
 
@@ -63,10 +64,10 @@ class ApiKey(ShownKey):
 
 
 async def own_case(service: Service, request: Request, case_id: str) -> tuple[Case, Sequence[int]]:
-    """The case that a request asks for, and the times of its recent polls that the store has counted.
+    """The case that a request asks for, and the times of its recent polls that are counted in the store.
 
-    Authentication, ownership and the case are read in one statement, for polls are frequent. Raises
-    `Unauthorized`, and `CaseNotFound` for another caller's case as for one that does not exist.
+    Authentication, ownership and the case are read in one statement, because polls are frequent. Raises
+    `Unauthorized`, and `CaseNotFound` for an unknown case as well as for another caller's case.
     """
     asked = await _asked(service, request, case_id)
     if asked is None:
@@ -77,7 +78,7 @@ async def own_case(service: Service, request: Request, case_id: str) -> tuple[Ca
     return case_of(asked.row), asked.times
 
 
-async def _asked(service: Service, request: Request, case_id: str) -> Asked | None:
+async def _asked(service: Service, request: Request, case_id: str) -> PolledCase | None:
     engine = service.cases.engine
     if service.authenticate is not None:
         owner = await service.authenticate(request)
@@ -90,34 +91,49 @@ async def _asked(service: Service, request: Request, case_id: str) -> Asked | No
     return await engine.read(partial(case_access.case_by_key, case_id, key_hash))
 
 
-LONGEST_HOLD = 60.0
+MOST_REASONS = 6
+LONGEST_REASON = 60
 
 
 def checked_hold(hold_seconds: float) -> float:
-    """How long decisions are held; raises `ServiceError` for a length that makes no sense."""
+    """How long decisions are held, in seconds; raises `ServiceError` if it is out of range."""
     if not 0 <= hold_seconds <= LONGEST_HOLD:
-        raise ServiceError(f"hold_seconds is 0 to {LONGEST_HOLD:g}, not {hold_seconds!r}")
+        raise ServiceError(f"hold_seconds must be between 0 and {LONGEST_HOLD:g}, not {hold_seconds!r}")
     return float(hold_seconds)
 
 
+def checked_reasons(given: Sequence[str]) -> tuple[str, ...]:
+    """The operator's quick reasons; raises `ServiceError` if they are too many, or one is empty or too long."""
+    reasons = tuple(given)
+    if len(reasons) > MOST_REASONS or not all(0 < len(it.strip()) <= LONGEST_REASON for it in reasons):
+        raise ServiceError(
+            f"quick_reasons must be at most {MOST_REASONS} texts of 1 to {LONGEST_REASON} characters each"
+        )
+    return reasons
+
+
 Authenticate = Callable[[Request], Awaitable[str | None]]
-"""From a request to its caller's id, of up to 255 characters; None to refuse the request."""
+"""A function of the host: from a request to its caller's id of up to 255 characters; None refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator set when the service was made, and what it tells of itself."""
+    """The operator's settings of the service."""
 
     base_url: str
-    """Where people and agents reach it, without a slash at the end."""
+    """The address at which people and agents reach the service, without a slash at the end."""
     name: str = "Askfirst"
     signing_key: SigningKey | None = None
     retention_days: int = 30
     takes_callbacks: bool = False
     development: bool = False
     hold_seconds: float = 5.0
-    """How long a decision made on a page can be undone before it goes out; 0 for not at all."""
+    """How long a decision made on a page is held and can be undone; 0 for no hold."""
     risk_patterns: RiskPatterns = field(default_factory=shipped_patterns)
+    quick_reasons: tuple[str, ...] = ()
+    """Reasons to reject that the page offers; empty for its own, in the reader's language."""
+    language: str = "en"
+    """The language of readers who want none that the pages have, and of the tools' words in messages."""
 
     @property
     def base_path(self) -> str:
@@ -127,7 +143,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What is counted over all processes on one database: polls of a case, budgets, open event streams."""
+    """The counters that all processes on one database share: polls of a case, budgets, open event streams."""
 
     rate: CaseRate
     spending: Spending
@@ -136,7 +152,7 @@ class Quotas:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """An open service: its settings, its cases, who may call it, and what they may use."""
+    """An open service: its settings, its cases, its quotas, and the functions of the host."""
 
     settings: Settings
     cases: Cases
@@ -147,14 +163,14 @@ class Service:
     authenticate: Authenticate | None = None
     """Authenticates callers, in place of API keys."""
     may_follow: MayFollow | None = None
-    """Tells which threads a caller may follow; without it, none."""
+    """Decides which threads a caller may follow; without it, none."""
     identify: Identify | None = None
-    """Tells who answers, on the page or by a messenger's button."""
+    """Identifies the person who answers, on the page or with a messenger's button."""
     email_codes: EmailCodes | None = None
-    """None where no mail can be sent."""
+    """None if no mail can be sent."""
 
     async def owner_of(self, request: Request) -> str | None:
-        """The id of a request's caller, by the host's ``authenticate`` or else by API key; None if there is none."""
+        """The id of a request's caller, from the host's ``authenticate`` or by API key; None if it is unknown."""
         if self.authenticate is not None:
             return await self.authenticate(request)
         key_hash = self.key_hash_in(request)
@@ -162,13 +178,13 @@ class Service:
         return None if known is None else known.key_id
 
     async def may_be_followed(self, caller: str, thread_id: str) -> bool:
-        """Whether a caller may follow a thread; not if the host's ``may_follow`` is missing, or raises."""
+        """Whether a caller may follow a thread; False if ``may_follow`` is missing or raises (fail closed)."""
         if self.may_follow is None:
             return False
         try:
             return await self.may_follow(caller, thread_id) is True
         except Exception:
-            logger.exception("may_follow failed, so that the thread is not shown")
+            logger.exception("may_follow failed, so the caller may not follow the thread")
             return False
 
     def key_hash_in(self, request: Request) -> str | None:
@@ -178,7 +194,7 @@ class Service:
 
     @property
     def terms(self) -> Terms:
-        """What the operator allows callers who open cases."""
+        """The operator's terms for callers who open cases."""
         return self.cases.links.terms
 
 
@@ -188,4 +204,4 @@ async def service_of(request: Request) -> Service:
 
 
 The = Annotated[Service, Depends(service_of)]
-"""The type of a route's ``service`` parameter: FastAPI hands in the service that answers."""
+"""The type of a route's ``service`` parameter: FastAPI passes the open service (dependency injection)."""

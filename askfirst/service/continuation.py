@@ -1,4 +1,4 @@
-"""Whether what was answered has gone on, as people and callers of the API are told."""
+"""The continuation of an answered case: whether its thread was resumed, as pages and the API show it."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _SOME_ERROR = "an error"
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
-    """How a thread stands that had to go on because a case was answered. Times are seconds since 1970 (UTC).
+    """The state of a continuation: a thread that has to be resumed because a case was answered.
 
-    ``error`` is the type of the last error alone: its text may hold what is meant for operators only, who see it in
-    ``askfirst continuations``.
+    Times are seconds since 1970 (UTC). ``error`` is only the type of the last error. Its text may hold secrets;
+    operators see it with ``askfirst continuations``.
     """
 
     state: GoingOnState
     attempts: int
     error: str | None
     next_at: float | None
-    """When it is tried again, after a failure; None if it is not."""
+    """The time of the next attempt after a failure; None if there is none."""
     updated_at: float
 
     def wire(self) -> JsonObject:
-        """As the API has it."""
+        """The JSON object of the API."""
         return {
             "state": self.state,
             "attempts": self.attempts,
@@ -46,7 +46,7 @@ class GoingOn:
 
 
 async def going_on(engine: Engine, case: Case) -> GoingOn | None:
-    """How an ended case goes on; None if it is open, or nobody registered how its thread goes on."""
+    """The continuation of an ended case; None if the case is open, or no resumer is registered for its thread."""
     if not case.is_final or case.thread_id is None:
         return None
     row = await engine.read(partial(continuations.of_case, case.case_id))
@@ -65,6 +65,6 @@ def _read(row: ContinuationRow) -> GoingOn:
 
 
 def _type_of(error: str | None) -> str:
-    """The type that an error's text begins with."""
+    """The exception type that an error's text begins with."""
     name = (error or "").partition(":")[0]
     return name if _TYPE.fullmatch(name) else _SOME_ERROR

@@ -1,4 +1,4 @@
-"""Requests to addresses that callers named: the SSRF guard, and prefills of forms."""
+"""Egress: requests to URLs that callers named. The SSRF guard, and prefills of form fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from askfirst.service.budgets import Spending
 from askfirst.service.case import Case
 from askfirst.service.pages import read_field
 
-# Which addresses are allowed: of the service itself, and of callbacks, which may not lead into its network.
+# Checks of URLs: the service's own, and those of callbacks, which must not lead into the service's network.
 
 
 URL_LENGTH = CALLBACK_URL_CHARACTERS
@@ -45,12 +45,12 @@ _NOT_PUBLIC = tuple(
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # shared with a carrier; some clouds' metadata
+            "100.64.0.0/10",  # carrier-grade NAT; some clouds' metadata service
             "127.0.0.0/8",  # loopback
-            "168.63.129.16/32",  # public in name, but the host of every Azure machine
-            "169.254.0.0/16",  # link-local; most clouds' metadata
+            "168.63.129.16/32",  # a public range, but inside Azure the host of every machine
+            "169.254.0.0/16",  # link-local; most clouds' metadata service
             "172.16.0.0/12",  # private
-            "192.0.0.0/24",  # IETF; one cloud's metadata
+            "192.0.0.0/24",  # IETF; one cloud's metadata service
             "192.0.2.0/24",  # documentation
             "192.88.99.0/24",  # 6to4 relays
             "192.168.0.0/16",  # private
@@ -78,16 +78,16 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def check_base_url(base_url: str) -> None:
-    """Raise `ServiceError` for a text that cannot be the address of the service."""
+    """Raise `ServiceError` for a text that cannot be the base URL of the service."""
     if not _REACHED.fullmatch(base_url):
         raise ServiceError(
-            "base_url is where people reach the service, as in https://a.example (http only on localhost or "
-            f"127.0.0.1, as the protocol has it; without ? and #), not {base_url!r}"
+            "base_url must be the address at which people reach the service, as in https://a.example (http only on "
+            f"localhost or 127.0.0.1, as the protocol requires; without ? and #), not {base_url!r}"
         )
 
 
 class Target(NamedTuple):
-    """A callback's URL, parsed once, so that no other parser can read it differently."""
+    """The parsed URL of a callback. It is parsed once, so that no second parser can read it differently."""
 
     scheme: str
     host: str
@@ -98,7 +98,7 @@ class Target(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header has them."""
+        """Host and port in the form of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.scheme == "https" else 80)
         return host if usual else f"{host}:{self.port}"
@@ -107,15 +107,15 @@ class Target(NamedTuple):
 def check_callback_url(url: str, *, development: bool = False) -> Target:
     """Parse a callback's URL; raises `InvalidCallbackUrl` if it is not allowed.
 
-    It is ASCII, ``https`` and without login or fragment; an IP address in it is a public one. What its name
-    resolves to is checked when it is called. With ``development``, ``http`` to this machine's loopback is
-    fine too.
+    The URL must be ASCII and ``https``, without login or fragment. An IP address in it must be public. The addresses
+    that a name resolves to are checked when the request is sent. With ``development``, ``http`` to this machine's
+    loopback is allowed, too.
     """
     found = _URL.fullmatch(url) if len(url) <= URL_LENGTH else None
     if found is None:
         raise InvalidCallbackUrl(
-            f"it is no URL of up to {URL_LENGTH} ASCII characters with a host, "
-            "and without login, fragment or characters that need escaping"
+            f"it must be a URL of up to {URL_LENGTH} ASCII characters with a host, "
+            "without login, fragment or characters that need escaping"
         )
     scheme, host = found["scheme"].lower(), found["host"].lower().strip("[]")
     port = int(found["port"] or (443 if scheme == "https" else 80))
@@ -131,12 +131,12 @@ def check_callback_url(url: str, *, development: bool = False) -> Target:
     if host == "localhost" or host.endswith(".localhost"):
         raise InvalidCallbackUrl(f"{host} is the service's own machine")
     if address is not None and not is_public(address):
-        raise InvalidCallbackUrl(f"{host} is no public address")
+        raise InvalidCallbackUrl(f"{host} is not a public address")
     return where
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is on the public internet, and not reserved for any special use."""
+    """Whether an IP address is on the public internet, not reserved for a special use."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _NOT_PUBLIC)
     if address.scope_id is not None:
@@ -148,7 +148,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
 
 
 def is_loopback(address: IPv4Address | IPv6Address) -> bool:
-    """Whether an address is a loopback address."""
+    """Whether an IP address is a loopback address."""
     return address.is_loopback
 
 
@@ -160,28 +160,30 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 def _literal(host: str) -> IPv4Address | IPv6Address | None:
-    """The IP address of a host that is one, or None for a name; raises `InvalidCallbackUrl` for anything else."""
+    """The host as an IP address; None if it is a name. Raises `InvalidCallbackUrl` if it is neither."""
     if host.startswith("[") or _NUMBER.fullmatch(host.rpartition(".")[2]):
-        # A resolver reads 0x7f.1 and 2130706433 as 127.0.0.1, and 010 as 8.
+        # Only complete addresses are accepted: a resolver reads 0x7f.1 and 2130706433 as 127.0.0.1, and 010 as 8.
         try:
             return ip_address(host.strip("[]"))
         except ValueError:
-            raise InvalidCallbackUrl("its host is neither a name nor an IP address in full") from None
+            raise InvalidCallbackUrl(
+                "its host is neither a name nor an IP address in its usual form"
+            ) from None
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in host.split(".")):
-        raise InvalidCallbackUrl("its host is no valid name")
+        raise InvalidCallbackUrl("its host is not a valid name")
     return None
 
 
-# The SSRF guard: no request leads into the network that the service runs in.
+# The SSRF guard (server-side request forgery): no request goes into the service's own network.
 
 
 CONNECT_SECONDS = 5.0
 ADDRESSES_TRIED = 3
 LOOK_UPS = 8
-"""How many names are looked up at a time."""
+"""How many DNS look-ups may run at the same time."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""From a host and a port to its IP addresses; raises ``OSError`` if there are none."""
+"""A DNS look-up: from a host and a port to its IP addresses; raises ``OSError`` if there are none."""
 
 
 class Reply(NamedTuple):
@@ -193,11 +195,10 @@ class Reply(NamedTuple):
 
 
 class Guard:
-    """Makes requests, each to an IP address that was checked, on a connection of its own.
+    """Sends HTTP requests to checked IP addresses only, each on a new connection.
 
-    Use it in ``async with``. With ``development``, ``http`` to this machine's loopback is fine too. ``tls``
-    says whose certificates are trusted, by default those of the well-known authorities; ``resolve`` looks
-    names up.
+    Use it in ``async with``. With ``development``, ``http`` to this machine's loopback is allowed, too. ``tls``
+    has the trusted certificate authorities, by default the well-known ones. ``resolve`` does DNS look-ups.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class Guard:
         self.development = development
         self._tls = tls
         self._resolve = resolve or self._look_up
-        # Threads of their own, so that slow DNS look-ups delay nothing else.
+        # A thread pool of its own, so that slow DNS look-ups delay nothing else.
         self._threads = ThreadPoolExecutor(LOOK_UPS, "askfirst-names")
 
     async def __aenter__(self) -> Self:
@@ -229,11 +230,11 @@ class Guard:
         seconds: float,
         at_most: int = 0,
     ) -> Reply:
-        """Send one request, and read up to ``at_most`` bytes of the response; redirects are not followed.
+        """Send one request, and read up to ``at_most`` bytes of the response. Redirects are not followed.
 
-        Raises `InvalidCallbackUrl` for a name that resolves to an inside address, ``OSError`` for one that does
-        not resolve, ``httpx2.ConnectError`` or ``ConnectTimeout`` if the host cannot be reached, another
-        ``httpx2.TransportError`` if the connection breaks, and ``TimeoutError`` after ``seconds`` in all.
+        Raises `InvalidCallbackUrl` for a name that resolves to an address that is not public, ``OSError`` for a name
+        that does not resolve, ``httpx2.ConnectError`` or ``ConnectTimeout`` if the host cannot be reached, another
+        ``httpx2.TransportError`` if the connection breaks, and ``TimeoutError`` after ``seconds`` in total.
         """
         async with asyncio.timeout(seconds):
             addresses = await self._addresses(where)
@@ -249,11 +250,11 @@ class Guard:
             raise refused
 
     async def _addresses(self, where: Target) -> list[str]:
-        """The host's IP addresses, all checked; the request connects to these, not to the name."""
+        """The host's IP addresses, all checked. The request connects to these, so a second look-up cannot differ."""
         found = [ip_address(address) for address in await self._resolve(where.host, where.port)]
         for address in found:
             if not self._may_go_to(where, address):
-                raise InvalidCallbackUrl(f"{where.host} leads to {address}, which is no public address")
+                raise InvalidCallbackUrl(f"{where.host} resolves to {address}, which is not a public address")
         if not found:
             raise OSError("no address")
         return [str(address) for address in dict.fromkeys(found)]
@@ -279,7 +280,7 @@ def _request(
         headers={**headers, "host": where.authority, "connection": "close"},
         content=body or None,
         extensions={
-            "sni_hostname": where.host,  # and the name that the certificate must be for
+            "sni_hostname": where.host,  # the certificate must be for this name, too
             "target": where.target.encode(),
             "timeout": httpx2.Timeout(seconds, connect=CONNECT_SECONDS).as_dict(),
         },
@@ -287,7 +288,7 @@ def _request(
 
 
 async def _exchanged(request: httpx2.Request, tls: ssl.SSLContext, at_most: int) -> Reply:
-    """Send by the transport alone: no redirects, no proxies of the environment, no cookies, no log of the address."""
+    """Send with the bare transport: without redirects, proxies from the environment, cookies, or logs of the URL."""
     async with httpx2.AsyncHTTPTransport(verify=tls, trust_env=False) as transport:
         response = await transport.handle_async_request(request)
         try:
@@ -308,17 +309,17 @@ async def _beginning(response: httpx2.Response, at_most: int) -> bytes | None:
 
 logger = logging.getLogger("askfirst.service")
 SECONDS = 5.0
-"""The page waits for the values meanwhile."""
+"""The time-out of fetching a value. The page waits for it."""
 MOST_BYTES = 20_000
 MOST_AT_ONCE = 20
-"""Values fetched for one page; further fields stay empty."""
+"""How many values are fetched for one page. Further fields stay empty."""
 
 
 class Prefills:
-    """Fetches the ``default_ref`` of fields with the review token; the values are not stored.
+    """Fetches the ``default_ref`` URLs of form fields, with the review token. The values are not stored.
 
-    The address was named by the caller who opened the case and has the token already. Redirects are not followed,
-    so that nobody else gets the token.
+    The caller who opened the case named the URL and has the token already. Redirects are not followed, so that nobody
+    else gets the token.
     """
 
     def __init__(self, guard: Guard, spending: Spending | None = None) -> None:
@@ -326,7 +327,7 @@ class Prefills:
         self._spending = spending
 
     async def fetch(self, case: Case, token: str, fields: Sequence[FormField]) -> dict[str, Any]:
-        """The values by key; None for those that could not be fetched."""
+        """The values by field key; None for a value that could not be fetched."""
         asked = [field for field in fields if field.default_ref is not None]
         now = asked[:MOST_AT_ONCE]
         if now and self._spending is not None and not await self._spending.prefills(case, len(now)):
@@ -356,9 +357,9 @@ class Prefills:
 
 
 def _read(field: FormField, reply: Reply) -> Any:
-    """A field's value: JSON that is the value, or an object with it under ``value``; or plain text.
+    """The value of a field from a response: a JSON value, a JSON object with the value as ``value``, or plain text.
 
-    Raises ``ValueError`` for anything else; the error does not quote the value.
+    Raises ``ValueError`` for any other response; the error does not quote the value.
     """
     if reply.status != 200 or reply.body is None:
         raise ValueError(f"answered with {reply.status}" if reply.status != 200 else "too long")
@@ -374,5 +375,5 @@ def _read(field: FormField, reply: Reply) -> Any:
     if isinstance(value, str):
         value = read_field(field, [value])
     if is_empty(value) or fault_of(field, value) is not None:
-        raise ValueError("no value of this field")
+        raise ValueError("not a value for this field")
     return value

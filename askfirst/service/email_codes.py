@@ -1,4 +1,4 @@
-"""Codes sent by e-mail: a person who enters one can read the mail of that address."""
+"""Codes sent by e-mail. Entering a code proves that a person can read the mail of its address."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from askfirst.errors import EmailCodeRefused, ServiceError
 from askfirst.service.budgets import Spending
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
+from askfirst.service.notices import contents_of
 from askfirst.service.transitions import entry
 from askfirst.smtp import Mail, NotComposed, NotSent, SmtpServer, compose, masked_address
 from askfirst.store import case_access
@@ -28,9 +29,9 @@ SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
 
 
 class Mailer(SmtpServer):
-    """Sends mail through the server of an address like ``smtp://user:password@host:587?from=me@a.example``.
+    """Sends mail through an SMTP server given as ``smtp://user:password@host:587?from=me@a.example``.
 
-    `SmtpServer` says when that is encrypted.
+    `SmtpServer` describes when the connection is encrypted.
     """
 
     extra = "service"
@@ -42,7 +43,7 @@ class Mailer(SmtpServer):
             raise ServiceError(f"smtp_url {error}") from None
 
     def written(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
-        """Compose a mail; None, with a warning in the log, if that fails. ``domain`` is the service's."""
+        """Compose a mail; None, with a warning in the log, if that fails. ``domain`` is the service's domain."""
         try:
             message_id = make_msgid(domain=domain.encode("idna").decode())
             return compose(self.sender, [to], subject, text, message_id=message_id)
@@ -51,7 +52,7 @@ class Mailer(SmtpServer):
             return None
 
     async def send(self, mail: Mail, *, domain: str) -> bool:
-        """Send a mail; False, with a warning in the log, if that fails. ``domain`` is the service's."""
+        """Send a mail; False, with a warning in the log, if that fails. ``domain`` is the service's domain."""
         try:
             await self.hand_over(mail, domain=domain)
         except NotSent as error:
@@ -63,9 +64,9 @@ class Mailer(SmtpServer):
 CODE_DIGITS = 6
 CODE_MINUTES = 10
 MOST_TRIES = 5
-"""For each code."""
+"""How often codes may be tried against one stored code."""
 LONGEST_PROMPT = 300
-"""How many characters of the prompt are in the mail."""
+"""How many characters of the sentence are in the mail."""
 _HOUR = 3_600_000
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
@@ -74,7 +75,7 @@ Your code is {code}
 It can be used once within {minutes} minutes, for one decision at {domain}
 (case {case_id}):
 
-    {prompt}
+    {sentence}
 
 Somebody who has the link to that case asked for the code. If that was not you,
 or you do not want this decided, give the code to nobody; without it nothing is.
@@ -84,18 +85,24 @@ Sending = Literal["sent", "too_many", "not_sent"]
 
 
 class EmailCodes:
-    """Sends codes to the addresses that a case names, and checks them. ``domain`` is the service's."""
+    """Sends codes to the addresses that a case names, and checks entered codes.
 
-    def __init__(self, cases: Cases, mailer: Mailer, domain: str, spending: Spending) -> None:
+    ``domain`` is the service's domain, ``language`` that of the sentence in the mail.
+    """
+
+    def __init__(
+        self, cases: Cases, mailer: Mailer, domain: str, spending: Spending, language: str | None = None
+    ) -> None:
         self._cases = cases
         self._mailer = mailer
         self._domain = domain
         self._spending = spending
+        self._language = language
 
     async def send(self, case: Case, place: int, wished_from: str | None = None) -> Sending:
-        """Send a new code to one of the case's addresses; earlier codes stay valid.
+        """Send a new code to the case's address at index ``place``; earlier codes stay valid.
 
-        ``wished_from`` is the network address of the request. Raises `OverBudget` before anything is hashed.
+        ``wished_from`` is the network address of the request. Raises `OverBudget` before the costly hash is computed.
         """
         address = (case.verify_email or ())[place]
         code, salt, now = (
@@ -108,7 +115,7 @@ class EmailCodes:
             case_id=case.case_id,
             domain=self._domain,
             minutes=CODE_MINUTES,
-            prompt=_shown(case.prompt),
+            sentence=_shown(contents_of(case, self._domain, language=self._language).said),
         )
         host = urlsplit(f"//{self._domain}").hostname or "localhost"
         mail = self._mailer.written(address, f"Your code for {self._domain}", text, domain=host)
@@ -136,7 +143,7 @@ class EmailCodes:
     async def check(self, case: Case, entered: str, tried_from: str | None = None) -> str:
         """Use up a code, and return the address that it was sent to; raises `EmailCodeRefused`.
 
-        Raises `OverBudget`, before anything is hashed, if too many were tried.
+        Raises `OverBudget` if too many codes were tried, before the costly hash is computed.
         """
         code = read_code(case, entered)
         await self._spending.code_try(case, tried_from)
@@ -174,12 +181,15 @@ def _shown(prompt: str) -> str:
 
 
 def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:
-    """The stored codes that this one equals; all are compared, each in constant time."""
+    """The stored codes that equal the entered one. All of them are compared, each in constant time."""
     found = [hmac.compare_digest(_hashed(row.case_id, row.salt, code), row.code_hash) for row in known]
     return [row for row, same in zip(known, found, strict=True) if same]
 
 
 def _hashed(case_id: str, salt: str, code: str) -> str:
-    """A slow hash (scrypt): there are few codes, and a reader of the database could try them all."""
+    """A slow hash (scrypt).
+
+    There are only a million codes: with a fast hash, a reader of the database could try all.
+    """
     salted = f"{salt}\0{case_id}".encode()
     return hashlib.scrypt(code.encode(), salt=salted, n=2**14, r=8, p=1, dklen=32).hex()

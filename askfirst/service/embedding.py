@@ -8,11 +8,11 @@
     async def deploy(request: Request) -> Response:
         return await human_input_required(hitl, request, type="approval", prompt="Deploy v2.4.0?")
 
-Where the application authenticates its callers already, pass that to ``create_app(..., authenticate=...)``; else
-callers show an API key of ``askfirst keys create``. Only the caller who opened a case may poll it.
+If the application authenticates its callers itself, pass its function to ``create_app(..., authenticate=...)``.
+Otherwise callers send an API key of ``askfirst keys create``. Only the caller who opened a case may poll it.
 
-If your application is traced, exclude the addresses under ``/hitl/``: a review link holds its token, and the
-token is the power to answer. With FastAPI's own tracing, ``telemetry={"exclude": ...}`` is the place for it.
+If your application is traced, exclude the URLs under ``/hitl/``: a review link contains its token, and anybody with
+the token can answer. With FastAPI's own tracing, use ``telemetry={"exclude": ...}``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from askfirst.service.problems import of_error, unauthorized
 async def running(service: FastAPI) -> AsyncGenerator[None]:
     """Open the service for the lifespan of the application that it is mounted in.
 
-    Servers open only the outermost application. With a lifespan of your own, put ``async with running(hitl):``
-    around its ``yield``.
+    A server runs the lifespan of the outermost application only. If you have a lifespan of your own, put
+    ``async with running(hitl):`` around its ``yield``.
     """
     async with service.router.lifespan_context(service):
         yield
@@ -59,12 +59,12 @@ async def human_input_required(
     idempotency_key: str | None = None,
     **review: Any,
 ) -> Response:
-    """Ask a person, and answer this request with 202 and the hitl object.
+    """Open a case for a person to decide, and return the 202 response with the hitl object for this request.
 
-    ``review`` is what `ReviewRequest` takes: ``type``, ``prompt``, ``context``, ``timeout`` and so on; pass the
-    caller's ``hitl_callback_url`` on if it sent one. ``data`` goes into the body beside the hitl object. The
-    case belongs to the caller of the request; an unknown caller is answered with 401, and a mistake of the caller,
-    such as its callback URL, with 422. Raises `InvalidReview` for an invalid ``review``.
+    ``review`` are the fields of `ReviewRequest`: ``type``, ``prompt``, ``context``, ``timeout`` and so on. Pass the
+    caller's ``hitl_callback_url`` on if it sent one. ``data`` is put into the body beside the hitl object. The
+    case belongs to the caller of the request. The response is 401 for an unknown caller, and 422 for a fault of the
+    caller, such as an invalid callback URL. Raises `InvalidReview` for an invalid ``review``.
     """
     opened = service_in(service)
     owner = await opened.owner_of(request)
@@ -82,11 +82,10 @@ async def human_input_required(
 
 
 async def review_link(service: FastAPI, case_id: str, *, days: float | None = None) -> str:
-    """A new link to the page of a case, for the person who is to decide; the link is the power to answer.
+    """A new link to the page of a case, for the person who has to decide. Anybody with the link can answer.
 
-    For the requests of agents, which become cases by themselves and are told to ``on_case``; with
-    ``links="service"`` for all cases. It is good for ``days``, by default for `create_app`'s ``link_days``. Raises
-    `CaseNotFound`.
+    Use it in ``on_case``, which is called for the requests of agents, and with ``links="service"`` for all cases. The
+    link is valid for ``days``, by default for `create_app`'s ``link_days``. Raises `CaseNotFound`.
     """
     opened = service_in(service)
     token = await opened.cases.issue(case_id, "review", days=days)
@@ -96,7 +95,8 @@ async def review_link(service: FastAPI, case_id: str, *, days: float | None = No
 async def revoke_links(service: FastAPI, case_id: str, *, by: str = "service") -> int:
     """Revoke all links and submit tokens of a case; returns how many. Raises `CaseNotFound`.
 
-    The case stays open: make a new link with `review_link`, or cancel it. ``by`` is for the audit trail.
+    The case stays open: make a new link with `review_link`, or cancel the case. ``by`` is the actor for the audit
+    trail.
     """
     return await service_in(service).cases.revoke_links(case_id, by=by)
 
@@ -105,5 +105,7 @@ def service_in(app: FastAPI) -> Service:
     """The open service of an application that `create_app` made; raises `ServiceError` while it is closed."""
     opened: Service | None = getattr(app.state, "service", None)
     if opened is None:
-        raise ServiceError("the service is not open: run it, or put running(...) into your own lifespan")
+        raise ServiceError(
+            "the service is not open: run it alone, or put running(...) into your own lifespan"
+        )
     return opened

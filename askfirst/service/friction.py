@@ -1,57 +1,90 @@
-"""What the server demands before a decision of high risk counts: a second step, a reason, a fresh code."""
+"""Friction: what the server requires before a decision of high risk counts: a second step, a reason, a fresh code."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from askfirst.digests import canonical_json
 from askfirst.errors import EmailCodeRefused, InlineRefused, InvalidReview
+from askfirst.limits import is_hold
 from askfirst.service.case import Case
+from askfirst.service.case_state import note_in
 from askfirst.service.pages.decision import ACTING, LEAST_REASON, Decision, risk_of
-from askfirst.service.standing import note_in
 from askfirst.smtp import is_mailable
 
+logger = logging.getLogger("askfirst.service")
 NOTES: Mapping[str, str] = {
     "approval": "feedback",
     "escalation": "reason",
     "confirmation": "note",
     "selection": "note",
 }
-"""Where an answer of a type has what the person wrote."""
-_CANNOT_STEP_UP = (
-    "This needs a fresh code by e-mail, and the service knows no address of yours, or can send no e-mail. "
-    "You can still reject it; tell whoever runs the service."
-)
+"""The field of an answer's data with the person's note, by case type."""
+_CARRIED_NOTE = 5_000
+"""So many characters of a note does the second step, or the one with a code, send again."""
+StepUpLack = Literal["mail", "address"]
+"""Why no fresh code can be sent: the service has no mail server, or knows no address of the reader."""
+_LACKS: Mapping[StepUpLack, str] = {
+    "mail": "This is critical: it takes a fresh code by e-mail, and this service cannot send e-mail. "
+    "You can only reject it here. Tell whoever runs the service.",
+    "address": "This is critical: it takes a fresh code by e-mail, and this service does not know your address. "
+    "You can only reject it here. Tell whoever runs the service.",
+}
+"""The same in sentences: the catalogue has them as ``fault.stepup.mail`` and ``fault.stepup.address``."""
+_MENDS: Mapping[StepUpLack, str] = {
+    "mail": "set ASKFIRST_SMTP_URL",
+    "address": "its reader has no e-mail address from a login (identify), and the request names none (to)",
+}
+"""What the operator reads of it in the log."""
+
+
+def hold_of(case: Case, usual: float) -> float:
+    """For how many seconds a decision about a case is held: as the rule says that asks, else as is ``usual``."""
+    details: Mapping[str, Any] = (None if case.payload is None else case.payload.details) or {}
+    given = details.get("hold_seconds")
+    return float(given) if is_hold(given) else usual
 
 
 def is_acting(case: Case, action: str, data: Mapping[str, Any] | None) -> bool:
-    """Whether something happens after this decision. Asking for changes, with feedback alone, lets nothing run."""
+    """Whether this decision acts: after it the call runs or the answer is used.
+
+    An edit with feedback alone does not.
+    """
     if action == "edit":
         return "edits" in (data or {})
     return action in ACTING.get(case.type, ("submit",))
 
 
 def confirm_value(case: Case, action: str, data: Mapping[str, Any] | None) -> str:
-    """What ``confirmed`` has to be for this decision: a digest of the case, what it shows, and the answer."""
+    """The value that the field ``confirmed`` must have: a digest of the case, what it shows, and the answer."""
     said = {name: value for name, value in (data or {}).items() if name not in NOTES.values()}
     shown = canonical_json({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
     return hashlib.sha256(shown).hexdigest()
 
 
 def faults_of(
-    decision: Decision, case: Case, data: Mapping[str, Any] | None, *, unread: bool
+    decision: Decision, case: Case, data: Mapping[str, Any] | None, *, unread: bool, looked: bool
 ) -> dict[str, str]:
-    """What is missing in the second step, by field."""
+    """What is missing in the second step: sentences by field."""
     faults: dict[str, str] = {}
     friction = decision.friction
     if friction.reason and len((note_in(data or {}) or "").strip()) < LEAST_REASON:
         faults[note_field(case)] = f"Give a reason of at least {LEAST_REASON} characters."
     if friction.tick and not unread:
         faults["unread"] = "Open what is folded, or say that you decide without having read all of it."
+    if friction.look and not looked:
+        faults["looked"] = "Look at the lines that match a risk pattern, and say that you have."
     return faults
+
+
+def carry_faults(case: Case, data: Mapping[str, Any]) -> dict[str, str]:
+    """What is too long for a further step to send again: the note. Other long values are kept elsewhere."""
+    too_long = len(note_in(data) or "") > _CARRIED_NOTE
+    return {note_field(case): f"has at most {_CARRIED_NOTE} characters"} if too_long else {}
 
 
 def note_field(case: Case) -> str:
@@ -60,13 +93,15 @@ def note_field(case: Case) -> str:
 
 
 def check_json(decision: Decision, case: Case, action: str, data: Mapping[str, Any] | None) -> None:
-    """Raise `InvalidReview` for a critical decision, sent as JSON, that has no reason."""
-    if is_acting(case, action, data) and (faults := faults_of(decision, case, data, unread=True)):
+    """Raise `InvalidReview` for an acting decision that was sent as JSON and lacks the required reason."""
+    if is_acting(case, action, data) and (
+        faults := faults_of(decision, case, data, unread=True, looked=True)
+    ):
         raise InvalidReview({f"data.{name}": fault for name, fault in faults.items()})
 
 
 def check_inline(decision: Decision, case: Case, action: str) -> None:
-    """Raise `InlineRefused` for a messenger's button that would let something of high risk happen."""
+    """Raise `InlineRefused` for a messenger's button if it acts and the risk is high or critical."""
     if decision.friction.second_step and is_acting(
         case, action, {"edits": None} if action == "edit" else None
     ):
@@ -75,7 +110,10 @@ def check_inline(decision: Decision, case: Case, action: str) -> None:
 
 
 def stepped_up(case: Case) -> Case:
-    """The case with the address that a fresh code goes to, where its risk asks for one and no caller named any."""
+    """The case with the address for a fresh code (step-up), if its risk is critical and its caller named no address.
+
+    The address is that of the reader's login, else of the person to whom the request is addressed.
+    """
     if risk_of(case) != "critical" or case.verify_email is not None or case.is_final:
         return case
     login = case.reader
@@ -85,12 +123,38 @@ def stepped_up(case: Case) -> Case:
     return replace(case, verify_email=tuple(found[:1]), is_stepped_up=True)
 
 
+def step_up_lack(case: Case, *, can_mail: bool) -> StepUpLack | None:
+    """Why this reader cannot approve a critical case at all; None if they can. For a case that `stepped_up` made.
+
+    Known before anything is pressed, so that nobody writes a reason, or waits for a code, in vain.
+    """
+    if risk_of(case) != "critical" or case.is_final:
+        return None
+    if not can_mail:
+        return "mail"
+    return "address" if case.is_stepped_up and not case.verify_email else None
+
+
+def step_up_faults(
+    case: Case, action: str, data: Mapping[str, Any] | None, *, can_mail: bool
+) -> dict[str, str]:
+    """The fault of a decision that acts and that this reader cannot make; the operator reads of it in the log."""
+    lack = step_up_lack(case, can_mail=can_mail)
+    if lack is None or not is_acting(case, action, data):
+        return {}
+    logger.warning("case %s is critical, and no code can be sent: %s", case.case_id, _MENDS[lack])
+    return {"": _LACKS[lack]}
+
+
 def without_step_up(case: Case, action: str, data: Mapping[str, Any] | None) -> Case:
-    """The case as this decision needs it: one after which nothing happens needs no fresh code."""
+    """The case without the step-up if the decision does not act: then no fresh code is needed.
+
+    Raises `EmailCodeRefused` if a code is needed and no address is known (fail closed).
+    """
     if not case.is_stepped_up:
         return case
     if is_acting(case, action, data):
         if not case.verify_email:  # fail closed
-            raise EmailCodeRefused(case.case_id, "verification_required", _CANNOT_STEP_UP)
+            raise EmailCodeRefused(case.case_id, "verification_required", _LACKS["address"])
         return case
     return replace(case, verify_email=None)

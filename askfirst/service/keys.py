@@ -1,4 +1,4 @@
-"""API keys, with which agents open and poll cases."""
+"""API keys: agents and services open and poll cases with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEY = re.compile(r"askfirst_[A-Za-z0-9_-]{43}")
 
 
 class IssuedKey(NamedTuple):
-    """A new key. ``text`` is the secret itself, to be shown once: only its hash is kept."""
+    """A new key. ``text`` is the secret, to be shown once: only its hash is stored."""
 
     key_id: str
     text: str
@@ -33,7 +33,7 @@ class IssuedKey(NamedTuple):
 
 
 class ApiKey(NamedTuple):
-    """A key as the service knows it; times are seconds since 1970 (UTC)."""
+    """An API key without its secret; times are seconds since 1970 (UTC)."""
 
     key_id: str
     name: str
@@ -42,19 +42,19 @@ class ApiKey(NamedTuple):
 
 
 class Keys:
-    """The keys of one database."""
+    """The API keys of one database."""
 
     def __init__(self, engine: Engine, *, clock: Clock | None = None) -> None:
         self._engine = engine
         self._clock = clock or SystemClock()
 
     async def issue(self, name: str, *, by: str | None = None) -> IssuedKey:
-        """Make a key for an agent.
+        """Issue a key for an agent.
 
-        The audit trail has the operating system's account as actor, and ``by`` beside it as a claim.
+        The actor in the audit trail is the operating system's account; ``by`` is stored beside it as a claim.
         """
         if not name.strip() or len(name) > NAME_LENGTH:
-            raise StoreError(f"a key's name has 1 to {NAME_LENGTH} characters, and not only spaces")
+            raise StoreError(f"a key's name must have 1 to {NAME_LENGTH} characters, not only spaces")
         new = IssuedKey(f"key_{secrets.token_hex(8)}", f"askfirst_{secrets.token_urlsafe(32)}")
         now = self._now()
         encoded = _encoded(name)
@@ -69,7 +69,7 @@ class Keys:
         return new
 
     async def revoke(self, key_id: str, *, by: str | None = None) -> bool:
-        """Revoke a key for good; False if there is none, or it is revoked already. ``by`` as in `issue`."""
+        """Revoke a key for ever; False if there is no such key, or it is revoked already. ``by`` as in `issue`."""
         now, write_id, actor = self._now(), fresh_write_id(), os_account()
         entry = Entry("key.revoked", key_id, actor, now, claimed(by, actor))
         return await finish(
@@ -80,18 +80,18 @@ class Keys:
         )
 
     async def listing(self) -> list[ApiKey]:
-        """All keys, oldest first, revoked ones too."""
+        """All keys, oldest first, including revoked ones."""
         return [_api_key(row) for row in await self._engine.read(case_access.all_keys)]
 
     async def find(self, text: str) -> ApiKey | None:
-        """The key with this text; None if there is none, or it is revoked."""
+        """The key with this secret; None if there is none, or it is revoked."""
         key_hash = hashed_key(text)
         return None if key_hash is None else await self.find_hashed(key_hash)
 
     async def find_hashed(self, key_hash: str) -> ApiKey | None:
-        """The key that hashes to this; None if there is none, or it is revoked.
+        """The key with this hash; None if there is none, or it is revoked.
 
-        Keys are not cached: once a key is revoked, no process accepts it.
+        Keys are not cached, so that no process accepts a key after it was revoked.
         """
         row = await self._engine.read(partial(case_access.key_by_hash, key_hash))
         return None if row is None or row.revoked_at is not None else _api_key(row)
@@ -109,7 +109,7 @@ def _encoded(name: str) -> str:
     try:
         return encode_text(name) or ""
     except ValueError:
-        raise StoreError("a key's name is valid Unicode") from None
+        raise StoreError("a key's name must be valid Unicode") from None
 
 
 def _api_key(row: KeyRow) -> ApiKey:

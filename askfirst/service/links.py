@@ -1,4 +1,4 @@
-"""Links to cases: what the operator allows, the tokens that a caller is handed, those made later, how they end."""
+"""Links to cases: the operator's terms, and the tokens: issued, derived again, checked, expired and revoked."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from askfirst.store.case_rows import TokenRow
 from askfirst.store.engine import Engine
 
 LinkWay = Literal["caller", "service"]
-"""Who brings the link to the person: the caller who opened the case, or the service itself."""
+"""Who delivers the link to the person: the caller who opened the case, or the service itself."""
 _DAY = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The operator's choices. By default, a caller gets the link and no other power to approve."""
+    """What the operator allows callers. By default a caller gets the link, and no submit token."""
 
     inline: bool = False
-    """Whether callers get a submit token, with which they may carry answers from a messenger."""
+    """Whether callers get a submit token, with which they can submit answers from a messenger."""
     links: LinkWay = "caller"
     least_timeout: float = 0.0
-    """Seconds that a case is open at least."""
+    """The shortest time-out of a case, in seconds."""
     allow_default_approve: bool = False
-    """Whether a case may count as approved when it expires."""
+    """Whether a caller may have a case count as approved when it expires."""
     link_days: float = LINK_DAYS
-    """Days that a link, and a submit token, is good for."""
+    """How many days a link or a submit token is valid."""
     delivers: bool = False
-    """Whether the service can tell people itself."""
+    """Whether the service has deliveries of its own."""
 
     def __post_init__(self) -> None:
-        """Raise `ServiceError` for invalid choices."""
+        """Raise `ServiceError` for invalid values."""
         if self.links not in ("caller", "service"):
-            raise ServiceError(f'links is "caller" or "service", not {self.links!r}')
+            raise ServiceError(f'links must be "caller" or "service", not {self.links!r}')
         if not (0 < self.link_days <= 36_500):
-            raise ServiceError(f"link_days is more than 0 and at most 36500, not {self.link_days!r}")
+            raise ServiceError(f"link_days must be more than 0 and at most 36500, not {self.link_days!r}")
         if not (0 <= self.least_timeout < math.inf):
-            raise ServiceError(f"least_timeout is a length of time, not {self.least_timeout!r}")
+            raise ServiceError(f"least_timeout must be a duration, not {self.least_timeout!r}")
 
     @property
     def scopes(self) -> tuple[TokenScope, ...]:
-        """The tokens that the caller who opens a case gets."""
+        """The scopes of the tokens that the caller who opens a case gets."""
         review: tuple[TokenScope, ...] = ("review",) if self.links == "caller" else ()
         submit: tuple[TokenScope, ...] = ("submit",) if self.inline else ()
         return review + submit
@@ -68,7 +68,7 @@ class Terms:
 
 
 def seconds_of(least_timeout: str | float | None) -> float:
-    """A least time-out as seconds; a text such as ``"5m"`` is parsed. Raises `ServiceError`."""
+    """A shortest time-out in seconds; a text such as ``"5m"`` is parsed. Raises `ServiceError`."""
     if least_timeout is None:
         return 0.0
     if not isinstance(least_timeout, str):
@@ -80,7 +80,7 @@ def seconds_of(least_timeout: str | float | None) -> float:
 
 
 def page_pass(token: str) -> str:
-    """What a page follows its case with: made of its link's token, and no token itself."""
+    """The credential with which a page follows its case (a cookie). It is derived from the link's token, one-way."""
     return _pass_of(hash_token(token))
 
 
@@ -92,9 +92,10 @@ class CaseLinks:
     """Issues tokens, finds cases by them, and revokes them. ``now`` gives milliseconds since 1970.
 
     A request that is repeated with its Idempotency-Key gets the tokens of the first 202 again. Only hashes of tokens
-    are stored, so they are derived again: each is the HMAC-SHA256 of its case, its scope and a random salt, under
-    the service's secret. The salt is stored, the secret is not: neither alone makes a token. After a change of the
-    secret a repeated request gets one new token; without a secret of the operator's, each process has its own.
+    are stored, so the tokens are derived again: each is the HMAC-SHA256 of its case, its scope and a random salt,
+    under the service's secret. The salt is stored and the secret is not, so a reader of the database cannot make a
+    token. After a change of the secret a repeated request gets one new token. If the operator set no secret, each
+    process has a random one.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class CaseLinks:
     # Tokens for the caller who opens a case.
 
     def fresh(self, case: Case) -> list[TokenRow]:
-        """New tokens for the caller, as rows."""
+        """The rows of new tokens for the caller of a new case."""
         ends = self.terms.link_end(to_milliseconds(case.created_at))
         salts = [(scope, secrets.token_hex(16)) for scope in self.terms.scopes]
         return [
@@ -117,13 +118,13 @@ class CaseLinks:
         ]
 
     def handed(self, rows: Sequence[TokenRow]) -> dict[TokenScope, str]:
-        """The tokens themselves, by scope."""
+        """The tokens of these rows, by scope."""
         return {
             cast(TokenScope, row.scope): self._token(row.case_id, row.scope, row.salt or "") for row in rows
         }
 
     async def handed_again(self, case: Case, by: str) -> dict[TokenScope, str]:
-        """The tokens that a caller got before, without revoked ones."""
+        """The tokens that the caller got with the first 202, without revoked ones."""
         if not (fresh := self.fresh(case)):
             return {}
         delivered = entry(self._now(), by, "delivered", case, {"via": "link"})
@@ -147,19 +148,22 @@ class CaseLinks:
     # Tokens of messages that the service sends.
 
     def for_message(self, case_id: str, salt: str) -> TokenRow:
-        """The token of a message's link, as a row: derived from the salt, so that a repeated message has the same."""
+        """The row of the token in a message's link.
+
+        It is derived from the salt: a repeated message has the same link.
+        """
         return TokenRow(
             case_id, self._hashed(case_id, "review", salt), "review", salt, self.terms.link_end(self._now())
         )
 
     def message_token(self, case_id: str, salt: str) -> str:
-        """The token itself."""
+        """The token in a message's link."""
         return self._token(case_id, "review", salt)
 
-    # Tokens for anybody.
+    # Further tokens.
 
     async def issue(self, case: Case, scope: TokenScope, by: str, days: float | None) -> str:
-        """Issue one more token: random, so that it cannot be derived again."""
+        """Issue one more token. It is random and cannot be derived again."""
         now = self._now()
         ends = self.terms.link_end(now) if days is None else now + round(days * 86_400_000)
         token = issue_token(scope)
@@ -169,17 +173,17 @@ class CaseLinks:
         return token
 
     async def case_of(self, case_id: str, token: str, scope: TokenScope) -> Case:
-        """The case that a token opens; a wrong token looks like a case that does not exist.
+        """The case that a token opens. Raises `CaseNotFound` for a wrong token, as for an unknown case.
 
-        The case is read only if the token is right: else the response time would tell which cases exist. Raises
-        `CaseNotFound`, and `LinkExpired` for a right token that has expired.
+        The case is read only if the token is right. Otherwise the response time would reveal which cases exist.
+        Raises `LinkExpired` for a right token that has expired.
         """
         stored = await self._engine.read(partial(case_store.token_of_scope, case_id, scope))
         matches = [token_matches(token, scope, each) for each in [row.token_hash for row in stored] or [None]]
         return await self._opened(case_id, stored, matches)
 
     async def case_of_pass(self, case_id: str, given: str) -> Case:
-        """The case that a page's pass (`page_pass`) lets it follow; raises as `case_of` does."""
+        """The case that a page may follow with its `page_pass`; raises as `case_of` does."""
         stored = await self._engine.read(partial(case_store.token_of_scope, case_id, "review"))
         hashes = [row.token_hash for row in stored] or [""]
         matches = [hmac.compare_digest(_pass_of(each).encode(), given.encode()) for each in hashes]

@@ -1,31 +1,36 @@
-"""What people are told of a case: what is asked, which buttons may stand below it, how it ended."""
+"""The messages about a case: what is asked, the buttons below it, and how the case ended."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from askfirst.delivery.asked import Asked
 from askfirst.delivery.base import Button, Ended, Notice, NoticeKind, Sent
-from askfirst.display import RISKS, formatted
+from askfirst.delivery.contents import Contents
+from askfirst.display import LONGEST_VALUE, Risk, higher, value_text
+from askfirst.formats import ENGLISH, Style, formatted, style_for
 from askfirst.protocol import shown_digest
 from askfirst.service.button_fields import answer_button, edit_button
 from askfirst.service.case import Case
+from askfirst.service.pages.decision import other_details, readable, reasons_of, risk_of, words_for
+from askfirst.service.risk_patterns import RiskPatterns, shipped_patterns
+from askfirst.visible_text import visible
 
 _LONGEST_VALUE = 4_000
 _MOST_CHARACTERS = 20_000
 _ON_PAGE = "(the whole is on the page)"
 _NOT_FACTS = ("form", "items", "multiple", "required")
-_OURS = ("reason", "matched_rule_id", "agent_path", "principal", "to")
-"""Details that the gate adds; they are told in words of their own."""
+_MOST_IMPORTANT = 3
+_HIDDEN = "hidden"
+"""What stands for a secret (the format ``secret``); never asterisks, whose number would tell its length."""
 _BUTTONS: Mapping[str, tuple[Button, ...]] = {
     "approval": (Button("approve", "Approve"), Button("reject", "Reject")),
     "confirmation": (Button("confirm", "Confirm"), Button("cancel", "Cancel")),
     "escalation": (Button("retry", "Try again"), Button("skip", "Skip"), Button("abort", "Abort")),
 }
-"""The decisions that need nothing but a press; whatever else is asked is answered on the page or in a form."""
+"""The decisions that one press can make, by case type. Other types are answered on the page or in a form."""
 _DONE = {
     "approve": "Approved",
     "reject": "Rejected",
@@ -56,53 +61,70 @@ _CONSEQUENCES = {
     "data": "It changes or gives away data.",
     "access": "It changes who has access.",
 }
+_TWICE = "Running it again may do it twice. Find out first whether it happened."
 _NO_ANSWER = "If nobody answers by then, the agent is told that nobody did."
 
 
 def shown_of(case: Case) -> str:
-    """The digest of what a message about a case shows; an answer that was pressed is bound to it."""
+    """The digest of what a message about a case shows. A pressed button is bound to it (`Press.shown`)."""
     asked = None if case.payload is None else case.payload.shown_digest
     return case.digest or asked or shown_digest(type=case.type, prompt=case.prompt, context=case.context)
 
 
-def asked_of(case: Case, service: str) -> Asked:
-    """What a message says about a case; ``service`` names who runs the service.
+def contents_of(
+    case: Case,
+    service: str,
+    *,
+    patterns: RiskPatterns | None = None,
+    key_name: str | None = None,
+    language: str | None = None,
+) -> Contents:
+    """What a message says about a case; ``service`` is the name of this service.
 
-    The one place that reads what a request says for display (`askfirst.display.Display.shown`).
+    The labels, formats, risk and consequences are the trusted words of the case (`askfirst.display.Display.shown`).
+    ``patterns`` raise the risk as they do on the page, by default those that are shipped. ``key_name`` is the name of
+    the API key that opened the case. ``language`` is that of the trusted words, where they are given in several.
     """
     payload = case.payload
-    display = _words(case)
+    display = words_for(case, language)
+    style = ENGLISH if language is None else style_for(language)
     details: Mapping[str, Any] = getattr(payload, "details", None) or {}
-    facts, is_whole = _facts(case, display, details)
-    sentence = _sentence(case, display)
-    risk = display.get("risk", "normal")
-    return Asked(
+    facts, is_whole = _facts(case, display, style)
+    sentence, is_quoted = _sentence(case, display)
+    return Contents(
         sentence=sentence if len(sentence) <= _LONGEST_VALUE else f"{sentence[:_LONGEST_VALUE]}… {_ON_PAGE}",
+        is_quoted=is_quoted,
         case_type=case.type,
         shown=shown_of(case),
-        asker=_asker(case, details, service),
+        asker=_asker(case, details, key_name or f"a caller of {service}"),
         on_behalf=_text(details.get("principal")),
         facts=facts,
-        consequences=tuple(map(_consequence, _texts(display.get("consequences")))) + _undo(display),
-        reason=None if payload is None else payload.why.reason,
-        risk=risk if risk in RISKS else "critical",
+        important=_important(case, display, style),
+        consequences=(
+            *((_TWICE,) if _is_in_doubt(case) else ()),
+            *map(_consequence, _texts(display.get("consequences"))),
+            *_undo(display),
+        ),
+        reason=_reason(case, language),
+        risk=_risk(case, shipped_patterns() if patterns is None else patterns),
         expires_at=None if case.never_expires else case.expires_at,
         silence=_silence(case),
         is_whole=is_whole and len(sentence) <= _LONGEST_VALUE,
     )
 
 
-def buttons_of(case: Case, asked: Asked) -> tuple[Button, ...]:
-    """The decisions that may be pressed in a message; one that approves is left out where the page is needed.
+def buttons_of(case: Case, contents: Contents, language: str | None = None) -> tuple[Button, ...]:
+    """The buttons of a message. There are none if the case needs a code or a proof: the page asks for these.
 
-    A delivery leaves those that approve out, too, if it had to cut something (`Notice.whole`). Where the risk is
-    high, a person is asked once more (`Button.confirm`); where it is critical, only on the page.
+    An approving button is left out if the message does not show everything, or if the risk is critical: people then
+    approve on the page. If the risk is high, the button asks once more (`Button.confirm`). A delivery leaves
+    approving buttons out, too, if it had to cut the message (`Notice.whole`).
     """
     if case.verify_email is not None or case.verification_policy is not None:
         return ()
     allowed = case.actions if case.inline_actions is None else case.inline_actions
-    again = None if asked.may_be_pressed else asked.sentence
-    label = _label(case)
+    again = None if contents.may_be_pressed else contents.sentence
+    label = _label(case, language)
     buttons = [
         replace(
             each,
@@ -111,13 +133,17 @@ def buttons_of(case: Case, asked: Asked) -> tuple[Button, ...]:
         )
         for each in _BUTTONS.get(case.type, ())
     ]
-    buttons += [each for each in (edit_button(case, _labels(case)), answer_button(case)) if each is not None]
+    buttons += [
+        each
+        for each in (edit_button(case, _named(words_for(case, language), "labels")), answer_button(case))
+        if each is not None
+    ]
     return tuple(
         each
         for each in buttons
         if each.action in case.actions
         and each.action in allowed
-        and (not each.approves or (asked.is_whole and asked.risk != "critical"))
+        and (not each.approves or (contents.is_whole and contents.risk != "critical"))
     )
 
 
@@ -128,26 +154,39 @@ def notice_of(
     service: str,
     link: str | None,
     with_buttons: bool,
+    with_facts: bool = True,
     follows: Sent | None = None,
+    patterns: RiskPatterns | None = None,
+    key_name: str | None = None,
+    language: str | None = None,
 ) -> Notice:
-    """The message about a case that is open."""
-    asked = asked_of(case, service)
+    """The message about an open case.
+
+    It has every fact if something can be approved in the message, or if there is no page (``link``). Otherwise it has
+    the most important facts. Without ``with_facts`` it has none, because the operator does not want any there.
+    """
+    contents = contents_of(case, service, patterns=patterns, key_name=key_name, language=language)
+    if not with_facts:
+        contents = contents.brief(with_facts=False)
+    buttons = buttons_of(case, contents, language) if with_buttons else ()
+    if link is not None and not contents.is_brief and not any(each.approves for each in buttons):
+        contents = contents.brief()
     return Notice(
         kind,
         case.case_id,
-        asked.text,
+        contents.text,
         review_url=link,
-        buttons=buttons_of(case, asked) if with_buttons else (),
-        expires_at=asked.expires_at,
-        facts={"type": case.type, "prompt": asked.sentence, "service": service},
-        whole=asked.is_whole,
-        asked=asked,
+        buttons=buttons,
+        expires_at=contents.expires_at,
+        facts={"type": case.type, "prompt": contents.sentence, "service": service},
+        whole=contents.is_whole,
+        contents=contents,
         follows=follows,
     )
 
 
 def ended_of(case: Case, ran: str | None = None) -> Ended:
-    """How a case ended; ``ran`` says what came of the call that was approved, where that is known."""
+    """How a case ended; ``ran`` says how the approved call ended, if that is known."""
     if case.status == "expired":
         told = (
             _silence(case)
@@ -167,7 +206,7 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
 
 
 def decided_by(case: Case) -> str | None:
-    """Who decided, in a line: the verified person, or who they claim to be, said so."""
+    """Who decided, in a line: the verified person, or a claimed name with "(unverified)"; None if unknown."""
     for said, mark in ((case.responded_by, ""), (case.claimed_by, " (unverified)")):
         who = _text((said or {}).get("name")) or _text((said or {}).get("email"))
         if who or (said and (who := _text(said.get("account")))):
@@ -175,11 +214,16 @@ def decided_by(case: Case) -> str | None:
     return None
 
 
-def _asker(case: Case, details: Mapping[str, Any], service: str) -> str:
+def _reason(case: Case, language: str | None) -> str | None:
+    """Why a person is asked, if the author of the rule wrote a sentence about it; otherwise None."""
+    return next((text for text, _ in reasons_of(case, language) if text is not None), None)
+
+
+def _asker(case: Case, details: Mapping[str, Any], caller: str) -> str:
     path = _texts(details.get("agent_path"))
     if path:
         return " / ".join(path)
-    return "an agent" if case.key_id is None else f"a caller of {service}"
+    return "an agent" if case.key_id is None else caller
 
 
 def _silence(case: Case) -> str:
@@ -190,49 +234,92 @@ def _silence(case: Case) -> str:
     return _SILENCE.get(case.default_action, _NO_ANSWER)
 
 
-def _words(case: Case) -> Mapping[str, Any]:
-    """The trusted words of a case: its tool author's, or, where a service opened it, those that its key was given."""
-    return (case.shown or {}) if case.payload is None else case.payload.words
-
-
 def _consequence(name: str) -> str:
-    """A consequence in words; ``custom:`` brings its own."""
+    """A consequence in words. ``custom:`` is followed by its own text."""
     kind, _, more = name.partition(":")
     if kind == "people" and more:
         return f"It reaches {more} people."
     return more if kind == "custom" and more else _CONSEQUENCES.get(name, name)
 
 
-def _sentence(case: Case, display: Mapping[str, Any]) -> str:
-    asked = () if case.payload is None else case.payload.sentences
-    return _text(display.get("sentence")) or next(iter(asked), case.prompt)
+def _sentence(case: Case, display: Mapping[str, Any]) -> tuple[str, bool]:
+    """The decision in a line, and whether it is in the asker's own words."""
+    payload = case.payload
+    call = None if payload is None else payload.shown_call
+    if call is None:
+        said = case.prompt if payload is None else next(iter(payload.sentences), case.prompt)
+        return said, True
+    what = _text(display.get("sentence")) or _text(display.get("title")) or readable(call[0])
+    return f"{what}: it may or may not have happened" if _is_in_doubt(case) else what, False
 
 
-def _facts(
-    case: Case, display: Mapping[str, Any], details: Mapping[str, Any]
-) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Every argument, or every fact that a caller gave; and whether that is all, with nothing cut."""
+def _risk(case: Case, patterns: RiskPatterns) -> Risk:
+    """The risk of the case; of a call in doubt at least high, because running it again may do it twice."""
+    risk = risk_of(case, patterns)
+    return (higher(risk, "high") or risk) if _is_in_doubt(case) else risk
+
+
+def _is_in_doubt(case: Case) -> bool:
+    """Whether the case is about a call that was begun, and nobody knows whether it took effect."""
+    payload = case.payload
+    return payload is not None and payload.kind == "escalate" and payload.call is not None
+
+
+def _important(case: Case, display: Mapping[str, Any], style: Style) -> tuple[tuple[str, str], ...]:
+    """The facts that the tool's author marked as important, or else the first ones; each short and in one line."""
+    call = None if case.payload is None else case.payload.shown_call
+    values = _said(case) if call is None else call[1]
+    labels, formats = _named(display, "labels"), _named(display, "formats")
+    named = [name for name in _texts(display.get("important")) if name in values] or list(values)
+    return tuple(
+        (
+            labels.get(name, readable(name)),
+            _line(
+                _HIDDEN
+                if formats.get(name) == "secret"
+                else value_text(values[name], formats.get(name, ""), style)
+            ),
+        )
+        for name in named[:_MOST_IMPORTANT]
+    )
+
+
+def _line(text: str) -> str:
+    said = visible(" ".join(text.split()))
+    return said if len(said) <= LONGEST_VALUE else f"{said[: LONGEST_VALUE - 1]}…"
+
+
+def _said(case: Case) -> dict[str, Any]:
+    """The facts of a case without a call, as the asker gave them."""
+    said = {name: value for name, value in case.context.items() if name not in _NOT_FACTS}
+    return said if case.payload is None else said | other_details(case.payload)
+
+
+def _named(display: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The author's labels, or formats, by argument."""
+    given = cast("Mapping[str, Any]", display.get(name) or {})
+    return {key: said for key, said in given.items() if isinstance(said, str) and said}
+
+
+def _facts(case: Case, display: Mapping[str, Any], style: Style) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """Every argument of the call, or every fact that the caller gave; and whether nothing was cut."""
     payload = case.payload
     call = None if payload is None else payload.shown_call
     if call is not None:
         tool, values = call
         named = [("Tool", tool)] if display.get("sentence") is None else []
-        labels = cast("Mapping[str, Any]", display.get("labels") or {})
-        formats = cast("Mapping[str, Any]", display.get("formats") or {})
-        rows = named + [
-            (_text(labels.get(name)) or name, _value(value, _text(formats.get(name)) or ""))
-            for name, value in values.items()
-        ]
     else:
-        said = {name: value for name, value in case.context.items() if name not in _NOT_FACTS}
-        said |= {name: value for name, value in details.items() if name not in _OURS}
-        asked = [] if payload is not None or display.get("sentence") is None else [("Question", case.prompt)]
-        message = [] if not case.message or case.message == case.prompt else [("Message", case.message)]
-        rows = asked + message + [(name, _value(value, "")) for name, value in said.items()]
-    return _bounded(rows, case)
+        values = _said(case)
+        named = [] if not case.message or case.message == case.prompt else [("Message", case.message)]
+    labels, formats = _named(display, "labels"), _named(display, "formats")
+    rows = [
+        (labels.get(name, name), _value(value, formats.get(name, ""), style))
+        for name, value in values.items()
+    ]
+    return _bounded([*named, *rows], case)
 
 
-def _bounded(rows: list[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, str], ...], bool]:
+def _bounded(rows: Sequence[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, str], ...], bool]:
     kept: list[tuple[str, str]] = []
     room = _MOST_CHARACTERS
     is_whole = answer_button(case) is not None or (case.form is None and "items" not in case.context)
@@ -246,12 +333,14 @@ def _bounded(rows: list[tuple[str, str]], case: Case) -> tuple[tuple[tuple[str, 
     return tuple(kept), is_whole
 
 
-def _value(value: Any, form: str) -> str:
-    """A value whole: in its format, and as it is where the format says less."""
+def _value(value: Any, form: str, style: Style) -> str:
+    """A value in its format, followed by the raw value if that differs. A secret is not shown."""
+    if form == "secret":
+        return _HIDDEN
     plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if not form:
         return plain
-    pretty = formatted(value, form)
+    pretty = formatted(value, form, style)
     return plain if pretty is None or pretty == plain else f"{pretty} ({plain})"
 
 
@@ -260,15 +349,9 @@ def _undo(display: Mapping[str, Any]) -> tuple[str, ...]:
     return () if undo is None else (f"To undo it: {undo}",)
 
 
-def _labels(case: Case) -> Mapping[str, str]:
-    """The tool author's words for the arguments."""
-    labels = cast("Mapping[str, Any]", _words(case).get("labels") or {})
-    return {name: label for name, label in labels.items() if isinstance(label, str)}
-
-
-def _label(case: Case) -> str | None:
-    """The tool author's word for the button that approves."""
-    return _text(_words(case).get("approve"))
+def _label(case: Case, language: str | None) -> str | None:
+    """The tool author's label of the approving button. A service's own may say the opposite, and is not used."""
+    return None if case.payload is None else _text(words_for(case, language).get("approve"))
 
 
 def _text(value: Any) -> str | None:

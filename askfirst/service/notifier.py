@@ -1,8 +1,9 @@
-"""Notifier: people are told, and their presses taken, from any process that has the store; no HTTP is needed."""
+"""Notifier: deliver requests to people and take their button presses, in any process with the store, without HTTP."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,20 +12,21 @@ from askfirst.clock import Clock
 from askfirst.delivery.base import Deliver
 from askfirst.service.background import ADOPT_SECONDS, HINT_SECONDS, SWEEP_SECONDS, Outage, forever
 from askfirst.service.cases import Cases
+from askfirst.service.deliveries import DeliverySettings, Sender
 from askfirst.service.person import Authorize
 from askfirst.service.places import Place, Places, given_places
+from askfirst.service.risk_patterns import RiskPatterns, patterns_from
 from askfirst.service.schedule import Schedule
-from askfirst.service.teller import Sender
-from askfirst.service.telling import Telling
 from askfirst.store.requests import OPENED
 
 
 class Notifier:
-    """Tells people of every request in a store: ``Gate(url, notify=Notifier([Place("phone", …)]))``.
+    """Delivers every request of a store to people: ``Gate(url, notify=Notifier([Place("phone", …)]))``.
 
-    ``deliver`` and ``schedule`` are as for `create_app`, ``authorize`` too. ``base_url`` is where ``askfirst serve``
-    has its pages; without it messages have no link, and people decide by buttons, or with ``askfirst answer``.
-    Several processes may do this on one store, and a service beside them: each message is sent by one.
+    ``deliver``, ``schedule``, ``authorize``, ``risk_patterns`` and ``language`` are as for `create_app`. ``base_url``
+    is the address of an ``askfirst serve`` on the same store. Without it messages have no link; people then decide by
+    buttons, or with ``askfirst answer``. Several processes, and a service beside them, may deliver from one store: a
+    lease in the store gives each message to one of them.
     """
 
     def __init__(
@@ -37,19 +39,22 @@ class Notifier:
         authorize: Authorize | None = None,
         secret: str | None = None,
         clock: Clock | None = None,
+        risk_patterns: RiskPatterns | str | os.PathLike[str] | None = None,
+        language: str | None = None,
     ) -> None:
-        sender = Sender(name, None if base_url is None else base_url.rstrip("/"))
-        self._telling = Telling(Places(given_places(deliver)), schedule or Schedule(), sender)
+        pages = None if base_url is None else base_url.rstrip("/")
+        sender = Sender(name, pages, patterns_from(risk_patterns), language)
+        self._deliveries = DeliverySettings(Places(given_places(deliver)), schedule or Schedule(), sender)
         self._authorize = authorize
         self._secret = secret
         self._clock = clock
 
     @asynccontextmanager
-    async def telling(self, store: SqlCheckpointer) -> AsyncGenerator[None]:
-        """Within this context, people are told of what is asked in an open store."""
+    async def delivering(self, store: SqlCheckpointer) -> AsyncGenerator[None]:
+        """Deliver the requests of an open store, and take button presses, until the context ends."""
         cases = Cases(store, clock=self._clock, authorize=self._authorize, secret=self._secret)
-        teller, listeners = self._telling.on(cases, store, self._clock)
-        if teller is None:
+        worker, listeners = self._deliveries.opened(cases, store, self._clock)
+        if worker is None:
             yield
             return
         outage = Outage(asyncio.get_running_loop().time)
@@ -64,7 +69,7 @@ class Notifier:
         works = [
             adopting(),
             forever(cases.sweep, SWEEP_SECONDS, outage),
-            forever(teller.work, HINT_SECONDS, outage, woken=teller.woken),
+            forever(worker.work, HINT_SECONDS, outage, woken=worker.woken),
             *(listener.run() for listener in listeners),
         ]
         tasks = [asyncio.create_task(work) for work in works]
@@ -74,4 +79,4 @@ class Notifier:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await teller.stop()
+            await worker.stop()

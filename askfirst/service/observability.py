@@ -2,18 +2,17 @@
 
 - ``askfirst.service.requests``: HTTP requests, by ``http.request.method``, ``http.route`` (the pattern, not the
   path) and ``http.response.status_code``
-- ``askfirst.service.open_cases``: cases that are open, as counted a few seconds ago
+- ``askfirst.service.open_cases``: open cases, counted every few seconds
 - ``askfirst.service.time_to_answer``: seconds from opening a case to its end, by ``hitl.type`` and ``hitl.outcome``
-
 - ``askfirst.service.callbacks``: attempts of callbacks, by ``outcome``: ``sent``, ``retry``, ``refused``, or
   ``gave_up`` after days
-- ``askfirst.service.continuations``: threads that were answered and have not gone on, as counted a few seconds ago,
-  by ``state``: ``due``, ``running`` or ``failed``
-- ``askfirst.service.failed_notices``: times that ``on_case`` has failed
+- ``askfirst.service.continuations``: continuations that are not done, counted every few seconds, by ``state``:
+  ``due``, ``running`` or ``failed``
+- ``askfirst.service.failed_notices``: how often ``on_case`` has failed
 - ``askfirst.service.messages``: messages to people, by ``delivery`` and ``outcome``: sent, updated, failed
 
-A Prometheus exporter shows them as ``askfirst_service_requests_total``, ``askfirst_service_open_cases`` and
-``askfirst_service_time_to_answer_seconds``. No id, name, token or content is in any of them.
+A Prometheus exporter shows them as ``askfirst_service_requests_total``, ``askfirst_service_open_cases``,
+``askfirst_service_time_to_answer_seconds`` and so on. No metric contains an id, a name, a token or content.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askfirst.service.case import Case
 
-# Logs: a line of JSON for each HTTP request, without tokens, keys or answers.
+# Logs: one line of JSON for each HTTP request, without tokens, keys or answers.
 
 
 logger = logging.getLogger("askfirst.service.requests")
 
 _PATH_LENGTH = 300
 _TELLTALE = ("httpx2", "httpcore2", "uvicorn.access")
-"""These loggers write whole addresses, and an address may hold a token."""
+"""Loggers that write whole URLs. They are silenced, because a URL may contain a token."""
 _QUERY = re.compile(r"[?&;=#].*", re.DOTALL)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43,}")
 
@@ -60,7 +59,7 @@ class RequestLog:
             await self._app(scope, receive, send)
             return
         state: MutableMapping[str, Any] = scope.setdefault("state", {})
-        status: int | None = None  # none if the client disconnected before
+        status: int | None = None  # stays None if the client disconnects before the response
         started = self._timer()
 
         async def noting(message: Message) -> None:
@@ -72,7 +71,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, noting)
         except Exception:
-            status = status or 500  # as the server answers an unhandled error
+            status = status or 500  # the server answers an unhandled error with 500
             raise
         finally:
             fields: dict[str, Any] = {
@@ -86,9 +85,9 @@ class RequestLog:
 
 
 def safe_path(path: str) -> str:
-    """A path without anything secret: no query, escaped or not, and nothing as long as a token or a key.
+    """A path without secrets: without a query, escaped or not, and without any word as long as a token or a key.
 
-    What is not printable, such as the end of a line, is shown as a question mark.
+    A character that is not printable, such as a newline, becomes a question mark.
     """
     shown = _SECRET.sub("***", _QUERY.sub("", path))[:_PATH_LENGTH]
     if shown.isprintable():
@@ -100,7 +99,7 @@ class JsonLines(logging.Formatter):
     """Writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's time, level, logger and message, the fields that came with it, and the error."""
+        """The record's time, level, logger and message, its ``fields``, and its error."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -114,7 +113,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logging(stream: TextIO | None = None) -> None:
-    """Send all logs of this process to a stream (standard error) as lines of JSON; for ``askfirst serve``."""
+    """Write all logs of this process to a stream (default: stderr) as lines of JSON, for ``askfirst serve``."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -129,13 +128,13 @@ _BUCKETS = [1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 86_400, 7 * 86_400]
 
 
 class Metrics:
-    """The instruments of one service, made where OpenTelemetry is installed."""
+    """The metric instruments of one service. Without OpenTelemetry every method does nothing."""
 
     def __init__(self) -> None:
         self.open_cases = 0
-        """As last counted."""
+        """The number of open cases when they were last counted."""
         self.continuations: dict[str, int] = {}
-        """How many have not gone on, by state, as last counted."""
+        """The number of continuations that are not done, by state, when they were last counted."""
         self._requests: Any = None
         self._answers: Any = None
         self._callbacks: Any = None
@@ -188,7 +187,7 @@ class Metrics:
             self._callbacks.add(1, {"outcome": outcome})
 
     def notice_failed(self) -> None:
-        """Count a notice that failed."""
+        """Count a call of ``on_case`` that failed."""
         if self._notices is not None:
             self._notices.add(1)
 
@@ -219,7 +218,7 @@ class RequestCount:
 
         async def noting(message: Message) -> None:
             if message["type"] == "http.response.start":
-                # None for an unknown path: paths made up by callers would each become a time series.
+                # An unknown path counts as "unknown": each made-up path would become a time series of its own.
                 route = getattr(scope.get("route"), "path", None) or "unknown"
                 method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
                 self._metrics.requested(method, route, message["status"])

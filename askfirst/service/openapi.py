@@ -1,4 +1,4 @@
-"""Request bodies in `/openapi.json`: routes read them by hand, so FastAPI does not know their schemas."""
+"""The schemas of request bodies in `/openapi.json`. Routes read bodies themselves, so FastAPI does not know them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _REF = "#/components/schemas/{model}-Sent"
 
 
 def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route that reads such a body."""
+    """The ``openapi_extra`` of a route that reads a body of this model."""
     schema = model.model_json_schema(ref_template=_REF)
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document of an application, with the definitions within bodies moved to its components."""
+    """The OpenAPI document of an application. Definitions within body schemas are moved to its components."""
     described = get_openapi(title=app.title, version=app.version, routes=app.routes)
     schemas: dict[str, Any] = described.setdefault("components", {}).setdefault("schemas", {})
     for path in described["paths"].values():

@@ -1,4 +1,4 @@
-"""Who answers a case, by a login, an e-mail code or a messenger's word, and whether they may."""
+"""The person who answers a case: identified by a login, an e-mail code or a messenger, and authorized."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from askfirst.service.email_codes import EmailCodes
 
 REVIEWER = "reviewer"
-"""The actor in the audit trail of a person who is known only to have a link."""
+"""The actor in the audit trail for a person of whom only the link is known."""
 SUBMIT_TOKEN = "submit token"  # noqa: S105  (a name)
-"""The actor of a caller who is known only to have a case's submit token."""
+"""The actor in the audit trail for a caller of whom only the submit token is known."""
 logger = logging.getLogger("askfirst.service")
 
 Surface = Literal["page", "inline", "messenger", "terminal"]
-"""Where a person answers: on the page (or as the page does, with JSON); by a button that a caller carries here
-(``inline``); by a button of a message that the service itself sent; in a terminal."""
+"""Where a person answers: on the ``page`` (or with JSON, as the page does); with a button in a messenger of the
+caller, who submits it (``inline``); with a button of the service's own message (``messenger``); in a ``terminal``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,27 @@ class Person:
 
     surface: Surface
     name: str | None = None
-    """As `identify` gave it; None for an unknown person."""
+    """The name from `identify`; None for an unknown person."""
     email: str | None = None
-    """As `identify` gave it, or the address of the code that they entered."""
+    """The address from `identify`, or the address to which their e-mail code was sent."""
     known_by: str | None = None
     """How the person was verified: ``"login"``, ``"email_code"`` or the messenger's name; None if they were not."""
     account: str | None = None
-    """Their account in a messenger, such as ``"telegram:1001"``, where the messenger itself vouches for it."""
+    """Their account in a messenger, such as ``"telegram:1001"``, verified by the messenger."""
     claimed_name: str | None = None
-    """The name that a messenger gives for them: a claim, unverified."""
+    """Their name according to the caller: a claim, not verified."""
     claimed_account: str | None = None
-    """The messenger and their id there, such as ``"telegram:7"``: a claim, unverified."""
+    """Their account according to the caller, such as ``"telegram:7"``: a claim, not verified."""
 
 
 Authorize = Callable[[Person, Case, str], Awaitable[bool | str]]
-"""Whether a person may answer a case with an action: True allows, anything else refuses; a text is the reason."""
+"""Decides whether a person may answer a case with an action. True allows, any other value refuses; a text is the
+reason of the refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Respondent:
-    """Who answers, and how that was verified: ``by`` for the record, the rest in the protocol's shape."""
+    """The person who answers, and how they were verified. ``responded_by`` and ``context`` are protocol objects."""
 
     by: str | None = None
     """The person's name or address: verified if ``known_by`` is set, else a claim."""
@@ -65,21 +66,21 @@ class Respondent:
     """The verified person, for the caller. An unverified name is in ``claimed_by`` only."""
     context: JsonObject | None = None
     known_by: str | None = None
-    """How they were verified, for the audit trail: ``"login"``, ``"email_code"`` or a messenger's name."""
+    """How the person was verified, for the audit trail: ``"login"``, ``"email_code"`` or a messenger's name."""
     claimed_by: JsonObject | None = None
-    """Who they claim to be: ``name`` and ``account``, where given."""
+    """The claimed identity, not verified: ``name`` and ``account``, if given."""
     surface: Surface = "page"
     account: str | None = None
-    """The account that a messenger vouches for."""
+    """The account that a messenger has verified."""
 
     @classmethod
     def kept(cls, said: Mapping[str, Any]) -> Respondent:
-        """The respondent of a held decision, as ``dataclasses.asdict`` wrote it down."""
+        """The respondent of a held decision, from the dictionary that ``dataclasses.asdict`` made."""
         return cls(**said)
 
     @property
     def person(self) -> Person:
-        """The person as `authorize` gets them."""
+        """The person for the host's `authorize`."""
         known, claimed = self.responded_by or {}, self.claimed_by or {}
         return Person(
             surface=self.surface,
@@ -93,7 +94,7 @@ class Respondent:
 
     @property
     def claimed(self) -> str | None:
-        """The claimed name in a line; None where there is none, or the person is verified."""
+        """The claimed name and account in a line; None if there is no claim, or if the person is verified."""
         said = self.claimed_by or {}
         name, account = _text(said.get("name")), _text(said.get("account"))
         if name and account:
@@ -102,7 +103,7 @@ class Respondent:
 
     @property
     def told(self) -> JsonObject:
-        """The detail of the audit row: how they answered, and who they claim to be."""
+        """The details for the audit row: how the person answered, how they were verified, and their claim."""
         said: JsonObject = {"via": self.via}
         if self.known_by is not None:
             said["known_by"] = self.known_by
@@ -112,7 +113,7 @@ class Respondent:
 
     @property
     def actor(self) -> str:
-        """The actor of the audit row: the verified person, else the kind of token that was used."""
+        """The actor for the audit row: the verified person, or the kind of token that was used."""
         if self.surface == "terminal":
             return os_account()
         if self.by and self.known_by:
@@ -125,9 +126,10 @@ def _text(value: object) -> str | None:
 
 
 async def check_authorized(authorize: Authorize | None, who: Respondent, case: Case, action: str) -> None:
-    """Raise `NotAuthorized` unless a person may answer so, and if `authorize` raises (fail closed).
+    """Raise `NotAuthorized` unless the person may answer a case with this action.
 
-    Whoever presses a button of a message that the service sent has to be on the list of that place.
+    Also if the host's `authorize` raises (fail closed). A person who presses a button of the service's own message
+    must be on the list of its place (`Place.deciders`).
     """
     if who.surface == "messenger" and who.known_by is None:
         raise NotAuthorized(case.case_id)
@@ -142,30 +144,30 @@ async def check_authorized(authorize: Authorize | None, who: Respondent, case: C
         raise NotAuthorized(case.case_id, said if isinstance(said, str) else "")
 
 
-# Finding out who answers.
+# Identifying the person who answers.
 
 
 MOST_CHARACTERS = 255
 
 Identify = Callable[[Request], Awaitable[Mapping[str, str] | None]]
-"""From a browser's request to the ``name`` and ``email`` of the person who is signed in, or None."""
+"""A function of the host: from a request to the ``name`` and ``email`` of the person who is signed in, or None."""
 
 
 async def respondent(
     case: Case, request: Request, identify: Identify | None, codes: EmailCodes | None, email_code: str
 ) -> Respondent:
-    """Who answers on the page: by the host's login, or by an e-mail code. Nothing else in the form counts.
+    """The person who answers on the page, identified by the host's login or by an e-mail code, by nothing else.
 
-    Raises `NotIdentified` and `EmailCodeRefused`. Check the answer before: this uses up the code.
+    Raises `NotIdentified` and `EmailCodeRefused`. Check the answer before: this call uses up the code.
     """
     login = await login_of(case, request, identify)
     known_by = None if login is None else "login"
     if case.verify_email is not None:
         if codes is None:
-            why = "This service can send no e-mail just now. Tell whoever runs it."
+            why = "This service cannot send e-mail just now. Tell its operator."
             raise EmailCodeRefused(case.case_id, "verification_failed", why)
         email = await codes.check(case, email_code, address_of(request))
-        # A code may be passed on: the name of another person's login does not belong to this address.
+        # A person may pass a code on, so the login's name is kept only if its address is the code's address.
         same = login is not None and str(login.get("email", "")).lower() == email.lower()
         login, known_by = {**(login or {} if same else {}), "email": email}, "email_code"
     return Respondent(
@@ -176,14 +178,16 @@ async def respondent(
 async def messenger_user(
     case: Case, request: Request, identify: Identify | None, submission: SubmitRequest
 ) -> Respondent:
-    """Who pressed a messenger's button. The request's own statement is a claim, for any holder of the submit token
-    can write it. Only `identify` verifies the person. Raises `NotIdentified`.
+    """The person who pressed a button in the caller's messenger. Raises `NotIdentified`.
+
+    What the request says about the person is a claim: anybody with the submit token can write it. Only the host's
+    `identify` verifies the person.
     """
     user, via = submission.submitted_by, submission.submitted_via
     account = f"{user.platform}:{user.platform_user_id}"
     for name, text in (("submitted_by", account), ("submitted_via", via)):
         if len(text) > MOST_CHARACTERS or not text.isprintable() or text.endswith(" "):
-            raise InvalidReview({name: f"is printable and has at most {MOST_CHARACTERS} characters"})
+            raise InvalidReview({name: f"must have at most {MOST_CHARACTERS} characters, all printable"})
     login = await login_of(case, request, identify)
     claimed: JsonObject = {"account": account}
     if user.display_name:
@@ -204,7 +208,10 @@ def _named(login: JsonObject | None) -> str | None:
 
 
 async def login_of(case: Case, request: Request, identify: Identify | None) -> JsonObject | None:
-    """The host's login of a request, if there is one; raises `NotIdentified` if `identify` fails (fail closed)."""
+    """The login of a request according to the host; None if nobody is signed in.
+
+    Raises `NotIdentified` if `identify` fails (fail closed).
+    """
     if identify is None:
         return None
     try:
@@ -216,10 +223,10 @@ async def login_of(case: Case, request: Request, identify: Identify | None) -> J
 
 
 def _checked(given: Mapping[str, str]) -> JsonObject:
-    """``name`` and ``email`` as the protocol has them; raises `ValueError` for anything else."""
+    """The ``name`` and ``email`` of a login, validated; raises `ValueError`."""
     said = RespondedBy.read(dict(given)).wire()
     if not said or not all(_fits(str(text)) for text in said.values()):
-        raise ValueError(f"a name or an address has 1 to {MOST_CHARACTERS} printable characters")
+        raise ValueError(f"a name or an address must have 1 to {MOST_CHARACTERS} printable characters")
     return said
 
 

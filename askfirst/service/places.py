@@ -1,4 +1,4 @@
-"""Places: the deliveries that a service tells people through, each with a name and a list of who may decide there."""
+"""Places: the deliveries of a service, each with a name and a list of the people who may decide there."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_CHARACTERS = 255
 
 @dataclass(frozen=True, slots=True)
 class Decider:
-    """Somebody who may decide in a messenger, as the operator names them."""
+    """A person who may decide in a messenger, with the name that the operator gave."""
 
     name: str
     email: str | None = None
 
     @classmethod
     def read(cls, text: str) -> Decider:
-        """From ``Ada Lovelace`` or ``Ada Lovelace <ada@example.com>``; raises `ServiceError`."""
+        """Parse ``Ada Lovelace`` or ``Ada Lovelace <ada@example.com>``; raises `ServiceError`."""
         found = _PERSON.fullmatch(text.strip())
         name, email = (found[1].strip() or found[2], found[2]) if found else (text.strip(), None)
         if not name or not text.isprintable() or len(text) > MOST_CHARACTERS or "<" in name or ">" in name:
@@ -41,19 +41,21 @@ class Decider:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One delivery of a service. ``deciders`` are those who may press its buttons, by their account there.
+    """One delivery of a service. ``deciders`` are the people who may press its buttons, by their account.
 
-    An account is ``telegram:1001`` or ``slack:T024BE7LD:U2147483697``: what the platform vouches for, never a
-    display name. ``slack:ada@example.com`` is whoever has that address confirmed by the platform (`Press.email`).
-    Without deciders, messages have a link and no buttons.
+    An account is ``telegram:1001`` or ``slack:T024BE7LD:U2147483697``: the id that the platform vouches for, never a
+    display name. ``slack:ada@example.com`` is the person whose e-mail address the platform has confirmed
+    (`Press.email`). Without deciders, messages have a link and no buttons.
     """
 
     name: str
     delivery: Delivery
     deciders: Mapping[str, Decider] = field(default_factory=dict[str, Decider])
+    facts: bool = True
+    """Whether messages here tell facts besides the sentence; without them nothing can be approved here."""
 
     def __post_init__(self) -> None:
-        """Raise `ServiceError` for a name that cannot be told from an address."""
+        """Raise `ServiceError` for an invalid name: it must be different from an address."""
         if _NAME.fullmatch(self.name.partition(":")[0]) is None:
             raise ServiceError(
                 f"{self.name!r} cannot name a delivery: small letters, digits, - and _, such as mail or ops-chat"
@@ -61,19 +63,19 @@ class Place:
 
     @property
     def has_buttons(self) -> bool:
-        """Whether decisions can be pressed here: it can show buttons, and it is known who may press them."""
+        """Whether messages have buttons: the delivery can show them, and there is a list of who may press them."""
         return self.delivery.shows_buttons and bool(self.deciders)
 
     def stored_in(self, store: CheckpointKeeper, clock: Clock) -> Place:
-        """The same place on a store that is open."""
+        """The same place, with its delivery bound to an open store if it keeps something there."""
         if isinstance(self.delivery, StoredDelivery):
             return replace(self, delivery=cast(Delivery, self.delivery.stored_in(store, clock)))
         return self
 
     def respondent(self, press: Press) -> Respondent:
-        """Who pressed a button here: somebody on the list, or nobody who is known (``known_by`` is None).
+        """The person who pressed a button: one on the list, or an unknown person (``known_by`` is None).
 
-        Whether they may decide is not settled here, but where every answer is checked: see `check_authorized`.
+        `check_authorized` checks later whether they may decide, as it does for every answer.
         """
         known = self.deciders.get(press.account)
         if known is None and press.email is not None:
@@ -106,7 +108,7 @@ class Place:
 
 
 class Places:
-    """The places of a service, by name; ``NAME:TARGET`` is the place NAME, to another channel, chat or address."""
+    """The places of a service, by name. ``NAME:TARGET`` is the place NAME with another channel, chat or address."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._named: dict[str, Place] = {}
@@ -118,14 +120,14 @@ class Places:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, without targets."""
+        """The names of the places, without targets."""
         return tuple(self._named)
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self._named.values())
 
     def at(self, address: str) -> Place:
-        """The place of ``mail`` or ``slack:#ops``. Raises `DeliveryError` if there is none."""
+        """The place with an address such as ``mail`` or ``slack:#ops``. Raises `DeliveryError` if there is none."""
         name, colon, target = address.partition(":")
         known = self._named.get(name)
         if known is None:
@@ -141,7 +143,7 @@ class Places:
 
 
 def given_places(deliver: Place | Deliver | Sequence[Place | Deliver]) -> list[Place]:
-    """The places given as ``deliver=``: places, or deliveries, their names, and functions, each by its own name."""
+    """The places given as ``deliver=``: each is a place, a delivery, the name of a delivery, or a function."""
     given: Sequence[Any] = cast("Sequence[Any]", deliver) if isinstance(deliver, list | tuple) else [deliver]
     places: list[Place] = []
     for each in given:

@@ -1,4 +1,4 @@
-"""Decisions that people press in a messenger: the one way in which they reach a case."""
+"""Button presses in messengers: every press reaches its case through `Presses.decide`."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from askfirst.service.places import Place
 logger = logging.getLogger("askfirst.service")
 GONE = "This is decided already, or its time is up."
 CHANGED = "What is asked has changed since this message. Open the page."
-ON_PAGE = "This is to be decided on the page."
+ON_PAGE = "This can only be decided on the page."
 
 
 class Presses:
-    """Takes what was pressed in a messenger to the case, as every other surface does: through `Cases.answer`.
+    """Answers cases with the buttons that people press in a messenger, through `Cases.answer` like every surface.
 
-    There the list of the place (`Place.deciders`) and the host's ``authorize`` are asked, and a refusal is written
-    to the audit trail. A press counts only for what its message showed (`Press.shown`), and only once.
+    `Cases.answer` asks the place's list (`Place.deciders`) and the host's ``authorize``, and writes a refusal to the
+    audit trail. A press counts only if the case still has the digest that its message showed (`Press.shown`), and
+    only while the case is open.
     """
 
     def __init__(self, cases: Cases) -> None:
         self._cases = cases
 
     async def decide(self, place: Place, press: Press) -> PressAnswer:
-        """Decide a case; returns what to tell the person who pressed. Raises only what the store raises."""
+        """Decide a case, and return the reply to the person who pressed. Raises only errors of the store."""
         try:
             case = await self._cases.get(press.case_id)
         except CaseNotFound:
@@ -56,5 +57,5 @@ class Presses:
         except (CaseClosed, CaseExpired, CaseNotFound):
             return PressAnswer("closed", GONE)
         except InvalidReview as error:
-            return PressAnswer("to_page", f"This does not fit: {error}")
+            return PressAnswer("to_page", f"This answer does not fit: {error}")
         return PressAnswer("done", ended_of(done).text)

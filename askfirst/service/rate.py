@@ -17,7 +17,8 @@ from askfirst.store.engine import Engine
 
 LIMIT = Limit(most=60, window=60_000, few=5)
 KEPT = 2
-"""A client that polls every 30 seconds, as advised, makes no more in a minute."""
+"""How many polls of a case a process keeps in memory. A client that polls every 30 seconds, as advised, makes no more
+within a minute."""
 CASES = 10_000
 
 
@@ -38,9 +39,10 @@ class CaseRate:
     A process keeps a case's first `KEPT` polls of a minute in memory. Each further poll is counted in the store, for
     a minute and for as long as the store says that the case is polled often. So slow polling costs no write, and all
     processes know of a case that is polled too often. Kept polls of such a case are written within half a second
-    (`catch_up`). A minute has at most 60 polls, and `KEPT` more for each further process that has not written yet.
+    (`catch_up`). So the limit of 60 polls a minute can be exceeded by `KEPT` polls for each further process that has
+    not written its kept polls yet.
 
-    It remembers up to ``cases`` cases; beyond that, the least recently polled are forgotten with their kept polls.
+    At most ``cases`` cases are remembered. Beyond that, the least recently polled are dropped with their kept polls.
     """
 
     def __init__(self, engine: Engine, clock: Clock | None = None, *, cases: int = CASES) -> None:
@@ -49,10 +51,13 @@ class CaseRate:
         self._most_cases = cases
         self._cases: OrderedDict[str, _Case] = OrderedDict()
         self.keeps = asyncio.Event()
-        """Set while there may be kept polls."""
+        """Set while this process may have kept polls in memory."""
 
     async def poll(self, case_id: str, counted: Sequence[int]) -> int | None:
-        """Count a poll and return None; or the seconds to wait. ``counted`` are those that the store has counted."""
+        """Count a poll and return None; if there are too many, the seconds to wait.
+
+        ``counted`` are the store's counts.
+        """
         now = self._now()
         case = self._case(case_id, now)
         known = LIMIT.recent(counted, now)
@@ -63,7 +68,7 @@ class CaseRate:
                 case.kept.append(now)
                 self.keeps.set()
             else:
-                wait = await self._count(case_id, "poll", _told(case, now), now)
+                wait = await self._count(case_id, "poll", _take_kept(case, now), now)
         return _seconds(wait)
 
     async def submission(self, case_id: str) -> int | None:
@@ -71,7 +76,7 @@ class CaseRate:
         return _seconds(await self._count(case_id, "submit", (), self._now()))
 
     async def catch_up(self) -> bool:
-        """Write the kept polls of cases that the store counts; always False, for nothing is left over."""
+        """Write the kept polls of cases that the store counts. Returns False: there is no more work left."""
         if not any(case.kept for case in self._cases.values()):
             self.keeps.clear()
             return False
@@ -80,7 +85,7 @@ class CaseRate:
         for case_id in await self._engine.read(busy):
             case = self._cases.get(case_id)
             if case is not None and case.kept:
-                await self._count(case_id, "poll", _told(case, now), now, one_more=False)
+                await self._count(case_id, "poll", _take_kept(case, now), now, one_more=False)
         return False
 
     async def _count(
@@ -108,8 +113,8 @@ class CaseRate:
         return milliseconds(self._clock)
 
 
-def _told(case: _Case, now: int) -> list[int]:
-    """The kept polls of a case, about to be written; those of the next minute are written at once."""
+def _take_kept(case: _Case, now: int) -> list[int]:
+    """Take the kept polls of a case, to be written. Its polls within the next minute are not kept, but written."""
     if abs(now - case.counted_from) >= LIMIT.window:
         case.counted_from = now
     kept, case.kept = case.kept, []

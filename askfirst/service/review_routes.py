@@ -1,7 +1,8 @@
-"""The routes of the review page: link previews, form progress, drafts, answers."""
+"""The routes of the review page: show a case, and take drafts, steps, codes and answers."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -26,23 +27,26 @@ from askfirst.errors import (
     OverBudget,
     ServiceError,
 )
-from askfirst.messages import JsonObject
-from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys, visible_fields
-from askfirst.service.answers import check_step, may_decline
-from askfirst.service.bodies import is_json, media_type, parsed, posted_fields, read_bytes
+from askfirst.formats import Style
+from askfirst.protocol import ReviewSubmission, VerificationEvidence, sensitive_keys
+from askfirst.service.answers import check_step, declines_by_cancelling, may_decline
 from askfirst.service.budgets import address_of
 from askfirst.service.case import Case, iso
+from askfirst.service.case_state import note_in
 from askfirst.service.context import Service, The
 from askfirst.service.email_codes import read_code
 from askfirst.service.friction import (
+    carry_faults,
     check_json,
     confirm_value,
     faults_of,
+    hold_of,
     is_acting,
     note_field,
+    step_up_faults,
     without_step_up,
 )
-from askfirst.service.gather import decision_for, sight_of
+from askfirst.service.page_data import decision_for, sight_of
 from askfirst.service.pages import (
     PAGE_HEADERS,
     Notice,
@@ -55,47 +59,35 @@ from askfirst.service.pages import (
     render_unknown,
     render_withheld,
 )
-from askfirst.service.pages.decision import risk_of
+from askfirst.service.pages.decision import opened_by, risk_of
+from askfirst.service.pages.form_parts import paged, progress_of
 from askfirst.service.pages.language import Language
-from askfirst.service.pages.reader import Place
-from askfirst.service.pages.rows import ALL, View
+from askfirst.service.pages.reader import SCHEMES, Place
+from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second
+from askfirst.service.pages.submission import is_long
 from askfirst.service.person import respondent
-from askfirst.service.problems import of_error, problem
-from askfirst.service.standing import note_in
+from askfirst.service.problems import of_error, of_foreign, problem
+from askfirst.service.request_bodies import is_json, media_type, parsed, posted_fields, read_bytes
 from askfirst.service.transitions import Pressed
 from askfirst.service.visitor import (
+    Browser,
     Visit,
     browser_of,
     is_foreign,
     is_navigation,
     keep,
     keep_link,
+    keep_scheme,
     seen,
-    seen_by,
     view_of,
     visit_of,
 )
 from askfirst.service.worker_threads import apart
 
-# Progress in a form.
-
-
-def progress_of(case: Case, data: Mapping[str, Any], step: int) -> JsonObject | None:
-    """The protocol's progress object; None for a case without a form."""
-    form = case.form
-    if form is None:
-        return None
-    fields = visible_fields(form, data)
-    filled = sum(1 for field in fields if data.get(field.key) not in (None, "", []))
-    said: JsonObject = {"completed_fields": filled, "total_fields": len(fields)}
-    if form.steps is not None:
-        said |= {"current_step": min(step, len(form.steps)), "total_steps": len(form.steps)}
-    return said
-
-
 router = APIRouter()
 _CASE_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_GZIP_LEVEL = 6
 _FORMS = ("application/x-www-form-urlencoded", "")
 _JSON_SUBMISSION: dict[str, Any] = ReviewSubmission.model_json_schema()
 _JSON_SUBMISSION["properties"]["email_code"] = {"type": "string"}
@@ -106,9 +98,9 @@ _SENDING: dict[str, tuple[Notice, int]] = {
     "not_sent": ("code_not_sent", 503),
 }
 _NO_PROOF = "This proof was not accepted. Make a new one, for this decision."
-_UNKNOWN = {"description": "No such case, or not with this token"}
-_OUTLIVED = {"description": "The time of this link is over"}
-_WITHHELD = {"description": "The service itself sends the link to the person"}
+_UNKNOWN = {"description": "There is no such case, or the token does not open it"}
+_OUTLIVED = {"description": "The link has expired"}
+_WITHHELD = {"description": "There is no token, and the service delivers the links itself"}
 
 
 @router.head("/review/{case_id}", include_in_schema=False)
@@ -119,26 +111,36 @@ _WITHHELD = {"description": "The service itself sends the link to the person"}
     summary="The page where a person decides",
 )
 async def page(case_id: str, service: The, request: Request, token: str = "") -> Response:
-    """Show a case. A person's navigation opens the case; previews and prefetches do not."""
+    """Show a case. A person's navigation marks the case as opened; link previews and prefetches do not."""
     visit = visit_of(service, request, token)
-    if (
-        not token and service.terms.links == "service"
-    ):  # the same for every id, so that it does not tell which cases exist
-        return _html(render_withheld(service.settings.base_path, visit.reader), 403)
+    if not token and service.terms.links == "service":  # the same for every id: it tells of no case
+        return await _html(render_withheld(service.settings.base_path, visit.reader), 403, visit)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return no_page(service, error, visit)
+        return await no_page(service, error, visit)
     visited = request.method == "GET" and is_navigation(request.headers)
-    if visited:
-        case = await seen(service, await service.cases.opened(case), request)
-    else:
-        case = seen_by(case, browser_of(request))
+    if visited and (scheme := request.query_params.get("scheme")) in ("system", *SCHEMES):
+        again = RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
+        keep_scheme(again, service, scheme)
+        return again
+    browser = browser_of(request)
+    case = await seen(service, await service.cases.opened(case) if visited else case, request, browser)
     stage: Stage = "edit" if request.query_params.get("edit") else "decide"
-    response = await _page(service, case, visit, view=view_of(request), visited=visited, stage=stage)
+    view = view_of(request)
+    undone: Notice | None = "undone" if request.query_params.get("undone") and not case.is_final else None
+    response = await _page(service, case, visit, view=view, visited=visited, stage=stage, notice=undone)
     if visited:
         keep_link(response, service, case, token)
+        if not case.is_final:  # now: if the answer to a press is lost, the decision is still this browser's
+            _keep(service, response, browser, case)
     return response
+
+
+def _keep(service: Service, response: Response, browser: Browser, case: Case) -> None:
+    """Let the browser be known again by this case."""
+    settings, now = service.settings, seconds(service.cases.now())
+    keep(response, browser, case, base_url=settings.base_url, base_path=settings.base_path, now=now)
 
 
 @router.post(
@@ -146,16 +148,16 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
     responses={
         303: {"description": "Answered; see the page"},
         403: {
-            "description": "Sent from another site, not with the code or proof needed, or by nobody who may"
+            "description": "From another site, without the required code or proof, or by a person who may not decide"
         },
-        400: {"description": "The request cannot be read"},
+        400: {"description": "The request cannot be parsed"},
         404: _UNKNOWN,
         409: {"description": "The case has ended"},
-        410: {"description": "The case's time is up, or the link's"},
-        413: {"description": "Too long"},
-        415: {"description": "Neither a form nor JSON"},
-        422: {"description": "It does not fit"},
-        429: {"description": "Too often, or too many codes"},
+        410: {"description": "The case or the link has expired"},
+        413: {"description": "The body is too long"},
+        415: {"description": "The body is neither a form nor JSON"},
+        422: {"description": "The answer does not fit the case"},
+        429: {"description": "Too many requests, or too many codes"},
         503: {"description": "The code could not be sent"},
     },
     response_model=None,
@@ -172,15 +174,17 @@ async def page(case_id: str, service: The, request: Request, token: str = "") ->
 async def decide(case_id: str, service: The, request: Request, token: str = "") -> Response:
     """Take a decision: a form from the page, or JSON ``{"action", "data"}``.
 
-    With ``email_code`` or ``verification_evidence``, if need be.
+    JSON also has ``email_code`` or ``verification_evidence`` if the case requires a code or a proof.
     """
     as_json = is_json(request)
     if is_foreign(service, request):
-        return problem(403, "foreign_origin", "This was sent from another site.")
+        return of_foreign(request)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return of_error(error) if as_json else no_page(service, error, visit_of(service, request, token))
+        return (
+            of_error(error) if as_json else await no_page(service, error, visit_of(service, request, token))
+        )
     if not as_json and media_type(request) not in _FORMS:
         said = "A decision is a form (application/x-www-form-urlencoded) or JSON (application/json)."
         return problem(415, "unsupported_media_type", said)
@@ -221,24 +225,19 @@ async def _decide_form(service: Service, case: Case, visit: Visit, request: Requ
     browser = browser_of(request)
     case = await seen(service, case, request, browser)
     try:
-        submission = await apart(case.size + len(raw), _read_form, case, raw, visit.reader.language)
+        submission = await apart(
+            case.size + len(raw), _read_form, case, raw, visit.reader.language, service.settings.quick_reasons
+        )
     except ValueError:
         return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
     if is_repeated(case, submission.nonce):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     try:
-        response = await _heard(service, case, visit, request, submission)
-        keep(
-            response,
-            browser,
-            case,
-            base_url=service.settings.base_url,
-            base_path=service.settings.base_path,
-            now=seconds(service.cases.now()),
-        )
+        response = await _handle_form(service, case, visit, request, submission)
+        _keep(service, response, browser, case)
         return response
     except (CaseClosed, CaseExpired, CaseHeld) as error:
-        return await late_page(service, case, visit, request, error, submission.nonce)
+        return await late_page(service, case, visit, request, error, submission)
     except ServiceError as error:
         refused = of_error(error)
         faults = {"": str(error)}
@@ -248,9 +247,9 @@ async def _decide_form(service: Service, case: Case, visit: Visit, request: Requ
         return page
 
 
-def _read_form(case: Case, raw: bytes, language: Language) -> Submission:
+def _read_form(case: Case, raw: bytes, language: Language, reasons: Sequence[str]) -> Submission:
     """Parse a posted form; raises ``ValueError`` for too many fields."""
-    return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS), language)
+    return read_submission(case, posted_fields(raw, most=limits.POSTED_FIELDS), language, reasons)
 
 
 async def late_page(
@@ -259,37 +258,37 @@ async def late_page(
     visit: Visit,
     request: Request,
     error: CaseClosed | CaseExpired | CaseHeld,
-    nonce: str = "",
+    submission: Submission | None = None,
 ) -> Response:
-    """The page of a case that was decided before; the same form posted twice is no second decision."""
+    """The page for an answer that came too late. If the same form was posted twice, redirect to the case instead."""
     now = await seen(service, await service.cases.with_token(case.case_id, visit.token, "review"), request)
-    if is_repeated(now, nonce):
+    if submission is not None and is_repeated(now, submission.nonce):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     notice: Notice = "held" if isinstance(error, CaseHeld) else "late"
-    return await _page(service, now, visit, notice=notice, status=of_error(error).status_code)
+    return await _page(service, now, visit, submission, notice=notice, status=of_error(error).status_code)
 
 
 def is_repeated(case: Case, nonce: str) -> bool:
-    """Whether the decision that is held, or that counts, came with this very form."""
+    """Whether a form with this nonce has already brought a decision: one that is held, that counts, or was undone."""
     digest = nonce_digest(nonce)
     held = None if case.held is None else case.held.nonce
-    return digest is not None and digest in (held, case.answered_with)
+    return digest is not None and digest in (held, case.answered_with, case.undone_with)
 
 
 def nonce_digest(nonce: str) -> str | None:
-    """What is kept of a form's nonce."""
+    """The digest under which a form's nonce is stored; None for a form without one."""
     return hashlib.sha256(nonce.encode()).hexdigest() if nonce else None
 
 
-async def _heard(
+async def _handle_form(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """Do what the form asks for, or show the page with its faults."""
+    """Handle a form that was not posted before: send a code, or take the decision; show faults on the page."""
     await service.quotas.spending.post(visit.token)
     try:
         if submission.send_code is not None:
             return await _send_code(service, case, visit, request, submission)
-        return await _take(service, case, visit, request, submission)
+        return await _by_intent(service, case, visit, request, submission)
     except EmailCodeRefused as error:
         case = await _keep_secrets(service, case, submission)
         faults = {"email_code": str(error)}
@@ -305,14 +304,12 @@ async def _heard(
 async def _send_code(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """Send an e-mail code, and show the page with everything that was filled in."""
+    """Send a code by e-mail, and show the step that asks for it. The decision is carried to that step."""
     if case.is_final:
         raise CaseClosed(case.case_id, case.status)
     if seconds(service.cases.now()) >= case.expires_at:
         raise CaseExpired(case.case_id)
-    if case.form is not None:  # values that the page does not show again are kept
-        progress = progress_of(case, submission.data, submission.step)
-        case = await service.cases.draft(case, submission.data, progress)
+    case = await _keep_secrets(service, case, submission)
     place, addresses = submission.send_code or 0, case.verify_email or ()
     wait: dict[str, str] = {}
     if service.email_codes is None or place >= len(addresses):
@@ -334,16 +331,24 @@ async def _send_code(
 async def _decided(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """Answer the case, or show the step that its risk still asks for: the second one, or the code from an e-mail."""
-    second = await _second(service, case, submission)
+    """Answer the case, or show the step that is still needed: the second step, or the code from an e-mail."""
+    if lacks := step_up_faults(case, submission.action, submission.data, can_mail=bool(service.email_codes)):
+        return await _refused(service, case, visit, submission, lacks, 403)
+    second = await _second(service, case, submission, visit.reader.style)
     if second is not None:
         if submission.confirmed != second.value:
+            if faults := carry_faults(case, submission.data):
+                return await _refused(service, case, visit, submission, faults)
             case = await _keep_secrets(service, case, submission)
             return await _page(service, case, visit, submission, second=second)
-        faults = faults_of(second.decision, case, submission.data, unread=submission.unread)
+        faults = faults_of(
+            second.decision, case, submission.data, unread=submission.unread, looked=submission.looked
+        )
         if faults:
             return await _refused(service, case, visit, submission, faults, second=second)
     if await _needs_code(service, case, submission):
+        if faults := carry_faults(case, submission.data):
+            return await _refused(service, case, visit, submission, faults)
         return await _send_code(service, case, visit, request, submission)
     proofs = service.verifier.evidence(case, submission.action, submission.proofs)
     pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
@@ -357,25 +362,30 @@ async def _decided(
         proofs,
         pressed,
     )
-    # A reload shows the outcome; it does not send the answer again.
+    # A redirect: reloading the page then shows the outcome and does not post the answer again.
     return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
-async def _take(
+async def _by_intent(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
+    if submission.begun is not None:
+        case = await service.cases.draft(case, submission.begun)
+        if submission.intent in ("drop", "draft"):  # a script saves an edit, and shows nothing
+            return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     if submission.faults:
         return await _refused(service, case, visit, submission, submission.faults)
     match submission.intent:
-        case "decline" if case.request is not None:
+        case "decline" if declines_by_cancelling(case):
             return await _decline(service, case, visit, request, submission)
         case "decline" if not may_decline(case):
-            raise InvalidReview({"": "Whoever asks needs an answer: this cannot be declined."})
+            raise InvalidReview({"": "This cannot be declined: whoever asks needs an answer."})
         case "answer" | "decline":
             return await _decided(service, case, visit, request, submission)
         case "next" | "back" | "draft":
-            if submission.intent == "next":
-                await apart(case.size, check_step, case, submission.data, submission.step)
+            if submission.intent == "next" and case.form is not None:
+                form = paged(case.form)
+                await apart(case.size, check_step, case, form, submission.data, submission.step)
             progress = progress_of(case, submission.data, submission.goto)
             case = await service.cases.draft(case, submission.data, progress)
             notice = "saved" if submission.intent == "draft" else None
@@ -388,7 +398,10 @@ async def _take(
 
 
 async def _needs_code(service: Service, case: Case, submission: Submission) -> bool:
-    """Whether a decision that fits still needs the code from an e-mail: the next step, which has one sent."""
+    """Whether the decision needs a code by e-mail that was not asked for yet.
+
+    The decision is checked first: no code is sent for an answer that does not fit.
+    """
     needed = without_step_up(case, submission.action, submission.data)
     if needed.verify_email is None or submission.email_code or submission.with_code:
         return False
@@ -399,7 +412,7 @@ async def _needs_code(service: Service, case: Case, submission: Submission) -> b
 async def _decline(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """A person cannot answer an agent's question: it is cancelled, with what they say."""
+    """Cancel a case because the person cannot answer it; their note becomes the reason."""
     who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
     said = note_in(submission.data)
     reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
@@ -416,21 +429,21 @@ async def _refused(
     status: int = 422,
     second: Second | None = None,
 ) -> Response:
-    """The same step again, with its faults."""
+    """Show the same step again, with its faults."""
     case = await _keep_secrets(service, case, submission)
     return await _page(service, case, visit, submission, faults, status=status, second=second)
 
 
-async def _second(service: Service, case: Case, submission: Submission) -> Second | None:
-    """The second step of a decision; None if its risk asks for none, or nothing happens after it."""
+async def _second(service: Service, case: Case, submission: Submission, style: Style) -> Second | None:
+    """The second step of a decision; None if the risk does not require one, or the decision runs nothing."""
     action, data = submission.action, submission.data
     if case.is_final or not is_acting(case, action, data):
         return None
     edited = data.get("edits", data.get("modified_params"))
     args = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
-    decision = await decision_for(service, case, args=args)
+    decision = opened_by(await decision_for(service, case, args=args, style=style), submission.reading)
     friction = decision.friction
-    if not friction.second_step:
+    if not friction.second_step and decision.doubt is None:  # to run it again may do it twice
         return None
     return Second(
         action=action,
@@ -446,11 +459,16 @@ async def _second(service: Service, case: Case, submission: Submission) -> Secon
 
 
 async def _keep_secrets(service: Service, case: Case, submission: Submission) -> Case:
-    """Save the draft if some of it is sensitive: the page does not get those values back."""
-    if case.form is None or sensitive_keys(case.form).isdisjoint(submission.data):
+    """Save the answer as a draft if some of it is sensitive, or long: the page does not get those values back."""
+    data = submission.data
+    long = any(isinstance(value, str) and is_long(value) for value in data.values())
+    if case.form is None:
+        said = data.get("response")
+        return await service.cases.draft(case, {"response": said}) if long and said is not None else case
+    if not long and sensitive_keys(case.form).isdisjoint(data):
         return case
-    progress = progress_of(case, submission.data, submission.step)
-    return await service.cases.draft(case, submission.data, progress)
+    progress = progress_of(case, data, submission.step)
+    return await service.cases.draft(case, data, progress)
 
 
 async def _answer(
@@ -463,35 +481,35 @@ async def _answer(
     proofs: Sequence[VerificationEvidence],
     pressed: Pressed | None = None,
 ) -> Case:
-    """Answer a case for a holder of its link. The token proves possession of the link, not who they are.
+    """Answer a case for a person with its link. The token proves that they have the link, not who they are.
 
-    With ``pressed`` it comes from the page's own form, and is held before it goes out.
+    ``pressed`` is set for the page's own form. The decision is then held for the undo time before it counts.
     """
     case = without_step_up(case, action, data)
     await service.cases.check(case, action, data)
     if case.verify_email is not None:
-        read_code(case, code)  # before a proof is used up
+        read_code(case, code)  # checked first: verifying a proof uses it up
     verified = await service.verifier.check(case, "browser_submit", action, proofs, address_of(request))
     who = await respondent(case, request, service.identify, service.email_codes, code)
     if verified is not None:
         who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
     if pressed is None:
         return await service.cases.answer(case, action, data, who)
-    hold = service.settings.hold_seconds
+    hold = hold_of(case, service.settings.hold_seconds)
     return await service.cases.answer(case, action, data, who, pressed, hold)
 
 
 async def case_with_token(service: Service, case_id: str, token: str) -> Case:
-    """The case of a link; raises `CaseNotFound` for an impossible id too."""
+    """The case of a link. Raises `CaseNotFound`, also for an id that no case can have, and `LinkExpired`."""
     if not _CASE_ID.fullmatch(case_id):
         raise CaseNotFound(case_id)
     return await service.cases.with_token(case_id, token, "review")
 
 
-def no_page(service: Service, error: CaseNotFound | LinkExpired, visit: Visit) -> HTMLResponse:
+async def no_page(service: Service, error: CaseNotFound | LinkExpired, visit: Visit) -> Response:
     """The page for an unknown or expired link."""
     render = render_outlived if isinstance(error, LinkExpired) else render_unknown
-    return _html(render(service.settings.base_path, visit.reader), of_error(error).status_code)
+    return await _html(render(service.settings.base_path, visit.reader), of_error(error).status_code, visit)
 
 
 def page_path(service: Service, case: Case, visit: Visit) -> str:
@@ -513,13 +531,13 @@ async def _page(
     second: Second | None = None,
     stage: Stage = "decide",
     code_to: int | None = None,
-) -> HTMLResponse:
-    """The page of a case, filled with the posted values, else with the draft.
+) -> Response:
+    """The page of a case, filled with the posted values, or with the draft if nothing was posted.
 
-    Unless a person has ``visited`` it, it is rendered for a program, and no prefills are fetched.
+    Prefills and challenges for proofs are fetched only if a person ``visited`` the page, not for a link preview.
     """
     now, is_open = seconds(service.cases.now()), not case.is_final
-    values = case.draft if submission is None else submission.data
+    values = None if submission is None else submission.data
     step = step or (1 if submission is None else submission.step)
     weight = _weight(case, values)
     wanted = await apart(
@@ -543,19 +561,36 @@ async def _page(
         prefills=prefills,
         asked=await service.verifier.asked(case) if visited and is_open else None,
         proofs=None if submission is None else submission.proofs,
-        sight=await sight_of(service, case, style=visit.reader.style, view=view, second=second),
+        sight=await sight_of(
+            service,
+            case,
+            style=visit.reader.style,
+            view=ALL if stage == "edit" else view,
+            second=second,
+            edits_from=view.rows_from if submission is None else submission.edits_from,
+        ),
         stage=stage,
         code_to=code_to,
         carried=() if submission is None else submission.carried_to_code,
+        reading=None if submission is None else submission.reading,
+        unsent=None if submission is None else submission.data,
         now=now,
     )
-    return _html(html, status)
+    return await _html(html, status, visit)
 
 
 def _weight(case: Case, values: Mapping[str, Any] | None) -> int:
-    """How many characters a page has, roughly."""
+    """The estimated work to render a page, in characters."""
     return case.size + sum(len(each) if isinstance(each, str) else 8 for each in (values or {}).values())
 
 
-def _html(html: str, status: int) -> HTMLResponse:
-    return HTMLResponse(html, status, PAGE_HEADERS)
+async def _html(html: str, status: int, visit: Visit) -> Response:
+    """A page, compressed where the browser takes that.
+
+    Nobody learns the link's token from the page's length (BREACH): whoever can load the page has the token already.
+    """
+    if not visit.takes_gzip:
+        return HTMLResponse(html, status, PAGE_HEADERS)
+    body = await apart(len(html), gzip.compress, html.encode(), _GZIP_LEVEL, mtime=0)
+    headers = {**PAGE_HEADERS, "Content-Encoding": "gzip", "Vary": f"{PAGE_HEADERS['Vary']}, Accept-Encoding"}
+    return HTMLResponse(body, status, headers)

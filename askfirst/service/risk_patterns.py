@@ -1,7 +1,7 @@
-"""Risk patterns: lines of a call that an operator wants people to look at twice.
+"""Risk patterns: regular expressions for lines that people should look at twice, such as ``rm -rf``.
 
-A pattern tints the lines that it matches, and raises a normal risk to high. What matches no pattern was not judged.
-Matching takes linear time: the engine never backtracks (see `askfirst.protocol.patterns`).
+The page highlights the lines that match, and a normal risk becomes high. A line that matches no pattern may still be
+risky. Matching takes linear time: the engine never backtracks (see `askfirst.protocol.patterns`).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from askfirst.service.shipped_patterns import SHIPPED
 
 MOST_PATTERNS = 100
 MOST_MARKED = 1_000
-"""So many lines of one text are marked; the page says that there may be more."""
+"""At most so many lines of one text are marked."""
 _NAME_CHARACTERS = 60
 _CHUNK = 200
 _STATEMENT_LINES = 10
-"""So many lines on, an exception (``unless``) is looked for, up to a semicolon: SQL runs over lines."""
+"""The exception (``unless``) is searched in up to so many lines, to the next semicolon: SQL spans several lines."""
 _LINE_CHARACTERS = 10_000
-"""A longer line is looked at in parts of this length, which overlap."""
+"""A longer line is searched in overlapping parts of this length."""
 _OVERLAP = 500
 _CONTINUES = re.compile(r"\s+\S|(?i:where|and|or|using|join|inner|left|set|from|returning|on)\b")
-"""How a line begins that goes on with the statement before it."""
+"""The beginning of a line that continues the statement of the line before it."""
 _BOUNDARY = re.compile(r"\\b(?!\{)|\\.", re.DOTALL)
 _EDGE = re.compile(r"\\[AzZ]")
 _KNOWN = ("name", "match", "unless")
 
 
 class _Search:
-    """Whether a text has a match, in linear time."""
+    """A search for any of several patterns in a text, in linear time."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         joined = "|".join(f"(?:{_plain_boundaries(each)})" for each in patterns)
@@ -56,13 +56,13 @@ class _Search:
 
 
 def _plain_boundaries(pattern: str) -> str:
-    """The pattern with word boundaries of ASCII: with those of Unicode the engine is 1,000 times slower."""
+    """The pattern with ASCII word boundaries. With Unicode word boundaries the engine is 1,000 times slower."""
     return _BOUNDARY.sub(lambda found: r"(?-u:\b)" if found[0] == r"\b" else found[0], pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class RiskPattern:
-    """One pattern by its name; a line that also has ``unless`` in its statement is not meant."""
+    """A named pattern. A line does not count if its statement also matches ``unless``."""
 
     name: str
     match: str
@@ -74,7 +74,7 @@ class RiskPatterns:
 
     def __init__(self, patterns: Sequence[RiskPattern]) -> None:
         if len(patterns) > MOST_PATTERNS:
-            raise ServiceError(f"there are at most {MOST_PATTERNS} risk patterns, not {len(patterns)}")
+            raise ServiceError(f"there must be at most {MOST_PATTERNS} risk patterns, not {len(patterns)}")
         self.patterns = tuple(patterns)
         self._each = [(it.name, _search(it, it.match), _exception(it)) for it in patterns]
         self._any = _Search([it.match for it in patterns]) if patterns else None
@@ -88,7 +88,7 @@ class RiskPatterns:
             raise ServiceError(f"the risk patterns in {path} cannot be read: {error}") from error
 
     def marked(self, lines: Sequence[str]) -> dict[int, str]:
-        """The lines that match, by their index, each with the name of the first pattern; at most `MOST_MARKED`."""
+        """The names of the first matching patterns, by the index of their line; at most `MOST_MARKED` lines."""
         found: dict[int, str] = {}
         if self._any is None:
             return found
@@ -114,7 +114,7 @@ class RiskPatterns:
 
 
 def _statement(lines: Sequence[str], place: int) -> str:
-    """A line and those that continue it, up to a semicolon."""
+    """The statement that begins at a line: the line and those that continue it, up to a semicolon."""
     taken: list[str] = []
     for line in lines[place : place + _STATEMENT_LINES]:
         if taken and not _CONTINUES.match(line):
@@ -143,7 +143,7 @@ def _search(pattern: RiskPattern, text: str) -> _Search:
             return _Search([text])
         except SchemaError as error:
             why = str(error).splitlines()[-1].strip()
-            fault = f"is no regular expression that can be used: {why}"
+            fault = f"is not a regular expression that can be used: {why}"
     raise ServiceError(f"the risk pattern {pattern.name!r} {fault}")
 
 
@@ -155,10 +155,10 @@ def _read(text: str, path: str) -> list[RiskPattern]:
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ServiceError(f"the risk patterns in {path} are no TOML: {error}") from error
+        raise ServiceError(f"the risk patterns in {path} are not valid TOML: {error}") from error
     given = said.pop("pattern", [])
     if said or not isinstance(given, list):
-        raise ServiceError(f"{path} has a list of [[pattern]] and nothing else")
+        raise ServiceError(f"{path} must have a list of [[pattern]] and nothing else")
     return [_pattern(it, path) for it in cast("list[Any]", given)]
 
 
@@ -167,8 +167,8 @@ def _pattern(given: Any, path: str) -> RiskPattern:
     strange = [name for name, value in it.items() if name not in _KNOWN or not isinstance(value, str)]
     if strange or not it.get("name") or not it.get("match") or len(it["name"]) > _NAME_CHARACTERS:
         raise ServiceError(
-            f"a [[pattern]] in {path} has a name of at most {_NAME_CHARACTERS} characters, match, and perhaps "
-            "unless, each a text"
+            f"a [[pattern]] in {path} must have a name of at most {_NAME_CHARACTERS} characters, a match, and "
+            "optionally an unless, each a text"
         )
     return RiskPattern(it["name"], it["match"], it.get("unless"))
 
@@ -183,7 +183,7 @@ def shipped_patterns() -> RiskPatterns:
 
 
 def patterns_from(given: RiskPatterns | str | os.PathLike[str] | None) -> RiskPatterns:
-    """The patterns that an operator gave: as they are, as a file, or None for the shipped ones."""
+    """The patterns that an operator gave, as a value or as the path of a file; None gives the shipped patterns."""
     if given is None:
         return shipped_patterns()
     return given if isinstance(given, RiskPatterns) else RiskPatterns.from_file(given)

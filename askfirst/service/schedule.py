@@ -1,4 +1,4 @@
-"""Schedule: whom the service tells of a case, when it reminds and warns them, and who is next."""
+"""Schedule: who gets messages about a case, when they are reminded and warned, and who is asked next (escalation)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _STEP = re.compile(r"(?P<place>\S+)\s+at\s+(?P<when>.+)")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time in the life of a case: ``50 %`` of it, ``2h`` after it was opened, or ``1h before`` its deadline."""
+    """A time relative to a case: ``50 %`` of its time, ``2h`` after it was opened, or ``1h before`` its deadline."""
 
     unit: Literal["percent", "after", "before"]
     amount: float
 
     @classmethod
     def read(cls, text: str) -> Moment:
-        """From text; raises `ServiceError`."""
+        """Parse a moment; raises `ServiceError`."""
         said = text.strip()
         if found := _PERCENT.fullmatch(said):
             if not 0 < float(found[1]) < 100:
-                raise ServiceError(f"{text!r} is no time: a percentage lies between 0 and 100")
+                raise ServiceError(f"{text!r} is not a time: a percentage must be between 0 and 100")
             return cls("percent", float(found[1]))
         length, before, _ = said.partition(" before")
         try:
@@ -40,11 +40,14 @@ class Moment:
         except InvalidDuration:
             seconds = 0.0
         if not seconds or (before and said != f"{length} before"):
-            raise ServiceError(f"{text!r} is no time: write 50 %, 2h (after it was opened) or 1h before")
+            raise ServiceError(f"{text!r} is not a time: write 50 %, 2h (after it was opened) or 1h before")
         return cls("before" if before else "after", seconds)
 
     def of(self, case: Case) -> float | None:
-        """When that is, in seconds since 1970; None if the case has no deadline to count from, or ends first."""
+        """The time for a case, in seconds since 1970; None if it needs a deadline that the case does not have.
+
+        None also if the time is not between the opening of the case and its deadline.
+        """
         if self.unit == "after":
             at = case.created_at + self.amount
         elif case.never_expires:
@@ -58,34 +61,39 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Who is told next if nobody has decided: ``slack:#ops at 50 %``."""
+    """An escalation: who gets a message if nobody has decided by then, as in ``slack:#ops at 50 %``."""
 
     place: str
     when: Moment
 
     @classmethod
     def read(cls, text: str) -> Step:
-        """From text; raises `ServiceError`."""
+        """Parse a step; raises `ServiceError`."""
         found = _STEP.fullmatch(text.strip())
         if found is None:
-            raise ServiceError(f"{text!r} is no step: write a delivery and a time, as in slack:#ops at 50 %")
+            raise ServiceError(
+                f"{text!r} is not a step: write a delivery and a time, as in slack:#ops at 50 %"
+            )
         return cls(found["place"], Moment.read(found["when"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Whom to tell when. ``to`` are names of deliveries, with a target if need be; None means all of them."""
+    """Who gets a message about a case, and when.
+
+    ``to`` are names of deliveries, optionally with a target (``slack:#ops``); None means all deliveries.
+    """
 
     to: tuple[str, ...] | None = None
     remind: tuple[Moment, ...] = ()
     warn: float | None = None
-    """How many seconds before the deadline everybody is told once more."""
+    """How many seconds before the deadline everybody gets a warning."""
     then: Step | None = None
 
     def rows(self, case: Case, names: tuple[str, ...], now: int) -> list[DeliveryRow]:
-        """The messages about a new case, as rows; ``names`` are the deliveries that there are.
+        """The messages about a new case as rows of the outbox; ``names`` are the configured deliveries.
 
-        Reminders whose time has passed already are left out: the first message is just being sent.
+        Reminders and warnings whose time has passed are left out, because the first message is sent only now.
         """
         places = names if self.to is None else self.to
         made = [_row(case, place, "review", 0, now) for place in places]
@@ -99,19 +107,19 @@ class Schedule:
         return made
 
     def _reminders(self, case: Case) -> list[int]:
-        """Those of the schedule, and those that the caller who opened the case asked for."""
+        """The times of the schedule's reminders, and of those that the caller asked for when it opened the case."""
         ours = [at for when in self.remind if (at := _at(when, case)) is not None]
         return sorted({*ours, *map(to_milliseconds, case.reminder_at)})
 
     @property
     def places(self) -> Iterator[str]:
-        """Every place that is named."""
+        """Every place that the schedule names."""
         yield from self.to or ()
         if self.then is not None:
             yield self.then.place
 
     def check(self, known: Callable[[str], object]) -> None:
-        """Call ``known`` with each place that is named: it raises for one that there is not."""
+        """Call ``known`` with each place that the schedule names. It raises for a place that does not exist."""
         for place in self.places:
             known(place)
 

@@ -1,4 +1,4 @@
-"""The risk patterns that come with Askfirst, as an operator's file would have them."""
+"""The risk patterns that come with Askfirst, in the format of an operator's file."""
 
 from __future__ import annotations
 
@@ -92,7 +92,32 @@ match = '\b(terraform|tofu|pulumi)\s+.*\bdestroy\b'
 name = "gives rights in the database"
 match = '(?i)\bgrant\s+(all|select|insert|update|delete|execute|usage)\b.*\bto\b'
 
+# Addresses on the internet: not those of private networks, of this machine or of examples, and no version numbers.
+[[pattern]]
+name = "names a public IP address"
+match = '(^|[\s/@:("<,]|[^=]=)([1-9]|1[1-9]|[2-9][0-9]|10[1-9]|11[0-9]|12[0-689])(\.[0-9]{1,3}){3}(\.?$|\.?[^.0-9A-Za-z_])'
+
+[[pattern]]
+name = "names a public IP address"
+match = '(^|[\s/@:("<,]|[^=]=)(1[345][0-9]|16[0-8]|17[0134-9]|18[0-9]|19[013-79]|20[0-24-9]|21[0-9]|22[0-3])(\.[0-9]{1,3}){3}(\.?$|\.?[^.0-9A-Za-z_])'
+
+[[pattern]]
+name = "names a public IP address"
+match = '(^|[\s/@:("<,]|[^=]=)(100\.([0-9]|[1-5][0-9]|6[0-3]|12[89]|1[3-9][0-9]|2[0-9][0-9])|169\.([0-9]{1,2}|1[0-9]{2}|2[0-46-9][0-9]|25[0-35-9]))(\.[0-9]{1,3}){2}(\.?$|\.?[^.0-9A-Za-z_])'
+
+[[pattern]]
+name = "names a public IP address"
+match = '(^|[\s/@:("<,]|[^=]=)(172\.([0-9]|1[0-5]|3[2-9]|[4-9][0-9]|[12][0-9]{2})|192\.([1-9][0-9]?|1[0-57-9][0-9]|16[0-79]|2[0-9]{2}))(\.[0-9]{1,3}){2}(\.?$|\.?[^.0-9A-Za-z_])'
+
+[[pattern]]
+name = "names a public IP address"
+match = '(^|[\s/@:("<,]|[^=]=)(198\.([0-9]|1[0-7]|[2-4][0-9]|50|5[2-9]|[6-9][0-9]|[12][0-9]{2})|203\.([1-9][0-9]{0,2}))(\.[0-9]{1,3}){2}(\.?$|\.?[^.0-9A-Za-z_])'
+
+[[pattern]]
+name = "names a public IP address"
+match = '(?i)(^|[^0-9a-z:.])[23][0-9a-f]{3}((:[0-9a-f]{1,4}){7}|(:[0-9a-f]{1,4}){0,6}::)'
+
 [[pattern]]
 name = "runs text as a program"
 match = '\beval\s*[("$`]|\bbase64\s+(-d|--decode)\b.*\|\s*(ba|z)?sh\b'
-"""
+"""  # noqa: E501  (a regular expression cannot be broken)

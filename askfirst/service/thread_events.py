@@ -1,4 +1,4 @@
-"""Following a thread: what its run adds to the store, as server-sent events, whichever process runs it."""
+"""Following a thread: everything that its runs add to the store, as server-sent events, from any process."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from askfirst.errors import StoreError
 from askfirst.ids import case_id_of
 from askfirst.messages import AssistantMessage, Message, ToolResultMessage, decode
 from askfirst.permissions.operators import name_matcher
-from askfirst.store import thread_news
+from askfirst.store import thread_changes
 from askfirst.store.engine import Engine
 from askfirst.store.rows import ContinuationRow, RequestRow, decode_request
-from askfirst.store.thread_news import Asked, ThreadNews
+from askfirst.store.thread_changes import RequestMark, ThreadNews
 
 HEARTBEAT_SECONDS = 15.0
 POLL_SECONDS = (0.2, 2.0)
-"""The pause between two looks at the store without a wake-up: after news, and at most."""
+"""The polling interval without a wake-up: the first after news, and the longest."""
 OVERLAP = 60_000
-"""Milliseconds of requests that are read again: clocks differ, and a commit may come late."""
+"""Requests of the last so many milliseconds are read again: clocks differ, and a commit may come late."""
 _TOLD = 500
-"""Of request events that an event's id remembers."""
+"""How many request events an event's id remembers as sent."""
 
 OPENED, SETTLED = "request.opened", "request.settled"
 _Told = tuple["Position", str, dict[str, Any]]
 
 MayFollow = Callable[[str, str], Awaitable[bool]]
-"""From a caller's id and a thread's id to whether the caller may follow the thread."""
+"""A function of an API key's id and a thread's id: whether this key may follow the thread."""
 
 
 def following(rules: Sequence[str]) -> MayFollow:
     """A `MayFollow` from rules such as ``key_1a2b=order-*``: a key's id, and a thread's id or a glob.
 
-    Raises ``ValueError`` for a rule without both.
+    Raises ``ValueError`` for a rule that lacks one of them.
     """
     parsed: list[tuple[str, Callable[[str], bool]]] = []
     for rule in rules:
         key_id, _, pattern = rule.partition("=")
         if not key_id or not pattern:
             raise ValueError(
-                f"{rule[:64]!r} does not say who may follow what; it is KEY_ID=THREAD, as in key_1a2b=order-*"
+                f"{rule[:64]!r} is not a rule for following threads; write KEY_ID=THREAD, as in key_1a2b=order-*"
             )
         parsed.append((key_id, name_matcher(pattern)))
 
@@ -58,7 +58,7 @@ def following(rules: Sequence[str]) -> MayFollow:
     return may_follow
 
 
-# The position of a follower: it is the id of each event, so that a reconnect loses and repeats nothing.
+# The position of a follower. It is the id of each event, so that a reconnect loses and repeats nothing.
 
 
 _POSITION = re.compile(
@@ -68,20 +68,20 @@ _POSITION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a follower has been told: messages by their number, requests by time, the rest by digests."""
+    """Which events a follower has got: messages by number, requests by time, run and continuation by digest."""
 
     seq: int = 0
-    """The next message."""
+    """The number of the next message."""
     since: int = 0
-    """The latest time of a request event that was told, in milliseconds."""
+    """The latest time of a request event that was sent, in milliseconds."""
     run: str = ""
     continuation: str = ""
     told: tuple[str, ...] = field(default=(), repr=False)
-    """The latest request events, because those within `OVERLAP` are read again."""
+    """Digests of the latest request events that were sent. They are needed because `OVERLAP` is read again."""
 
     @classmethod
     def of(cls, event_id: str) -> Self | None:
-        """The position that `id` wrote; None for any other text."""
+        """The position from an event's id; None for a text that is not such an id."""
         found = _POSITION.fullmatch(event_id)
         if found is None:
             return None
@@ -95,7 +95,7 @@ class Position:
         return f"{self.seq}.{self.since}.{self.run}.{self.continuation}.{''.join(self.told)}"
 
     def with_request(self, mark: str, at: int) -> Position:
-        """After one more request event."""
+        """The position after one more request event."""
         return replace(self, since=max(self.since, at), told=(*self.told, mark)[-_TOLD:])
 
 
@@ -103,11 +103,11 @@ def _digest(*parts: object) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:8]
 
 
-# What is told of each thing.
+# The data of each event.
 
 
 def _message(seq: int, run_id: str, body: str) -> dict[str, Any]:
-    """A message without thinking, and without arguments of calls: only an agent knows which of those are secret."""
+    """A message without its thinking and without the arguments of calls: only the agent knows which are secret."""
     message: Message = decode(body)
     data: dict[str, Any] = {"seq": seq, "run_id": run_id, "role": message.role, **_text(message.text)}
     if isinstance(message, AssistantMessage):
@@ -123,14 +123,17 @@ def _message(seq: int, run_id: str, body: str) -> dict[str, Any]:
 
 
 def _text(text: str) -> dict[str, Any]:
-    """A text, cut off at a limit."""
+    """A text, cut at a limit; ``is_cut`` says so."""
     if len(text) <= limits.NOTE_CHARACTERS:
         return {"text": text}
     return {"text": text[: limits.NOTE_CHARACTERS], "is_cut": True}
 
 
 def _request(row: RequestRow) -> dict[str, Any]:
-    """A request with the arguments that people are shown; never the answer, in which somebody may type a secret."""
+    """A request with the arguments that people see.
+
+    Of the answer only the decision: a person may have typed a secret.
+    """
     call = decode_request(row).payload.call
     data: dict[str, Any] = {
         "question_id": row.question_id,
@@ -152,7 +155,7 @@ def _request(row: RequestRow) -> dict[str, Any]:
 
 
 def _continuation(row: ContinuationRow) -> dict[str, Any]:
-    """A continuation without its error, which may hold anything: operators see it."""
+    """A continuation without its error text, which may hold secrets. Operators see it."""
     next_at = seconds(row.due_at) if row.state in ("due", "failed") else None
     return {"state": row.state, "attempts": row.attempts, "next_at": next_at}
 
@@ -176,19 +179,20 @@ class ThreadFollower:
         self._now = now
         self._key_id = key_id
         self._at: Position | None = None
-        self._mark: thread_news.Mark | None = None
+        self._mark: thread_changes.Mark | None = None
         self._has_ended = False
 
     async def exists(self) -> bool:
-        """Whether there is such a thread."""
-        return await self._engine.read(partial(thread_news.mark, self._thread_id)) is not None
+        """Whether the thread exists."""
+        return await self._engine.read(partial(thread_changes.mark, self._thread_id)) is not None
 
     async def stream(
         self, at: Position | None, *, heartbeat: float = HEARTBEAT_SECONDS
     ) -> AsyncGenerator[bytes]:
-        """Server-sent events from a position on, or how the thread stands now and then what is new.
+        """Server-sent events from a position on; without a position, the thread's current state and then its changes.
 
-        Ends if the thread is deleted, the key revoked, or the store out of reach; else when the client leaves.
+        Ends when the client disconnects, the thread is deleted, the API key is revoked, or the store cannot be
+        reached.
         """
         self._at = at
         yield b"retry: 3000\n\n"
@@ -201,7 +205,8 @@ class ThreadFollower:
                     pause = POLL_SECONDS[0]
                     yield piece
                 if loop.time() >= beat:
-                    beat, self._mark = loop.time() + heartbeat, None  # a lapsed lease writes nothing
+                    # Read the thread again: an expired lease changes the run's state without a write.
+                    beat, self._mark = loop.time() + heartbeat, None
                     yield b": still here\n\n"
                 try:
                     async with asyncio.timeout(0 if self._has_ended else min(pause, heartbeat)):
@@ -210,9 +215,12 @@ class ThreadFollower:
                     pause = min(pause * 1.5, POLL_SECONDS[1])
 
     async def _new(self) -> AsyncGenerator[bytes]:
-        """What is new since the follower's position, which moves on; read in pages, and only if anything changed."""
+        """The events after the follower's position, which is advanced.
+
+        The store is read in pages, only after a change.
+        """
         try:
-            mark = await self._engine.read(partial(thread_news.mark, self._thread_id))
+            mark = await self._engine.read(partial(thread_changes.mark, self._thread_id))
             while mark is None or mark != self._mark:
                 news = None if mark is None else await self._news(self._at)
                 if news is None:
@@ -229,7 +237,7 @@ class ThreadFollower:
                 if self._at.seq >= news.length:
                     self._mark = mark
                 elif not news.messages:
-                    self._has_ended = True  # it was deleted, and made again, while it was read
+                    self._has_ended = True  # the thread was deleted and created again while it was read
                     return
         except StoreError:
             self._has_ended = True  # the client reconnects
@@ -237,12 +245,14 @@ class ThreadFollower:
     async def _news(self, at: Position | None) -> ThreadNews | None:
         seq = None if at is None else at.seq
         since = (self._now() if at is None else at.since) - OVERLAP
-        return await self._engine.read(partial(thread_news.news, self._thread_id, seq, since, self._key_id))
+        return await self._engine.read(
+            partial(thread_changes.news, self._thread_id, seq, since, self._key_id)
+        )
 
     async def _standing(self, news: ThreadNews) -> tuple[Position, list[bytes]]:
-        """How the thread stands now: its open requests, continuation and run.
+        """The current state of the thread as events: its open requests, its continuation and its run.
 
-        Only the last of these events has an id: whoever loses the line before it gets all of them again.
+        Only the last of these events has an id. A client that disconnects before it gets all of them again.
         """
         past = [each.mark for each in _request_events(news.requests) if each.asked.status != "pending"]
         at = Position(news.length, self._now(), told=tuple(past[-_TOLD:]))
@@ -253,7 +263,7 @@ class ThreadFollower:
     async def _events(
         self, news: ThreadNews, at: Position, *, is_first: bool = False
     ) -> AsyncIterator[_Told]:
-        """What is new: answers to what was asked before, messages, what is asked, how it goes on, how it stands."""
+        """The new events, in this order: answers to earlier requests, messages, new requests, continuation, run."""
         fresh = _fresh(news.requests, at, is_first=is_first)
         opened = {each.mark for each in fresh if each.name == OPENED}
         count = next((place for place, each in enumerate(fresh) if each.opened in opened), len(fresh))
@@ -264,7 +274,7 @@ class ThreadFollower:
             at = replace(at, seq=seq + 1)
             yield at, "message", _message(seq, run_id, body)
         if at.seq < news.length:
-            return  # the rest comes after the rest of the messages
+            return  # the other events follow after the remaining messages
         async for told in self._asked(fresh[count:], at):
             at = told[0]
             yield told
@@ -284,28 +294,28 @@ class ThreadFollower:
         for each in events:
             asked = each.asked
             row = await self._engine.read(
-                partial(thread_news.request, self._thread_id, asked.question_id, asked.round)
+                partial(thread_changes.request, self._thread_id, asked.question_id, asked.round)
             )
             if row is not None:
-                if each.name == OPENED:  # as it was then; that it is settled is an event of its own
+                if each.name == OPENED:  # the state at the opening; settling has its own event
                     row = row._replace(status="pending")
                 at = at.with_request(each.mark, min(each.at, self._now()))
                 yield at, each.name, _request(row)
 
 
 class _RequestEvent(NamedTuple):
-    """That a request was opened, or settled."""
+    """The event that a request was opened, or that it was settled."""
 
     at: int
     name: str
-    asked: Asked
+    asked: RequestMark
     mark: str
     opened: str
-    """The mark of its opening."""
+    """The mark of the event that the request was opened."""
 
 
-def _request_events(requests: Sequence[Asked]) -> list[_RequestEvent]:
-    """All events of these requests, by time: a position says up to which time they were told."""
+def _request_events(requests: Sequence[RequestMark]) -> list[_RequestEvent]:
+    """All events of these requests, ordered by time, because a position stores the time of the last one sent."""
     found: list[_RequestEvent] = []
     for each in requests:
         opened = _digest(OPENED, each.question_id, each.round)
@@ -317,8 +327,8 @@ def _request_events(requests: Sequence[Asked]) -> list[_RequestEvent]:
     return sorted(found, key=lambda event: (event.at, event.name, event.mark))
 
 
-def _fresh(requests: Sequence[Asked], at: Position, *, is_first: bool) -> list[_RequestEvent]:
-    """The request events that were not told yet; for whoever begins now, those of open requests."""
+def _fresh(requests: Sequence[RequestMark], at: Position, *, is_first: bool) -> list[_RequestEvent]:
+    """The request events that were not sent yet; for a new follower (``is_first``), those of open requests."""
     told, floor = set(at.told), at.since - OVERLAP
     return [
         event
@@ -328,6 +338,6 @@ def _fresh(requests: Sequence[Asked], at: Position, *, is_first: bool) -> list[_
 
 
 def _sent(name: str, data: dict[str, Any], at: Position | None = None) -> bytes:
-    """An event as it is sent."""
+    """An event in the format of server-sent events."""
     head = "" if at is None else f"id: {at.id}\n"
     return f"{head}event: {name}\ndata: {to_json(data).decode()}\n\n".encode()

@@ -1,6 +1,6 @@
-"""Changes of a case as pure functions of its row, run within the transaction that has locked it.
+"""State transitions of a case: pure functions of its row, run within the transaction that has locked the row.
 
-``now`` is in milliseconds, as in the row.
+``now`` is in milliseconds, as in the row. A transition returns the change, or None for no change.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from askfirst.store.cases import Decide
 from askfirst.store.rows import RequestRow, Settled, decode_request, decode_text
 
 AGENT = "agent"
-"""The actor where a case follows its agent's request; the request has an audit row of its own."""
+"""The actor of an audit row if a case ends because its agent's request was settled. The request has its own row."""
 MOST_DRAFTS = 10
-"""How many progress events of a case are kept: the latest one says all that older ones did."""
+"""How many progress events of a case are kept. The latest one contains everything that older ones had."""
 
 
 def opened(now: int) -> Decide:
-    """A person has opened the page; no change if it was opened before."""
+    """A person has opened the page. No change if it was opened before, or if the case has ended."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if row.status != "pending" or row.expires_at <= now:
             return None
         case = replace(case_of(row, request), status="opened", opened_at=seconds(now))
-        return _told(row, case, "review.opened", now, "opened", REVIEWER)
+        return _with_event(row, case, "review.opened", now, "opened", REVIEWER)
 
     return decide
 
 
 def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: str | None = None) -> Decide:
-    """A person has filled in some of the form, in the browser with this mark."""
+    """A person has filled in some of the form, in the browser with the mark ``browser``."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
@@ -62,8 +62,8 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: s
         if not is_news and case.drafted_by == browser:
             return None
         begun = replace(case, opened_at=case.opened_at or seconds(now), drafted_by=browser, **changes)
-        change = _told(row, begun, "review.in_progress", now, None, REVIEWER)
-        if not is_news:  # repeated by a browser that may not have got the first response
+        change = _with_event(row, begun, "review.in_progress", now, None, REVIEWER)
+        if not is_news:  # the same draft from another browser: store the browser, but send no event
             return change._replace(event=None)
         return change._replace(forgets_before=row.version + 1 - MOST_DRAFTS)
 
@@ -71,26 +71,28 @@ def drafted(now: int, draft: JsonObject, progress: JsonObject | None, browser: s
 
 
 class Pressed(NamedTuple):
-    """Where on the page an answer came from: the digest of its form's nonce, and the mark of its browser."""
+    """The form that brought an answer: the digest of its nonce, and the mark of its browser."""
 
     nonce: str | None = None
     mark: str | None = None
 
 
 ELSEWHERE = Pressed()
-"""An answer that came from no page's form."""
+"""An answer that did not come from a page's form."""
 
 
 def answered(
     now: int, result: JsonObject, who: Respondent, write_id: int, pressed: Pressed = ELSEWHERE
 ) -> Decide:
-    """A person has decided; with an agent's request, the request is settled in the same transaction.
+    """A person has answered. The request of an agent is settled in the same transaction.
 
-    A decision of somebody else's that is held on a page is lost with that: the first answer to go out counts.
+    A decision that another person made on a page and that is still held is lost: it had not been sent yet.
     """
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
+        if pressed.nonce is not None and pressed.nonce == case.undone_with:
+            return None
         return _answered(row, request, case, _Answer(now, result, who, write_id, pressed))
 
     return decide
@@ -134,13 +136,14 @@ def _answered(
     )
 
 
-# A decision that is held for a few seconds, in which it can be undone.
+# A held decision: it counts only after a few seconds, and can be undone until then.
 
 
 def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pressed) -> Decide:
-    """A person has decided on a page. The request stays pending, so that the agent's side knows nothing of it.
+    """A person has decided on a page, and the decision is held. The request stays pending: the agent goes on waiting.
 
-    The same form posted again changes nothing. Raises `CaseHeld` while another decision is held.
+    The same form posted again changes nothing, nor does it after an undo: a second tap may arrive late. Raises
+    `CaseHeld` while another decision is held.
     """
     action, data = cast(str, result["action"]), cast("JsonObject", result["data"])
 
@@ -152,8 +155,10 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             if pressed.nonce is not None and case.held.nonce == pressed.nonce:
                 return None
             raise CaseHeld(row.case_id)
+        if pressed.nonce is not None and pressed.nonce == case.undone_with:
+            return None
         if case.request is not None:
-            answer_of(case.request, action, data)  # raises now what would be raised when it goes out
+            answer_of(case.request, action, data)  # raises now, not only when the hold ends
         kept = Held(
             action=action,
             at=seconds(now),
@@ -170,17 +175,17 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
     return decide
 
 
-def undone(now: int, mark: str) -> Decide:
-    """The person takes back what is held; no change if nothing is. Raises `CaseHeld` for another browser's."""
+def undone(now: int, mark: str, login: JsonObject | None = None) -> Decide:
+    """The person undoes the held decision. No change if none is held. Raises `CaseHeld` for another person's."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = case_of(row, request)
         if case.held is None or case.is_final:
             return None
-        if case.held.mark is None or case.held.mark != mark:
+        if not case.held.is_of(mark, login):
             raise CaseHeld(row.case_id)
         who = Respondent.kept(case.held.who)
-        free = replace(case, held=None)
+        free = replace(case, held=None, undone_with=case.held.nonce)
         act = entry(now, who.actor, "undone", case, {"action": case.held.action, **who.told})
         return Change(changed_row(row, free), audit=(act,))
 
@@ -188,7 +193,7 @@ def undone(now: int, mark: str) -> Decide:
 
 
 def released(now: int, write_id: int) -> Decide:
-    """A held decision goes out. It was made before the deadline, so it counts even if that has passed since."""
+    """The hold has ended: the decision counts now. It was made in time, even if the deadline has passed since."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.held_until is None or row.held_until > now:
@@ -209,7 +214,7 @@ def released(now: int, write_id: int) -> Decide:
 
 
 def _without_hold(case: Case) -> Case:
-    """The case without what is held on it, which did not count."""
+    """The case with its held decision recorded as lost: another answer, or a cancellation, came first."""
     if case.held is None:
         return case
     return replace(case, held=None, lost=Lost(case.held.action, case.held.at, case.held.mark))
@@ -223,7 +228,7 @@ def _overtaken(case: Case, now: int) -> tuple[Entry, ...]:
 
 
 def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None = None) -> Decide:
-    """The case is cancelled by ``by``; ``claims`` is the name that they give."""
+    """The case is cancelled. ``by`` is the verified actor, ``claims`` the name that they give for themselves."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         case = _open(row, request, now)
@@ -240,11 +245,11 @@ def cancelled(now: int, reason: str, by: str, write_id: int, claims: str | None 
 
 
 def expired(now: int, write_id: int) -> Decide:
-    """The case expires, and its request times out; raises if the request was settled before: see `followed`."""
+    """The case expires, and its request times out. Raises if the request was settled before: see `followed`."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.expires_at > now or row.held_until is not None:
-            return None  # what is held was decided in time, and goes out
+            return None  # a held decision was made in time: it will count
         case = replace(case_of(row, request), status="expired", ended_at=seconds(now), draft=None)
         change = _ended(row, case, now, "expired", CLOCK, {"default_action": case.default_action})
         if request is None:
@@ -255,26 +260,26 @@ def expired(now: int, write_id: int) -> Decide:
 
 
 def reminded(now: int) -> Decide:
-    """A reminder is due: one for all reminder times that have passed."""
+    """A reminder is due. One reminder is sent for all reminder times that have passed."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.remind_at is None or row.remind_at > now or row.expires_at <= now:
             return None
         case = replace(case_of(row, request), reminder_sent_at=seconds(now))
         told = reminder_facts(case, seconds(row.remind_at))
-        return _told(row, case, "review.reminder", now, "reminded", CLOCK, told)
+        return _with_event(row, case, "review.reminder", now, "reminded", CLOCK, told)
 
     return decide
 
 
 def followed(now: int, actor: str = AGENT) -> Decide:
-    """The agent's request was settled without the case: it ends as the request did."""
+    """The agent's request was settled by another way than the case: the case ends as the request did."""
 
     def decide(row: CaseRow, request: RequestRow | None) -> Change | None:
         if not row.is_open or row.thread_id is None or (request and request.status == "pending"):
             return None
         case = case_of(row, request)
-        ended = _outcome(_without_hold(case), request, now)
+        ended = ended_as(_without_hold(case), request, now)
         by, via = (None, None) if request is None else (request.answered_by, request.via)
         said = {**claimed(by, actor), **({"via": via} if via else {})}
         change = _ended(row, ended, now, ended.status, actor, said)
@@ -283,12 +288,12 @@ def followed(now: int, actor: str = AGENT) -> Decide:
     return decide
 
 
-def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
-    """How a case ends whose request was settled: answered, timed out or cancelled."""
+def ended_as(case: Case, request: RequestRow | None, now: int) -> Case:
+    """The ended case for a settled request: completed, expired or cancelled."""
     at = seconds(now if request is None or request.settled_at is None else request.settled_at)
     if request is not None and request.status == "answered":
         result = result_of(decode_request(request), from_json(request.answer or "null"))
-        # A claim: the service has not verified who settled it.
+        # A claim: the service has not verified who settled the request.
         by: JsonObject | None = {"name": request.answered_by} if request.answered_by else None
         return replace(case, status="completed", ended_at=at, result=result, claimed_by=by, draft=None)
     if request is not None and request.status == "timed_out":
@@ -300,16 +305,18 @@ def _outcome(case: Case, request: RequestRow | None, now: int) -> Case:
 def _settled(
     row: CaseRow, request: RequestRow | None, status: str, now: int, write_id: int
 ) -> Settled | None:
-    """How the request of a case is settled with it; None for a case without a request."""
+    """The settlement of the case's request; None for a case without a request."""
     if row.thread_id is None or row.question_id is None:
         return None
-    if request is not None and request.status != "pending":  # a later round may be open; that is another case
+    if (
+        request is not None and request.status != "pending"
+    ):  # a later round, if there is one, has its own case
         raise HitlStaleAnswer(row.question_id, request.status)
     return Settled(row.thread_id, row.question_id, status, now, write_id, round=row.round)
 
 
 def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
-    """The case; raises `CaseClosed` or `CaseExpired` if it cannot be answered any more."""
+    """The open case; raises `CaseClosed` or `CaseExpired` if it cannot be answered any more."""
     if row.status == "expired" or (row.is_open and row.expires_at <= now):
         raise CaseExpired(row.case_id)
     if not row.is_open:
@@ -317,7 +324,7 @@ def _open(row: CaseRow, request: RequestRow | None, now: int) -> Case:
     return case_of(row, request)
 
 
-def _told(
+def _with_event(
     row: CaseRow,
     case: Case,
     event: EventName,
@@ -333,7 +340,7 @@ def _told(
 
 def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Mapping[str, Any]) -> Change:
     state: State = case.status
-    change = _told(row, case, EVENT_OF[state], now, None, actor)
+    change = _with_event(row, case, EVENT_OF[state], now, None, actor)
     callback = None
     if case.callback_url is not None:
         callback = CallbackRow(
@@ -354,7 +361,7 @@ def _ended(row: CaseRow, case: Case, now: int, act: str, actor: str, detail: Map
 
 
 def entry(now: int, actor: str, act: str, case: Case, detail: Mapping[str, Any] | None = None) -> Entry:
-    """The audit row of an act on a case: actor and act, but no answers."""
+    """The audit row of an act on a case. It has the actor and the act, but not the answer itself."""
     said: dict[str, Any] = {"type": case.type, **(detail or {})}
     if case.digest is not None:
         said["digest"] = case.digest

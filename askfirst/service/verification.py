@@ -1,4 +1,7 @@
-"""Proofs that a person decided: asked for, checked by a provider, and by us for what they are bound to."""
+"""Verification: proofs that a person decided.
+
+A provider checks each proof; we check its binding, age and single use.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _LEVELS = ("low", "medium", "high")
 
 
 class Finding:
-    """What a provider found a proof to be: ``assurance`` of it, and when it was ``made`` (seconds since 1970)."""
+    """A provider's result for a valid proof: its level of assurance, and when it was made (seconds since 1970)."""
 
     def __init__(self, *, assurance: str = "medium", made_at: float) -> None:
         self.assurance = assurance
@@ -45,7 +48,7 @@ class Finding:
 
 
 class VerificationProvider(Protocol):
-    """Verifies the proofs of one provider."""
+    """Verifies the proofs of one provider, such as a passkey or an identity service."""
 
     async def verify(self, evidence: VerificationEvidence, case: Case, action: str) -> Finding | None:
         """Verify a proof; None if it is invalid, or was made for another case or action."""
@@ -54,9 +57,9 @@ class VerificationProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BrowserChallenge:
-    """What the page asks a person for, in plain text: the name of the proof, and how to get it.
+    """What the page asks a person for, as plain text: the name of the proof, and how to get it.
 
-    ``url`` leads to where the proof is made; it begins with ``https://``.
+    ``url`` is the page where the proof is made; it must begin with ``https://``.
     """
 
     label: str
@@ -68,14 +71,14 @@ class BrowserChallenge:
 class BrowserProvider(VerificationProvider, Protocol):
     """A provider whose proofs can be entered on the page, as text.
 
-    `verify` gets it as the evidence's ``presentation``, with the case, the chosen action and the policy's
-    challenge as its binding; the provider checks that the proof was made for these.
+    `verify` gets that text as the evidence's ``presentation``. The evidence's binding names the case, the chosen
+    action and the policy's challenge; the provider has to check that the proof was made for these.
     """
 
     async def browser_challenge(
         self, case: Case, requirement: EvidenceRequirement
     ) -> BrowserChallenge | None:
-        """What to ask for; None if no such proof can be entered on the page."""
+        """What to ask the person for; None if the page cannot take such a proof."""
         ...
 
 
@@ -83,8 +86,8 @@ class BrowserProvider(VerificationProvider, Protocol):
 class Asked:
     """The proofs that a page asks for, by the number of their field.
 
-    ``options`` are sets of numbers of which one is enough; empty if the page cannot ask for enough. Without
-    ``required``, an answer counts without proofs too.
+    ``options`` are sets of field numbers. Filling in one set is enough; no set means that the page cannot ask for
+    enough proofs. If ``required`` is False, an answer counts without proofs, too.
     """
 
     challenges: Mapping[int, BrowserChallenge]
@@ -115,8 +118,11 @@ class Verifier:
         evidence: Sequence[VerificationEvidence],
         address: str | None = None,
     ) -> VerificationResult | None:
-        """Verify proofs; None if the case needs none here. Raises `InlineRefused` if they are not enough, and
-        `OverBudget`, before any is verified, if too many were tried."""
+        """Verify the proofs of an answer; None if the case asks for none in this ``mode``.
+
+        Raises `InlineRefused` if the proofs are not enough, and `OverBudget`, before any is verified, if too many
+        were tried.
+        """
         policy = _policy(case, mode)
         if policy is None:
             return None
@@ -150,7 +156,7 @@ class Verifier:
         return Asked(challenges, enough, policy.mode != "optional")
 
     def evidence(self, case: Case, action: str, proofs: Mapping[int, str]) -> list[VerificationEvidence]:
-        """What a person has entered on the page, by the place of its challenge, as evidence for an action."""
+        """The proofs that a person has entered on the page, by field number, as evidence for an action."""
         policy = _policy(case, "browser_submit")
         if policy is None:
             return []
@@ -169,7 +175,7 @@ class Verifier:
         ]
 
     def _on_the_page(self, policy: VerificationPolicy) -> list[tuple[str, EvidenceRequirement]]:
-        """Each kind of proof that the policy can use and a provider accepts on the page, with the provider."""
+        """The provider and requirement of each kind of proof that the policy asks for and the page can take."""
         found: dict[tuple[str, str], EvidenceRequirement] = {}
         for option in policy.requirements.any_of:
             for needed in option.all_of:
@@ -179,7 +185,7 @@ class Verifier:
         return [(name, needed) for (name, _), needed in found.items()][:MOST_PROOFS]
 
     async def _challenge(self, case: Case, name: str, needed: EvidenceRequirement) -> BrowserChallenge | None:
-        """What a provider asks for; None if it raises or takes too long."""
+        """What a provider asks for; None if the provider raises or takes too long."""
         provider = cast(BrowserProvider, self._providers[name])
         try:
             async with asyncio.timeout(PROVIDER_SECONDS):
@@ -195,7 +201,7 @@ class Verifier:
     async def _verified(
         self, case: Case, policy: VerificationPolicy, action: str, evidence: VerificationEvidence
     ) -> VerifiedEvidence | None:
-        """A proof that was verified, or None, also if its provider raises or takes too long (fail closed)."""
+        """The verified proof; None if it is refused, or if its provider raises or takes too long (fail closed)."""
         provider = self._providers.get(evidence.provider)
         binding, bound = policy.binding, evidence.binding
         for_case = bound.case_id == case.case_id
@@ -236,7 +242,7 @@ class Verifier:
 
 
 def _policy(case: Case, mode: str) -> VerificationPolicy | None:
-    """The policy of a case for this way of answering; None if it asks for no proof."""
+    """The verification policy of a case for this mode of answering; None if it asks for no proof."""
     if case.verification_policy is None:
         return None
     policy = VerificationPolicy.model_validate(case.verification_policy)
@@ -246,7 +252,7 @@ def _policy(case: Case, mode: str) -> VerificationPolicy | None:
 def _enough(
     policy: VerificationPolicy, can: Mapping[int, tuple[str, EvidenceRequirement]]
 ) -> Iterator[tuple[int, ...]]:
-    """The sets of places that meet an option of the policy."""
+    """The sets of field numbers that meet an option of the policy."""
     for option in policy.requirements.any_of:
         ways = [
             [
@@ -265,11 +271,11 @@ def _digest(evidence: VerificationEvidence) -> str:
 
 
 Accepted = tuple[str, VerifiedEvidence]
-"""A proof that was verified, and the format of its presentation."""
+"""The format of a proof's presentation, and the verified proof."""
 
 
 def _missing(policy: VerificationPolicy, accepted: Sequence[Accepted]) -> list[str]:
-    """The proofs that the nearest option still needs; empty if an option is met."""
+    """The proof types that are missing for the option that lacks the fewest; empty if an option is met."""
     nearest: list[str] | None = None
     for option in policy.requirements.any_of:
         lacking = [it.proof_type for it in option.all_of if not any(_meets(got, it) for got in accepted)]

@@ -1,4 +1,4 @@
-"""Who sends a page's requests: a person's browser or a program, from our own page, with which login and link."""
+"""The sender of a page request: a person's browser or a program, with which login, from our page or another site."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from fastapi.responses import Response
 
 from askfirst.errors import NotIdentified
 from askfirst.protocol import sensitive_keys
+from askfirst.service.assets import takes_gzip
 from askfirst.service.case import Case
 from askfirst.service.context import Service
 from askfirst.service.friction import stepped_up
 from askfirst.service.links import page_pass
-from askfirst.service.pages.reader import Reader
-from askfirst.service.pages.rows import View
+from askfirst.service.pages.reader import SCHEMES, Reader
+from askfirst.service.pages.row import View
+from askfirst.service.pages.sources import SOURCES
 from askfirst.service.person import login_of
-from askfirst.service.problems import reader_of
+from askfirst.service.problems import SCHEME_COOKIE, reader_of
 
-# Link previews: telling a person who opens a link from a program that fetches it.
+# Link previews: distinguish a person who opens a link from a program that fetches it.
 
 
 _FETCHERS = re.compile(
@@ -34,10 +36,9 @@ _FETCHERS = re.compile(
 
 
 def is_navigation(headers: Mapping[str, str]) -> bool:
-    """Whether a person navigated to a page: by the fetch metadata of a browser, without previews and prefetches.
+    """Whether a person navigated to a page, by the browser's fetch metadata. Previews and prefetches do not count.
 
-    A browser too old for fetch metadata does not count: the page is shown all the same, and the case goes on when
-    the person answers.
+    A browser too old for fetch metadata does not count, either. It gets the page all the same, and can answer.
     """
     if _FETCHERS.search(headers.get("user-agent", "")):
         return False
@@ -47,28 +48,28 @@ def is_navigation(headers: Mapping[str, str]) -> bool:
     return mode == "navigate" and target == "document"
 
 
-# The browser of a draft: sensitive values are shown only in the browser in which they were typed.
+# The browser of a draft: sensitive values stay in the browser in which they were typed.
 #
-# Everybody with the link may save a draft, the caller too. So another browser's page shows the draft, says that
-# somebody else filled it in, and takes over no value that it does not show.
+# Everybody with the link may save a draft, the caller, too. So a page in another browser shows the draft without its
+# sensitive values, and says that somebody else filled it in. An answer from there does not include those values.
 
 
 COOKIE = "askfirst_browser"
 LINK_COOKIE = "askfirst_link"
-"""What a page follows its case with: see `askfirst.service.links.page_pass`."""
+"""The cookie with which a page follows its case: see `askfirst.service.links.page_pass`."""
 _SECRET = re.compile(r"[A-Za-z0-9_-]{32}")
 
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """A browser, by the secret in its cookie; a new one has none yet."""
+    """A browser, identified by the random secret in its cookie; ``is_new`` if it has no cookie yet."""
 
     secret: str = field(repr=False)
     is_new: bool
 
     @property
     def mark(self) -> str:
-        """The hash that is stored with a draft."""
+        """The hash of the secret. It is stored with drafts and decisions of this browser."""
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
 
@@ -81,10 +82,12 @@ def browser_of(request: Request) -> Browser:
 
 
 def seen_by(case: Case, browser: Browser) -> Case:
-    """The case for this browser: without the sensitive values of another browser's draft."""
+    """The case as this browser may see it: without the sensitive values of another browser's draft, and its edits."""
     mark = browser.mark
-    if case.draft is None or case.form is None or case.drafted_by == mark:
+    if case.draft is None or case.drafted_by == mark:
         return replace(case, viewer=mark)
+    if case.form is None:
+        return replace(case, viewer=mark, draft=None)
     hidden = sensitive_keys(case.form)
     draft = {key: value for key, value in case.draft.items() if key not in hidden}
     return replace(case, viewer=mark, draft=draft, is_others_draft=True)
@@ -107,37 +110,42 @@ def keep(
 
 
 async def seen(service: Service, case: Case, request: Request, browser: Browser | None = None) -> Case:
-    """The case for whoever sent a request: their browser, their login, and where a fresh code would go."""
+    """The case for the sender of a request: with their browser, their login, and the address for a step-up code."""
     case = seen_by(case, browser or browser_of(request))
     try:
         login = await login_of(case, request, service.identify)
-    except NotIdentified:  # it is logged; an answer is refused for it
+    except NotIdentified:  # logged already; an answer will be refused
         login = None
     return stepped_up(replace(case, reader=login))
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A request to a case's page: the token of its link, and who reads it in which language."""
+    """A request to a case's page: the token of its link, and the reader with their language."""
 
     token: str = field(repr=False)
     reader: Reader
+    takes_gzip: bool = False
 
 
 def visit_of(service: Service, request: Request, token: str) -> Visit:
-    """The visit that a request is."""
-    return Visit(token, reader_of(service.settings.name, request))
+    """The visit of a request."""
+    return Visit(token, reader_of(service.settings, request), takes_gzip(request))
 
 
 def view_of(request: Request) -> View:
-    """Which part of a long case an address asks for: ``row`` and ``from``, ``rows``, ``raw``."""
+    """Which part of a case an address asks for: ``row`` and ``from``, ``rows``, ``of`` what, ``raw``, and ``out``."""
     asked = request.query_params
 
     def number(name: str) -> int | None:
         text = asked.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
-    return View(number("row"), number("from") or 0, number("rows") or 0, asked.get("raw") == "1")
+    of = asked.get("of", "")
+    row, start, rows = number("row"), number("from") or 0, number("rows") or 0
+    if asked.get("raw") == "1":
+        return View(0, start, of="raw")
+    return View(row, start, rows, of if of in SOURCES else "", asked.get("out", "")[:20])
 
 
 def keep_link(response: Response, service: Service, case: Case, token: str) -> None:
@@ -152,7 +160,23 @@ def keep_link(response: Response, service: Service, case: Case, token: str) -> N
     )
 
 
-# Forms that other sites' pages post.
+_YEAR = 365 * 86_400
+
+
+def keep_scheme(response: Response, service: Service, scheme: str) -> None:
+    """Keep the colour scheme that a reader chose, for every page of the service; ``system`` forgets it."""
+    response.set_cookie(
+        SCHEME_COOKIE,
+        scheme if scheme in SCHEMES else "",
+        max_age=_YEAR if scheme in SCHEMES else 0,
+        path=service.settings.base_path or "/",
+        secure=service.settings.base_url.startswith("https:"),
+        httponly=True,
+        samesite="lax",  # the link is opened from a mail or a messenger
+    )
+
+
+# Cross-site request forgery (CSRF): forms that pages of other sites post.
 
 
 _OWN_SITES = ("same-origin", "none")
@@ -167,12 +191,12 @@ def is_foreign(service: Service, request: Request) -> bool:
         return True
     if origin is None or origin.lower() == _origin(service.settings.base_url):
         return False
-    # With no-referrer browsers send Origin: null, as our own pages do; so does a sandboxed frame.
+    # Our pages are sent with no-referrer, so browsers send Origin: null for them, and also for a sandboxed frame.
     return origin != "null" or site is None
 
 
 def _origin(base_url: str) -> str:
-    """The origin of our own pages, as browsers write it."""
+    """The origin of our own pages, in the form that browsers send."""
     at = urlsplit(base_url.lower())
     usual = {"http": 80, "https": 443}.get(at.scheme)
     host = f"[{at.hostname}]" if ":" in (at.hostname or "") else at.hostname

@@ -1,4 +1,4 @@
-"""The service about itself: discovery, signing keys (JWKS), OpenAPI, health."""
+"""The routes that describe the service: discovery, signing keys (JWKS), OpenAPI, health."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def discovery(service: The) -> Response:
 
 @router.get("/.well-known/jwks.json", summary="The keys that sign results")
 async def jwks(service: The) -> dict[str, Any]:
-    """The public keys; none, where results are not signed."""
+    """The public keys as a JWK set. It is empty if results are not signed."""
     return (
         {"keys": []}
         if service.settings.signing_key is None
@@ -80,9 +80,9 @@ async def openapi(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/healthz", summary="Whether the process lives")
+@router.get("/healthz", summary="Whether the process is alive")
 async def healthz() -> dict[str, str]:
-    """It does."""
+    """Liveness: always ok if the process can answer."""
     return {"status": "ok"}
 
 
@@ -90,7 +90,7 @@ async def healthz() -> dict[str, str]:
     "/readyz", summary="Whether the store can be reached", responses={503: {"description": "It cannot"}}
 )
 async def readyz(service: The) -> Response:
-    """Whether cases can be read just now."""
+    """Readiness: whether cases can be read from the store now."""
     try:
         await service.cases.engine.read(partial(case_store.get, "readyz"))
     except StoreError:

@@ -68,7 +68,7 @@ APPEND = Statement(insert(case_tables.acts).values({name: param(name) for name i
 
 
 def append(entries: Sequence[Entry]) -> Transaction[None]:
-    """Append to the trail, by ``yield from``: one statement, however many there are."""
+    """Append acts to the trail with one statement. It is part of a transaction: call it with ``yield from``."""
     if not entries:
         return
     begin = time.time_ns()
@@ -82,7 +82,7 @@ def about(subject: str) -> str:
 
 
 def digest(facts: Any) -> str:
-    """SHA-256 (hex) over the canonical JSON of something."""
+    """SHA-256 (hex) over the canonical JSON of some facts."""
     return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 

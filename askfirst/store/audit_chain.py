@@ -78,7 +78,7 @@ class AuditRow(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether its hashes are those of what it says."""
+        """Whether the stored hashes are those of the row's contents."""
         try:
             facts = self.facts
             if self.act_id is None and self.content is None:
@@ -146,13 +146,14 @@ FIRST_ACT_AT = Statement(select(_W.at).order_by(_W.act_id).limit(1))
 
 
 class Recorded(NamedTuple):
-    """A row of the trail, linked or not: ``seq`` is None for one that is not."""
+    """A row of the trail, linked or not: ``seq`` and ``hash`` are None for one that is not."""
 
     seq: int | None
     at: int
     act: str
     subject: str
     detail: str
+    hash: str | None = None
 
 
 def link(limit: int = LINKED_AT_ONCE) -> Transaction[int]:
@@ -163,6 +164,8 @@ def link(limit: int = LINKED_AT_ONCE) -> Transaction[int]:
             return 0
         yield FIRST_HEAD, {"hash": GENESIS}  # a race for it ends in a unique violation, and is run again
         head = yield LOCKED_HEAD, {}
+        if not head:  # another process has begun the chain just now, and is linking already
+            return 0
     rows = list(_linked(Head(*head[0]), (yield from tail("", limit))))
     if rows:
         moved = [row._asdict() for row in rows]
@@ -213,7 +216,7 @@ def of_subjects(subjects: Sequence[str]) -> Transaction[list[Recorded]]:
     waiting = [Act(*row) for row in (yield ACTS_ABOUT, params)]
     rows = [AuditRow(*row) for row in (yield ABOUT, params)]
     linked = {row.act_id for row in rows}
-    return [Recorded(row.seq, row.at, row.act, row.subject, row.detail) for row in rows] + [
+    return [Recorded(row.seq, row.at, row.act, row.subject, row.detail, row.hash) for row in rows] + [
         Recorded(None, row.at, row.act, row.subject, row.detail)
         for row in waiting
         if row.act_id not in linked

@@ -32,11 +32,11 @@ class Window(NamedTuple):
     milliseconds: int
 
     def recent(self, used: Used, now: int) -> list[tuple[int, int]]:
-        """What counts still; clocks of several machines differ a little."""
+        """The uses within the window. Clocks of several machines differ, so a use may lie in the future."""
         return [(at, amount) for at, amount in used if abs(now - at) < self.milliseconds]
 
     def wait(self, used: Used, now: int, amount: int = 1) -> int | None:
-        """None if so much more may be used; else after how many milliseconds that may be."""
+        """The milliseconds until ``amount`` more may be used; None if it may be used now."""
         recent = self.recent(used, now)
         left = sum(each for _, each in recent) + amount
         if left <= self.most:
@@ -48,7 +48,7 @@ class Window(NamedTuple):
         return self.milliseconds
 
     def after(self, used: Used, now: int, amount: int = 1) -> list[tuple[int, int]]:
-        """What counts once so much more is used."""
+        """The uses within the window, with ``amount`` more used now."""
         recent = self.recent(used, now)
         if recent and abs(now - recent[-1][0]) < self.milliseconds // PARTS:
             at, before = recent.pop()
@@ -57,12 +57,12 @@ class Window(NamedTuple):
 
 
 def read_used(text: str) -> list[tuple[int, int]]:
-    """What a column says was used."""
+    """The uses in a column."""
     return [(at, amount) for at, amount in from_json(text)]
 
 
 def write_used(used: Used) -> str:
-    """What was used, as a column has it."""
+    """Uses in the form in which a column stores them."""
     return to_json(used).decode()
 
 

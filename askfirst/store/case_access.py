@@ -194,7 +194,7 @@ BUSY = Statement(
 )
 
 
-class Asked(NamedTuple):
+class PolledCase(NamedTuple):
     """What a caller finds under a case's id."""
 
     owner: str
@@ -213,30 +213,30 @@ class Limit(NamedTuple):
     few: int
 
     def recent(self, times: Sequence[int], now: int) -> list[int]:
-        """Those of the times that count, oldest first; clocks of several machines differ a little."""
+        """The times within the window, oldest first. Clocks of several machines differ: one may lie in the future."""
         return sorted(at for at in times if abs(now - at) < self.window)
 
     def wait(self, recent: Sequence[int], now: int) -> int | None:
-        """None if there may be one more; else after how many milliseconds."""
+        """The milliseconds until one more is allowed; None if it is allowed now."""
         return None if len(recent) < self.most else max(1, recent[-self.most] + self.window - now)
 
 
-def case_by_key(case_id: str, key_hash: str) -> Transaction[Asked | None]:
+def case_by_key(case_id: str, key_hash: str) -> Transaction[PolledCase | None]:
     """What the holder of a key finds under a case's id; None if the key is unknown or revoked."""
     rows = yield BY_KEY, {"case_id": case_id, "key_hash": key_hash}
     if not rows:
         return None
     owner, times, *columns = rows[0]
-    return Asked(owner, None if columns[0] is None else CaseRow(*columns), _times(times))
+    return PolledCase(owner, None if columns[0] is None else CaseRow(*columns), _times(times))
 
 
-def case_by_owner(case_id: str, owner: str) -> Transaction[Asked]:
+def case_by_owner(case_id: str, owner: str) -> Transaction[PolledCase]:
     """What an owner, authenticated by the host, finds under a case's id."""
     rows = yield BY_OWNER, {"case_id": case_id, "owner": owner}
     if not rows:
-        return Asked(owner, None, ())
+        return PolledCase(owner, None, ())
     _, times, *columns = rows[0]
-    return Asked(owner, CaseRow(*columns), _times(times))
+    return PolledCase(owner, CaseRow(*columns), _times(times))
 
 
 def events_for(case_id: str, after: int, key_id: str) -> Transaction[list[tuple[int, str, str]] | None]:

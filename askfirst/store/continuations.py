@@ -86,9 +86,9 @@ DELETE = Statement(delete(tables.continuations).where(_THIS))
 
 
 def make_due(row: RequestRow, now: int, write_id: int) -> Transaction[None]:
-    """Make due what has to go on because a request is settled, if anybody knows how: one row for each thread.
+    """Make the continuations of settled requests due, if they name a resumer: one row for each thread.
 
-    A continuation that runs just now becomes due again: its worker may have read the thread before the answer came.
+    A continuation that is running becomes due again: its worker may have read the thread before the answer came.
     """
     if row.resumer is None or row.resumes is None:
         return
@@ -211,10 +211,10 @@ def page(limit: int, *, with_done: bool) -> Transaction[list[ContinuationRow]]:
 
 
 def of_case(case_id: str) -> Transaction[ContinuationRow | None]:
-    """How what a case's answer made due stands; None if nobody registered how its thread goes on.
+    """The continuation of a case's thread, as the case sees it; None if its request names no resumer.
 
-    A thread has one row for all of its requests. If it has asked again since the case was settled, it has gone on
-    with that answer, whatever becomes of the later one.
+    A thread has one row for all of its requests. If the thread has asked again since the case was settled, it was
+    resumed with this case's answer, whatever the state of the later request.
     """
     for *row, has_asked_again in (yield OF_CASE, {"case_id": case_id}):
         found = ContinuationRow(*row)
@@ -223,6 +223,6 @@ def of_case(case_id: str) -> Transaction[ContinuationRow | None]:
 
 
 def counts() -> Transaction[dict[str, int]]:
-    """How many have not gone on, by state."""
+    """The numbers of continuations that are not done, by state."""
     found = yield COUNTS, {}
     return dict.fromkeys(UNDONE, 0) | dict(found)

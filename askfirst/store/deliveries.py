@@ -89,7 +89,7 @@ class Taken(NamedTuple):
 
 
 def unplanned(limit: int) -> Transaction[list[str]]:
-    """Open cases of which it is not planned yet whom to tell, oldest first."""
+    """Open cases whose messages are not planned yet, oldest first."""
     return [case_id for (case_id,) in (yield UNPLANNED, {"limit": limit})]
 
 
@@ -205,13 +205,13 @@ def sent(row: DeliveryRow, sent: str, now: int, write_id: int, entry: Entry) -> 
 
 
 def failed(row: DeliveryRow, error: str, again: int | None, write_id: int) -> Transaction[bool]:
-    """Note that an attempt failed; it is made again at ``again``, None to give up. False if the lease was lost."""
+    """Record that an attempt failed. The next one is at ``again``; None gives up. False if the lease was lost."""
     state = "failed" if again is None else row.state if row.state in UPDATES else "due"
     return (yield from _set(row, row._replace(state=state, due_at=again, error=error, write_id=write_id)))
 
 
 def updated(row: DeliveryRow, write_id: int) -> Transaction[bool]:
-    """Note that a message says how its case ended. False if there is more to say since."""
+    """Record that a message was updated with the end of its case. False if it is to be updated once more."""
     done = row._replace(state="done", due_at=None, attempts=0, error=None, write_id=write_id)
     return (yield from _set(row, done))
 
@@ -223,7 +223,7 @@ def noted(delivery_id: str, write_id: int) -> Transaction[bool | None]:
 
 
 def retry(delivery_id: str, now: int, write_id: int) -> Transaction[DeliveryRow | None]:
-    """Have a message that failed sent or updated now; None if there is none, or nothing is left to do."""
+    """Make a message that failed due now; None if there is no such message, or nothing is left to do for it."""
     rows = yield ONE, {"delivery_id": delivery_id}
     row = DeliveryRow(*rows[0]) if rows else None
     if row is None or row.state not in ("due", "failed", *UPDATES):
@@ -242,7 +242,7 @@ def of_case(case_id: str) -> Transaction[list[DeliveryRow]]:
 
 
 def troubled(before: int, limit: int) -> Transaction[list[DeliveryRow]]:
-    """Messages that failed, and those that were due before then and that nobody has taken; oldest first."""
+    """Messages that failed, and messages due before the time ``before`` that no process has taken; oldest first."""
     return list(starmap(DeliveryRow, (yield TROUBLED, {"before": before, "limit": limit})))
 
 

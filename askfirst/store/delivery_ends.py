@@ -32,15 +32,15 @@ DROP_DUE = Statement(
 
 
 def case_ended(case_id: str, now: int, write_id: int) -> Transaction[None]:
-    """Make due that messages are updated, and drop those that were not sent yet.
+    """Make the updates of sent messages due, and drop the messages that were not sent yet.
 
-    A message that is being sent just now is updated as soon as it is known to be sent.
+    A message that is being sent at the moment is updated as soon as its sending is recorded.
     """
     yield UPDATE_SENT, {"case_id": case_id, "now": now, "write_id": write_id}
     yield DROP_DUE, {"case_id": case_id, "never": None, "write_id": write_id}
 
 
 def call_ended(case_id: str, now: int, write_id: int) -> Transaction[None]:
-    """Make due that messages say what came of the call; one that is being updated just now is updated anew."""
+    """Make another update of each message due, with the result of the call; an update under way is repeated."""
     yield UPDATE_ANEW, {"case_id": case_id, "now": now, "write_id": write_id}
     yield UPDATE_AGAIN, {"case_id": case_id, "now": now, "write_id": write_id}

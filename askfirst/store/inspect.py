@@ -48,7 +48,7 @@ CLOCK = Statement(lambda dialect: text(_CLOCKS[dialect]), reads=True)
 
 
 class Look(NamedTuple):
-    """What is there: the schema's revision, None if there is none yet, and how far its clock is ahead of ours.
+    """What a look at a database found: its schema's revision (None: no schema yet), and how far its clock is ahead.
 
     ``ahead`` is in milliseconds, and None where the database has no clock of its own.
     """
@@ -162,6 +162,27 @@ CASE = Statement(
     .select_from(cases.outerjoin(keys, _K.key_id == _C.key_id))
     .where(_C.case_id == param("case_id"))
 )
+ENDED_REQUESTS = Statement(
+    select(*request_store.COLUMNS, _R.agent_id)
+    .select_from(_WITH_RUN)
+    .where(
+        _Q.nonce >= param("first", _BIG),
+        _Q.nonce <= param("last", _BIG),
+        _Q.status != literal_column("'pending'", _Q.status.type),
+    )
+    .limit(2)
+)
+ENDED_CASES = Statement(
+    select(*case_store.COLUMNS, _K.name)
+    .select_from(cases.outerjoin(keys, _K.key_id == _C.key_id))
+    .where(
+        _C.case_id >= param("first", tables.ID),
+        _C.case_id < param("last", tables.ID),
+        _C.thread_id.is_(None),
+        _C.is_open == literal_column("0", Integer),
+    )
+    .limit(2)
+)
 REQUEST_KEYS = Statement(select(_Q.thread_id, _Q.question_id, _Q.round, _Q.nonce).where(_PENDING))
 CASE_IDS = Statement(select(_C.case_id).where(_SERVICES))
 
@@ -206,6 +227,20 @@ def case_by_id(case_id: str) -> Transaction[CaseAndKey | None]:
     """A case, open or not."""
     rows = yield CASE, {"case_id": case_id}
     return _opened(rows[0]) if rows else None
+
+
+def ended_by_digits(
+    nonces: tuple[int, int], case_ids: tuple[str, str]
+) -> Transaction[tuple[list[AskedRow], list[CaseAndKey]]]:
+    """Settled requests with a nonce, and ended cases with an id, in these ranges: at most two of each.
+
+    Two are enough to tell one from several.
+
+    There is no index on nonces: this reads all requests, and is for an operator's command only.
+    """
+    asked = yield ENDED_REQUESTS, {"first": nonces[0], "last": nonces[1]}
+    opened = yield ENDED_CASES, {"first": case_ids[0], "last": case_ids[1]}
+    return [_asked(row) for row in asked], [_opened(row) for row in opened]
 
 
 class RequestKey(NamedTuple):
@@ -290,10 +325,10 @@ FAILED_CONTINUATIONS = Statement(_oldest(_G.settled_at).where(_IS_FAILED, _G.due
 
 
 def _unresumed() -> Select[int, int | None]:
-    """Threads at rest whose run has not ended, and on which nothing happened since a person answered.
+    """Threads without a lease whose run has not ended, and to which nothing was written since a person answered.
 
-    Settling a request writes nothing to its thread. Runs that have not ended have an index of their own, and each
-    thread's requests stand under its id, so nothing is read of what is over.
+    Settling a request writes nothing to its thread. Unfinished runs have an index of their own, and a
+    thread's requests are found by its id. So no row of a finished run is read.
     """
     open_still = requests.alias("open_still").c
     waiting = exists(
@@ -335,14 +370,14 @@ _SLOW = (LATE_CALLBACKS, UNRESUMED, LATE_CONTINUATIONS)
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """How many there are, and since when the oldest is late, in milliseconds since 1970."""
+    """The number of overdue items of one kind, and since when the oldest is overdue (milliseconds since 1970)."""
 
     count: int
     since: int | None
 
 
 class Overdue(NamedTuple):
-    """What is late, by kind."""
+    """Overdue work, by kind."""
 
     requests: Late
     """Agents' open requests past their deadline."""
@@ -373,7 +408,7 @@ class Overdue(NamedTuple):
 
 
 def overdue(before: int, slow_before: int) -> Transaction[Overdue]:
-    """What should have happened before these times; callbacks and resuming may take longer than the rest."""
+    """The work that was due before these times. Callbacks and resuming get more time than the rest."""
     late: list[Late] = []
     for statement in (
         LATE_REQUESTS,

@@ -156,7 +156,7 @@ class MySQLServer:
         except ArgumentError:
             raise StoreError("a MySQL address looks like mysql://user:password@host/name") from None
         if url.get_backend_name() not in ("mysql", "mariadb"):
-            raise StoreError(f"{url.drivername}:// is no MySQL address: use mysql://")
+            raise StoreError(f"{url.drivername}:// is not a MySQL address: use mysql://")
         if not url.database:
             raise StoreError("a MySQL address ends with the database's name: mysql://user:password@host/name")
         unknown = set(url.query) - _OPTIONS

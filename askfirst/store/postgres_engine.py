@@ -228,7 +228,7 @@ class PostgresServer:
         except ArgumentError:
             raise StoreError("a PostgreSQL address looks like postgresql://user:password@host/name") from None
         if url.get_backend_name() not in ("postgresql", "postgres"):
-            raise StoreError(f"{url.drivername}:// is no PostgreSQL address: use postgresql://")
+            raise StoreError(f"{url.drivername}:// is not a PostgreSQL address: use postgresql://")
         self._password = url.password
         self.where = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
         self._dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)

@@ -186,10 +186,9 @@ def decode_request(row: RequestRow) -> HitlRequest:
         if row.kind == "approve" and "tool_call_id" not in envelope["payload"]:
             envelope["payload"] |= {"tool_call_id": row.question_id, "digest": row.digest}
         seal = envelope.pop("seal", None)
-        request = HitlRequest.model_validate(
-            {**envelope, "thread_id": row.thread_id, "question_id": row.question_id}
-        )
-        return with_seal(request, seal)
+        envelope |= {"thread_id": row.thread_id, "question_id": row.question_id}
+        # As text again: pydantic calls Python for each JSON value that is given to it as an object.
+        return with_seal(HitlRequest.model_validate_json(to_json(envelope)), seal)
     except UNREADABLE as error:
         raise unreadable(row, error) from error
 

@@ -28,7 +28,7 @@ _OPTIONS: dict[str, int] = {
     "TCP_KEEPALIVE": 5,  # the same, on macOS
     "TCP_KEEPINTVL": 2,
     "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": 10_000,  # in milliseconds: for so long may what was sent stay unacknowledged
+    "TCP_USER_TIMEOUT": 10_000,  # milliseconds that sent data may stay unacknowledged
 }
 
 

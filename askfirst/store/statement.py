@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
 
 class SealedPlaces(NamedTuple):
-    """Where a statement meets columns that may be encrypted (see `sealing`), each with the column's name."""
+    """Where a statement meets columns that may be encrypted (see `encryption`), each with the column's name."""
 
     params: Mapping[str, str]
     """By the parameter's name."""
@@ -79,7 +79,7 @@ class Statement:
 
     @property
     def sealed(self) -> SealedPlaces:
-        """Which of its parameters and columns may be encrypted."""
+        """The statement's parameters and result columns that may be encrypted."""
         if self._sealed is None:
             self._sealed = _sealed_places(self._expression, self._reads, self._also_sealed)
         return self._sealed
@@ -128,7 +128,7 @@ def _sealed_places(
 
 
 def place_of(column: Column[Any]) -> str:
-    """A column's name as `sealing` has it. What is encrypted is bound to it, so the tables' prefix is not in it."""
+    """A column's name, as `encryption` uses it: a value is bound to it. It lacks the prefix of the tables."""
     return f"{column.table.name.partition('_')[2]}.{column.name}"
 
 

@@ -30,7 +30,7 @@ Job = asyncio.Future[T]
 
 
 class Store:
-    """Everything that can be done to the tables, over an engine that is open."""
+    """An open store: a method for each transaction, which hands it to the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -89,7 +89,7 @@ class Store:
         return self._engine.read(partial(threads.said, thread_id))
 
     def children(self, parent: str, thread_ids: Sequence[str]) -> Job[list[str]]:
-        """Those of these threads that exist and have this parent."""
+        """The threads among these that exist and have this parent."""
         return self._engine.read(partial(threads.children, parent, thread_ids))
 
     def remove(self, fences: Mapping[str, int | None], now: int) -> Job[bool]:

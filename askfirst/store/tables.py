@@ -24,7 +24,7 @@ BODY: TypeEngine[str] = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
 """JSON, as it was encoded."""
 
 SEALED: dict[str, Any] = {"sealed": True}
-"""The ``info`` of a column whose values are encrypted where the operator has given a key (see `sealing`).
+"""The ``info`` of a column whose values are encrypted where the operator has given a key (see `encryption`).
 
 Such a column is written by parameters of its own name, and never compared or computed with.
 """

@@ -107,7 +107,7 @@ def letterbox() -> Letterbox[Any]:
 
 
 class Doorbell:
-    """Wakes the event loop from a thread: each `ring` has a function called on the loop soon. Made on the loop."""
+    """Wakes an event loop from another thread: after a `ring`, the loop calls a function. Make it on that loop."""
 
     def __init__(self, answer: Callable[[], object]) -> None:
         self._answer = answer
@@ -123,7 +123,7 @@ class Doorbell:
                 self._count = count
 
     def ring(self) -> None:
-        """Have the function called on the loop; from any thread, until `take_down`."""
+        """Call the function on the event loop soon. Any thread may call this, until `take_down`."""
         if self._count is not None:
             os.eventfd_write(self._count, 1)
             return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from askfirst.lazy import exports
 
 if TYPE_CHECKING:
+    from askfirst.workers.attempt import run_continuation
     from askfirst.workers.continuations import Continuation, Continuations, ContinuationState
-    from askfirst.workers.going_on import run_continuation
     from askfirst.workers.outbox import DueEvent, Outbox, read_due_event
     from askfirst.workers.procrastinate_engine import ProcrastinateWorker
     from askfirst.workers.resumers import Resumer, agent_resumer
@@ -25,7 +25,7 @@ _HOMES = {
     "Worker": "worker",
     "agent_resumer": "resumers",
     "read_due_event": "outbox",
-    "run_continuation": "going_on",
+    "run_continuation": "attempt",
 }
 
 __all__ = [

@@ -157,7 +157,7 @@ class Continuations:
     ) -> Continuation | None:
         row = known.row
         if row is None:
-            raise StoreError("this continuation is no row of a store")
+            raise StoreError("this continuation is not a row of a store")
         write_id = fresh_write_id()
         new = row._replace(
             state=state,

@@ -80,7 +80,7 @@ def read_due_event(
         event = cast("dict[str, Any]", json.loads(body))
         data = event["data"]
         if event["type"] != EVENT_TYPE or event["id"] != message_id:
-            raise InvalidSignature("the webhook is no event of a continuation that is due")
+            raise InvalidSignature("the webhook is not an event of a continuation that is due")
         return DueEvent(
             id=message_id,
             thread_id=str(data["thread_id"]),
@@ -89,7 +89,7 @@ def read_due_event(
             settled_at=float(data["settled_at"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidSignature("the webhook is no event of a continuation that is due") from error
+        raise InvalidSignature("the webhook is not an event of a continuation that is due") from error
 
 
 class Outbox:

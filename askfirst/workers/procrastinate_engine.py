@@ -15,8 +15,8 @@ from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.postgres import PostgresCheckpointer
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import MissingExtra, ResumeLater, StoreError
+from askfirst.workers.attempt import MOST_ATTEMPTS, check_worker, go_on, worker_name
 from askfirst.workers.continuations import Continuation, Continuations
-from askfirst.workers.going_on import MOST_ATTEMPTS, go_on, worker_name
 from askfirst.workers.relay import NotHandedOver, Relay
 from askfirst.workers.resumers import Resumer
 
@@ -60,10 +60,7 @@ class ProcrastinateWorker:
         lease_seconds: float = LEASE_SECONDS,
         retry: BaseRetryStrategy | None = None,
     ) -> None:
-        if not resumers:
-            raise ValueError("a worker needs at least one resumer")
-        if concurrency < 1:
-            raise ValueError(f"concurrency is at least 1, not {concurrency}")
+        check_worker(resumers, concurrency)
         if not isinstance(checkpointer, PostgresCheckpointer):
             raise StoreError("the engine procrastinate needs PostgreSQL: give it a database at postgresql://")
         self._app, self._retry = _made_app(checkpointer, concurrency, retry)
@@ -97,7 +94,7 @@ class ProcrastinateWorker:
                 sweeping.cancel()
 
     async def run_due(self) -> int:
-        """Run what is due now, and what becomes due by that; returns how many this worker ran."""
+        """Run what is due now, and what becomes due meanwhile; returns how many continuations this worker ran."""
         async with self._app.open_async():
             await _apply_schema(self._app)
             handed = await self._relay.hand_due()

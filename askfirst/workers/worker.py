@@ -12,8 +12,8 @@ from typing import Self
 from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import StoreError
+from askfirst.workers.attempt import check_worker, go_on, worker_name
 from askfirst.workers.continuations import Continuation, Continuations
-from askfirst.workers.going_on import go_on, worker_name
 from askfirst.workers.resumers import Resumer
 
 logger = logging.getLogger("askfirst.workers")
@@ -38,10 +38,7 @@ class Worker:
         lease_seconds: float = LEASE_SECONDS,
         owner: str | None = None,
     ) -> None:
-        if not resumers:
-            raise ValueError("a worker needs at least one resumer")
-        if concurrency < 1:
-            raise ValueError(f"concurrency is at least 1, not {concurrency}")
+        check_worker(resumers, concurrency)
         self.continuations = Continuations(checkpointer)
         self._resumers = dict(resumers)
         self._concurrency = concurrency
@@ -86,7 +83,7 @@ class Worker:
             await asyncio.wait(self._at_work)
 
     async def run_due(self) -> int:
-        """Run what is due now, and what becomes due by that; returns how many were run."""
+        """Run what is due now, and what becomes due meanwhile; returns how many continuations were run."""
         count = 0
         while (taken := await self._take()) or self._at_work:
             count += taken

@@ -1,4 +1,4 @@
-"""What the bot's processes share: where checkpoints are kept, what the agent is, and how buttons are posted."""
+"""What the bot's processes share: the store of checkpoints, the agent, and how buttons are posted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refund(order: str, cents: int) -> str:
 
 
 def say(messages: Sequence[Message]) -> str | list[ToolCall]:
-    """What the scripted model says next: two calls after the customer's words, else what came of them."""
+    """The scripted model's next turn: two calls after the customer's message, else the calls' results."""
     if messages[-1].role == "user":
         return [
             ToolCall("call_cancel", "cancel_order", {"order": "A-1042"}),
@@ -44,12 +44,12 @@ def make_spec() -> AgentSpec:
 
 
 def open_memory() -> SQLiteCheckpointer:
-    """Where everything is kept, in the working directory."""
+    """The store, a file in the working directory."""
     return SQLiteCheckpointer("checkpoint_bot.db")
 
 
 def post(result: AgentResult) -> None:
-    """What the bot writes into the chat: its answer, or a button for each call that waits."""
+    """Write into the chat: the bot's answer, or a button for each pending call."""
     if result.checkpoint is None:
         print(f"bot: {result.text}")
         return

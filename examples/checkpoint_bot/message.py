@@ -15,7 +15,7 @@ async def main() -> None:
         result = await run_agent(make_spec(), "Cancel order A-1042, I want my money back.")
         if result.checkpoint is not None:
             await RunCheckpointStore(memory).save("support", result.checkpoint, thread_id=CHAT)
-        post(result)  # after it is saved: a button that can be pressed leads somewhere
+        post(result)  # after the checkpoint is saved, so that every posted button works
 
 
 if __name__ == "__main__":

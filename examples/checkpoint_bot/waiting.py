@@ -1,4 +1,4 @@
-"""A third process: what waits for a person, for somebody who has lost the buttons."""
+"""A third process: lists the checkpoints and their pending calls, for a person who has lost the buttons."""
 
 from __future__ import annotations
 

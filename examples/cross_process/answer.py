@@ -1,4 +1,4 @@
-"""Second process: sees what is open and answers it. It knows no agent, no tool and no model."""
+"""Second process: lists the open requests and answers them. It needs no agent, no tool and no model."""
 
 from __future__ import annotations
 

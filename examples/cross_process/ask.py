@@ -1,4 +1,4 @@
-"""First process: the agent wants to pay, has to ask, and exits. Nobody waits."""
+"""First process: the agent wants to pay, asks for approval, and the process exits. No process waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the three processes share: where threads are kept, and what the agent is."""
+"""What the three processes share: the store of threads, and the agent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refund(order: str, cents: int) -> str:
 
 
 def say(messages: Sequence[Message]) -> str | ToolCall:
-    """What the scripted model says next: a call after the customer's words, else what came of the call."""
+    """The scripted model's next turn: a call after the customer's message, else the call's result."""
     last = messages[-1]
     if last.role == "user":
         return ToolCall("call-1", "refund", {"order": "A-1042", "cents": 4900})
@@ -29,6 +29,6 @@ def say(messages: Sequence[Message]) -> str | ToolCall:
 
 
 def make_agent(checkpointer: Checkpointer) -> Agent:
-    """The same agent in every process; the thread is what they have in common."""
+    """The same agent in every process, on the same thread."""
     model = ScriptedModel([say, say])
     return Agent(id="desk", model=model, tools=[refund], checkpointer=checkpointer, thread_id=THREAD)

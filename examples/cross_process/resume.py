@@ -1,4 +1,4 @@
-"""Third process: goes on where the first stopped. Run it twice, and nothing happens twice."""
+"""Third process: resumes the run that the first process left. Run it twice, and nothing happens twice."""
 
 from __future__ import annotations
 

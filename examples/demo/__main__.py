@@ -1,8 +1,8 @@
 """An agent that asks, and a page where you answer: ``scripts/demo``, or ``python examples/demo``.
 
-The agent works at a refund desk. Before it pays, it asks: its request becomes a case of the service, which runs
-beside it on one SQLite file in a folder of its own. The link to the page is printed; whoever decides there, or
-here by a key, lets the agent go on. ``--auto`` plays the person, through the same page.
+The agent works at a refund desk. Before it pays, it asks: its request becomes a case of the service, which runs in
+the same process on one SQLite file in a temporary folder. The link to the page is printed. Decide on the page, or
+here by a key, and the agent goes on. ``--auto`` plays the person, through the same page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def model_name(given: str | None, auto: bool, environ: Mapping[str, str]) -> str
     """The model to use: the one that is named, else one whose API key is set, else the script."""
     if given is not None:
         return given
-    if auto:  # it has to end the same way each time
+    if auto:  # every run has to end in the same way
         return SCRIPTED
     return next((name for variable, name in MODELS.items() if environ.get(variable)), SCRIPTED)
 

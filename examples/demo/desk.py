@@ -1,4 +1,4 @@
-"""A refund desk: its orders, its tools, and what a model might say there."""
+"""A refund desk: its orders, its tools, and a scripted model for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMPT = "Ada Ngo (ada@example.com) writes that her kettle came with a cracked l
 
 
 class Order(NamedTuple):
-    """An order: when, whose, and what each of its lines cost in cents."""
+    """An order: its month, the customer's address, and the price of each line in cents."""
 
     month: str
     email: str
@@ -83,7 +83,7 @@ class Desk:
                 cents: how much
             """
             self.payments.append(Payment(order_id, cents))
-            return f"{cents / 100:.2f} EUR paid for {order_id}"
+            return f"Paid {cents / 100:.2f} EUR for {order_id}"
 
         return pay_refund
 
@@ -106,14 +106,14 @@ def _quote_refund() -> Tool:
 
 
 def script() -> ScriptedModel:
-    """What a model might say here, a mistake included."""
+    """A scripted model for this desk; it makes a mistake, too."""
 
     def closing(messages: list[Message]) -> str:
         paid = next(message for message in reversed(messages) if isinstance(message, ToolResultMessage))
         said = paid.text.splitlines()[-1]
         if paid.is_error:
             return f"I have paid nothing. This is what I was told: {said}"
-        return f"Done: {said}, after a person said yes. Ada can be told that her money is on its way."
+        return f"Done, after a person said yes: {said}. Ada can be told that her money is on its way."
 
     return ScriptedModel(
         [

@@ -1,4 +1,4 @@
-"""The service on a port of this machine, within the process of whoever needs it."""
+"""The service on a port of this machine, within this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves Ctrl-C to the agent, and says when it is there."""
+    """A server that leaves Ctrl-C to the agent, and sets ``ready`` when it is started."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -32,8 +32,8 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def listener(port: int) -> Generator[socket.socket]:
-    """A socket that waits on a port; on any free one for 0."""
-    # Said to be TCP: only then asyncio lets what is written go out at once.
+    """A socket bound to a port; to any free port for 0."""
+    # With the protocol named as TCP, asyncio switches Nagle's algorithm off, so that writes are sent at once.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -48,13 +48,13 @@ def listener(port: int) -> Generator[socket.socket]:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Where this machine reaches what listens there."""
+    """The URL of a socket, for this machine."""
     return f"http://{HOST}:{listening.getsockname()[1]}"
 
 
 @asynccontextmanager
 async def serving(app: FastAPI, listening: socket.socket) -> AsyncGenerator[None]:
-    """The time while the application is served."""
+    """Serve the application within this context."""
     config = uvicorn.Config(
         app, lifespan="on", log_config=None, access_log=False, timeout_graceful_shutdown=1
     )

@@ -35,12 +35,17 @@ TIME_FOR_AUTO = 120
 LINGER = 3.0
 """Seconds that the page stays after the end, for the browser that has just answered there."""
 DECISIONS = {"a": "approve", "d": "deny"}
+_WHAT_YOU_SAW = """
+What you just saw: an agent wanted to pay, and its run stopped before the call.
+The request was in a database first, so a crash would have lost nothing.
+A person decided about the exact arguments, and the first answer counted."""
+_NEXT = "Next: askfirst serve, and docs/guide/guard.md for your own function."
 WANTED = [Payment("A-1042", 4900)]
-"""What must have been paid after ``--auto``: this, and once."""
+"""The payments that ``--auto`` expects at the end."""
 
 
 class Play:
-    """One performance."""
+    """One run of the demo."""
 
     def __init__(self, model: Model, desk: Desk, *, auto: bool) -> None:
         self._model = model
@@ -55,7 +60,7 @@ class Play:
         self._failed: str | None = None
 
     async def run(self, prompt: str, port: int, base_url: str | None) -> int:
-        """Play; returns the exit code."""
+        """Run the demo; returns the exit code."""
         with tempfile.TemporaryDirectory(prefix="askfirst-demo-") as folder, listener(port) as socket:
             async with SQLiteCheckpointer(Path(folder) / "demo.db") as store:
                 app = create_app(
@@ -88,7 +93,7 @@ class Play:
         async with self._person(app, channel, agent):
             result = await agent.prompt(prompt)
             if result.status == "completed":
-                async with self._visit:  # who has just answered still looks at the page
+                async with self._visit:  # the visitor still reads the page after the answer
                     pass
             return result
 
@@ -102,7 +107,7 @@ class Play:
 
     @asynccontextmanager
     async def _person(self, app: FastAPI, channel: CheckpointedChannel, agent: Agent) -> AsyncGenerator[None]:
-        """Somebody who answers what is asked. If they fail, the agent waits for nobody."""
+        """Run a person who answers the requests. If that task fails, the agent is aborted."""
         person = asyncio.create_task(self._answer_all(app, channel))
         person.add_done_callback(lambda _: agent.abort())
         try:
@@ -168,6 +173,9 @@ class Play:
 
     def _verdict(self, result: AgentResult) -> int:
         if not self._auto:
+            if result.status == "completed":
+                ran = "Then the call ran, once." if self._desk.payments else "So the call did not run."
+                self._column.block("", f"{_WHAT_YOU_SAW}\n{ran} {_NEXT}")
             return {"completed": 0, "aborted": 130}.get(result.status, 1)
         if self._failed is None and result.status == "completed" and self._desk.payments == WANTED:
             self._column.block("auto", "success: asked, answered on the page, paid once", style="green")
@@ -178,7 +186,7 @@ class Play:
 
 
 def _shown(case: Case) -> list[str]:
-    """What the page of a call must show: the tool, and every argument's name and value."""
+    """The texts that the page of a call must show: the tool, and every argument's name and value."""
     payload = None if case.request is None else case.request.payload
     if not isinstance(payload, ApproveRequest):
         return [case.prompt]

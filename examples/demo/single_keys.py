@@ -10,16 +10,16 @@ from contextlib import contextmanager
 
 
 def has_keys() -> bool:
-    """Whether somebody can press keys here. Windows has no terminals of this kind."""
+    """Whether single keys can be read: standard input is a terminal, and the system is not Windows."""
     return os.name == "posix" and sys.stdin.isatty()
 
 
 @contextmanager
 def keys(hint: Callable[[], None]) -> Generator[asyncio.Queue[str]]:
-    """What is pressed from now on, one press after another; ``hint`` tells the person which keys there are.
+    """A queue of the keys that are pressed from now on; ``hint`` tells the person which keys there are.
 
-    What was pressed before that is thrown away: it was no answer to a question that was not there. An arrow, or
-    what is pasted, comes as one text of several characters. Outside, the terminal is as it was.
+    Keys that were pressed before are discarded: they cannot answer a question that was not shown yet. An arrow key or
+    pasted text comes as one text of several characters. After the context, the terminal is as before.
     """
     import termios
     import tty
@@ -31,13 +31,13 @@ def keys(hint: Callable[[], None]) -> Generator[asyncio.Queue[str]]:
 
     def read() -> None:
         data = os.read(terminal, 1024)
-        if not data:  # the terminal is gone, and would be ready for ever
+        if not data:  # the terminal is closed, and would always be readable
             loop.remove_reader(terminal)
         else:
             pressed.put_nowait(data.decode("utf-8", "replace"))
 
     try:
-        tty.setcbreak(terminal, termios.TCSAFLUSH)  # which throws away what is there
+        tty.setcbreak(terminal, termios.TCSAFLUSH)  # the flush discards earlier keys
         hint()
         loop.add_reader(terminal, read)
         yield pressed

@@ -1,4 +1,4 @@
-"""A person for machines without one: opens a review link and decides there, as a browser without scripts would."""
+"""A simulated person: opens a review link and decides there, as a browser without scripts would."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BROWSER = {
 
 
 class NotAsExpected(Exception):
-    """The page is not what a person would need to see."""
+    """The page does not show what a person needs for the decision, or does not accept it."""
 
 
 @dataclass
 class PageForm:
-    """A form of a page: where it goes, what it has filled in, and its buttons as (label, name, value)."""
+    """A form of a page: its address, its fields with their values, and its buttons as (label, name, value)."""
 
     action: str
     fields: dict[str, str] = field(default_factory=dict[str, str])
@@ -32,15 +32,15 @@ class PageForm:
 
 
 class Page(HTMLParser):
-    """What a person sees of a page: its heading, its text, its forms."""
+    """A parsed page: its heading, its text and its forms."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.heading = ""
         self.text = ""
         self.forms: list[PageForm] = []
-        self._within = ""
-        self._button: tuple[str, str] | None = None
+        self._said: list[str] | None = None  # the text of the heading or button that is open
+        self._button: tuple[str, str] = ("", "")
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -51,23 +51,28 @@ class Page(HTMLParser):
             self.forms[-1].fields[of.get("name", "")] = of.get("value", "")
         elif tag == "button":
             self._button = (of.get("name", ""), of.get("value", ""))
-        self._within = tag
+        if tag in ("h1", "button"):
+            self._said = []
 
     def handle_data(self, data: str) -> None:
         self.text += data
-        if self._within == "h1":
-            self.heading += data.strip()
-        elif self._within == "button" and self._button is not None and self.forms:
-            self.forms[-1].buttons.append((data.strip(), *self._button))
+        if self._said is not None:
+            self._said.append(data)
 
     def handle_endtag(self, tag: str) -> None:
-        self._within = ""
+        if tag not in ("h1", "button") or self._said is None:
+            return
+        said, self._said = " ".join("".join(self._said).split()), None
+        if tag == "h1":
+            self.heading = said
+        elif self.forms:
+            self.forms[-1].buttons.append((said, *self._button))
 
 
 async def approve(link: str, expected: list[str], say: Say) -> None:
-    """Open the page, read it, press Approve, and look at what comes then.
+    """Open the page, read it, press Approve, and open the page that follows.
 
-    ``expected`` has to be on the page: the tool and its arguments, as they will run. Raises `NotAsExpected`.
+    The page has to show the ``expected`` texts: the tool and its arguments, as they will run. Raises `NotAsExpected`.
     """
     async with httpx2.AsyncClient(headers=BROWSER, timeout=30, trust_env=False) as browser:
         page = _page(await browser.get(link), say)

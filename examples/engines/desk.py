@@ -1,4 +1,4 @@
-"""What goes on, whatever engine runs it: an agent that pays once a person has said so."""
+"""The agent that every engine's example resumes: it pays once a person has approved."""
 
 import os
 from pathlib import Path
@@ -21,12 +21,12 @@ def pay(cents: int) -> str:
 
 
 def make_agent(thread_id: str, checkpointer: Checkpointer) -> Agent:
-    """The agent of a thread that goes on; a real one has a real model here."""
+    """The agent that resumes a thread; replace the scripted model with a real one."""
     return Agent(model=ScriptedModel(["Done."]), tools=[pay], checkpointer=checkpointer, thread_id=thread_id)
 
 
 def asking_agent(thread_id: str, checkpointer: Checkpointer) -> Agent:
-    """The agent that asks: what it prompts pauses, and its resumer is named."""
+    """The agent that asks: its run pauses, and names the resumer that continues it."""
     model = ScriptedModel([ToolCall("c1", "pay", {"cents": 900})])
     return Agent(model=model, tools=[pay], checkpointer=checkpointer, thread_id=thread_id, resumer="desk")
 

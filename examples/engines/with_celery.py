@@ -1,4 +1,4 @@
-"""Celery: the outbox's webhook queues a task, and a Celery worker goes on with the thread."""
+"""Celery: the outbox's webhook queues a task, and a Celery worker resumes the thread."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from askfirst.errors import InvalidSignature
 from askfirst.workers import DueEvent, read_due_event, run_continuation
 
 queue = Celery("desk", broker=os.environ.get("CELERY_BROKER_URL", "redis://127.0.0.1:6379/0"))
-# Late: a task of a worker that died is delivered again.
+# With late acknowledgement, the task of a worker that died is delivered again.
 settings = {"task_acks_late": True, "task_default_queue": os.environ.get("CELERY_QUEUE", "desk")}
 queue.conf.update(settings)  # pyright: ignore[reportUnknownMemberType]
 
 
 @queue.task(name="go_on")  # pyright: ignore[reportUntypedFunctionDecorator, reportUnknownMemberType]
 def go_on(thread_id: str) -> str:
-    """Go on with a thread; a task that comes twice finds nothing to do."""
+    """Resume a thread; a task that is delivered twice finds nothing to do."""
     known = asyncio.run(run_continuation(DATABASE, thread_id, resumers))
     return "nothing to do" if known is None else known.state
 
@@ -33,7 +33,7 @@ receiver = FastAPI()
 
 @receiver.post("/due")
 async def due(request: Request) -> Response:
-    """Take a webhook: check who sent it, queue the task, and only then say yes."""
+    """Receive a webhook: verify its signature, queue the task, and only then answer 202."""
     try:
         event = read_due_event(await request.body(), request.headers, os.environ["ASKFIRST_OUTBOX_SECRET"])
     except InvalidSignature as error:

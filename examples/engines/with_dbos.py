@@ -1,4 +1,4 @@
-"""DBOS: the outbox's webhook starts a workflow, which goes on with the thread and survives its process."""
+"""DBOS: the outbox's webhook starts a durable workflow, which resumes the thread."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -16,20 +16,20 @@ SYSTEM_DATABASE = os.environ.get("DBOS_SYSTEM_DATABASE_URL", "sqlite:///dbos.db"
 
 @DBOS.step()
 async def go_on(thread_id: str) -> str:
-    """Go on with a thread; a step that runs again finds nothing to do."""
+    """Resume a thread; a step that runs again finds nothing to do."""
     known = await run_continuation(DATABASE, thread_id, resumers)
     return "nothing to do" if known is None else known.state
 
 
 @DBOS.workflow()
 async def answered(thread_id: str) -> str:
-    """What happens after an answer; more steps of your own may follow."""
+    """The workflow after an answer; add your own steps here."""
     return await go_on(thread_id)
 
 
 @asynccontextmanager
 async def launched(_: FastAPI) -> AsyncGenerator[None]:
-    """Workflows that an earlier process has left go on when this one starts."""
+    """Launch DBOS, which also recovers the workflows of an earlier process."""
     DBOS(config={"name": "desk", "system_database_url": SYSTEM_DATABASE})
     DBOS.launch()
     yield
@@ -41,7 +41,7 @@ receiver = FastAPI(lifespan=launched)
 
 @receiver.post("/due")
 async def due(request: Request) -> Response:
-    """Take a webhook: check who sent it, start the workflow under the event's id, and only then say yes."""
+    """Receive a webhook: verify its signature, start the workflow under the event's id, and only then answer 202."""
     try:
         event = read_due_event(await request.body(), request.headers, os.environ["ASKFIRST_OUTBOX_SECRET"])
     except InvalidSignature as error:

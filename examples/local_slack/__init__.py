@@ -1,4 +1,4 @@
-"""Slack on this machine: a workspace that checks what the platform checks, and people who press its buttons."""
+"""A local Slack: a workspace that makes the platform's checks, and people who press its buttons."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ELEMENTS = 25
 
 
 class Refusal(Exception):
-    """An answer of the Web API that is not ok."""
+    """An answer of the Web API with ``ok: false``, and its error."""
 
     def __init__(self, error: str, *messages: str, retry_after: int | None = None) -> None:
         super().__init__(error)
@@ -138,7 +138,7 @@ def _input(block: Json) -> None:
 
 
 def _divider(block: Json) -> None:
-    """A line has no limits."""
+    """No check: a divider, or a date picker, has no limits."""
 
 
 _BLOCKS = {
@@ -152,7 +152,7 @@ _BLOCKS = {
 
 
 def many(part: Json, name: str) -> list[Json]:
-    """A list of parts; none if it is not there."""
+    """A list of parts by its name; empty if it is missing."""
     return part.get(name) or []
 
 
@@ -192,7 +192,7 @@ def _button(button: Json) -> None:
     if "url" in button and (
         len(button["url"]) > LINK or urlsplit(str(button["url"])).scheme not in ("http", "https")
     ):
-        raise bad("url is no web address of up to 3000 characters")
+        raise bad("url has to be a web address of up to 3000 characters")
     if button.get("style") not in (None, "primary", "danger"):
         raise bad("style is primary or danger")
 
@@ -230,7 +230,7 @@ def _options(element: Json, most: int) -> None:
         raise bad("two options have the same value")
     for chosen in [element.get("initial_option"), *many(element, "initial_options")]:
         if chosen is not None and chosen not in options:
-            raise bad("what is chosen at first is one of the options")
+            raise bad("the initial option has to be one of the options")
 
 
 _ELEMENTS = {
@@ -257,7 +257,7 @@ def elements_of(message: Json) -> Iterator[Json]:
 
 
 def text_of(message: Json) -> str:
-    """All that a person reads in a message or modal: the blocks, or the text where there are none."""
+    """The text that a person reads in a message or modal: that of the blocks, or the text if there are no blocks."""
     blocks = many(message, "blocks")
     if not blocks:
         return str(message.get("text") or "")

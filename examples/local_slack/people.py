@@ -12,7 +12,7 @@ from .server import BOT_USER, TEAM, Delivered, LocalSlack
 
 @dataclass(frozen=True)
 class SlackPerson:
-    """Somebody with an account in this workspace, or in another one."""
+    """A person with an account in this workspace, or in another one."""
 
     id: str
     name: str
@@ -21,7 +21,7 @@ class SlackPerson:
     is_guest: bool = False
 
     def info(self) -> Json:
-        """The person as ``users.info`` gives them."""
+        """The person's profile, as ``users.info`` returns it."""
         profile: Json = {"display_name": self.name, "real_name": self.name}
         if self.email is not None:
             profile["email"] = self.email
@@ -41,13 +41,13 @@ class SlackPerson:
 ADA = SlackPerson("U0ADA", "Ada", "ada@example.com")
 BEN = SlackPerson("U0BEN", "Ben", "ben@example.com")
 STRANGER = SlackPerson("U0MAL", "Ada", "mallory@example.com")
-"""Somebody of this workspace who may not decide, and calls herself Ada."""
+"""A person of this workspace who may not decide, with Ada's display name."""
 GUEST = SlackPerson("U0ADA", "Ada", "ada@example.com", team="T0OTHER")
-"""Somebody of another workspace with Ada's id there, her name and her address."""
+"""A person of another workspace with Ada's user id, name and e-mail address."""
 
 
 class People:
-    """What people do in a workspace; each act returns what the app made of it."""
+    """The actions of people in a workspace; most of them return the app's response."""
 
     def __init__(self, slack: LocalSlack) -> None:
         self._slack = slack
@@ -64,10 +64,10 @@ class People:
         message: Json | None = None,
         **changes: Any,
     ) -> Delivered:
-        """Press a button by its label, through its confirm step if it has one.
+        """Press a button by its label; a confirm step is accepted.
 
-        ``message`` is one that the person still sees though it has changed since; ``changes`` replace parts of what
-        is sent, as only somebody who forges a request could.
+        ``message`` is an older version of the message, which the person still sees. ``changes`` replace parts of the
+        payload, to forge a request.
         """
         shown = message or self._slack.messages[channel, ts]
         found = [each for each in elements_of(shown) if each.get("text", {}).get("text") == button]
@@ -98,7 +98,7 @@ class People:
         return [each["text"]["text"] for each in elements_of(shown) if each["type"] == "button"]
 
     async def submit(self, view_id: str, values: dict[str, Any], *, by: SlackPerson = ADA) -> Delivered:
-        """Fill in a modal, by block id, and send it. It stays open where the app finds faults."""
+        """Fill in a modal, by block id, and submit it. It stays open if the app finds faults."""
         view = self._slack.views[view_id]
         state: Json = {}
         for block in view["blocks"]:

@@ -1,7 +1,7 @@
-"""A Slack workspace on this machine: its Web API, Socket Mode and signed requests, as the platform behaves.
+"""A Slack workspace on this machine: a simulation of the Web API, Socket Mode and signed requests.
 
-It takes what Slack takes and refuses what Slack refuses: tokens and scopes, channels the app is no member of, limits
-of text and blocks, trigger ids that are too old, too many calls. People act through `People`.
+It makes Slack's checks: tokens and scopes, channels that the app is not a member of, limits of text and blocks,
+expired trigger ids, rate limits. People act through `People`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NEEDS = {
     "files.completeUploadExternal": "files:write",
 }
 PER_MINUTE = {"chat.postMessage": 60, "chat.update": 50, "chat.postEphemeral": 100, "views.open": 100}
-"""How many calls a minute are taken; one per second and channel for messages."""
+"""The most calls of a method per minute and channel."""
 _METHODS = (
     *("auth.test", "apps.connections.open", "chat.postMessage", "chat.update", "chat.postEphemeral"),
     *("conversations.info", "users.info", "views.open", "views.update", "reactions.add"),
@@ -60,7 +60,7 @@ _RETRIES = 3
 
 @dataclass
 class Delivered:
-    """What came of handing something to the app: whether it was acknowledged in time, and with what."""
+    """The result of a delivery to the app: whether it was acknowledged in time, and with which payload."""
 
     envelope_id: str
     acked: bool = False
@@ -69,10 +69,10 @@ class Delivered:
 
 @dataclass
 class LocalSlack:
-    """The workspace: who and what is in it, what was called, and what it refuses next."""
+    """The workspace: its users, channels and messages, the calls it received, and the refusals to come."""
 
     ack_seconds: float = 3.0
-    """How long an app has to acknowledge."""
+    """How long the app has to acknowledge a delivery."""
     trigger_seconds: float = 3.0
     clock: Callable[[], float] = time.time
     url: str = ""
@@ -80,7 +80,7 @@ class LocalSlack:
     scopes: set[str] = field(default_factory=lambda: set(SCOPES))
     has_socket_mode: bool = True
     request_url: str | None = None
-    """Where signed requests go; None for Socket Mode."""
+    """The URL for signed requests; None for Socket Mode."""
     users: dict[str, Json] = field(default_factory=dict[str, Json])
     channels: dict[str, Json] = field(default_factory=dict[str, Json])
     messages: dict[tuple[str, str], Json] = field(default_factory=dict[tuple[str, str], Json])
@@ -90,7 +90,7 @@ class LocalSlack:
     files: dict[str, Json] = field(default_factory=dict[str, Json])
     calls: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
     refusals: dict[str, list[Refusal]] = field(default_factory=dict[str, list[Refusal]])
-    """What to answer next to a method instead."""
+    """By method: refusals with which to answer the next calls."""
     envelopes: int = 0
     connections: int = 0
 
@@ -105,15 +105,15 @@ class LocalSlack:
         self._recent: defaultdict[tuple[str, str], deque[float]] = defaultdict(deque)
         self.channels[CHANNEL] = {"id": CHANNEL, "name": "ops", "is_member": True, "is_private": False}
 
-    # What is there.
+    # The state of the workspace.
 
     async def until(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
-        """Wait for something to become true of this workspace."""
+        """Wait until a condition on this workspace holds."""
         async with asyncio.timeout(seconds), self.changed:
             await self.changed.wait_for(lambda: bool(holds()))
 
     async def notify(self) -> None:
-        """Tell those who wait in `until` that something may have changed."""
+        """Wake tasks that wait in `until`, because something may have changed."""
         async with self.changed:
             self.changed.notify_all()
 
@@ -134,7 +134,7 @@ class LocalSlack:
         return [arguments for name, arguments in self.calls if name == method]
 
     def new_ts(self) -> str:
-        """The id of a new message: a time with a number that no other has."""
+        """The id of a new message: the time and a unique number."""
         return f"{int(self.clock())}.{next(self._count):06d}"
 
     def new_trigger(self) -> str:
@@ -143,12 +143,12 @@ class LocalSlack:
         self._triggers[trigger] = self.clock() + self.trigger_seconds
         return trigger
 
-    # Handing things to the app.
+    # Deliveries to the app.
 
     async def deliver(self, kind: str, payload: Json) -> Delivered:
-        """Hand an interaction, command or event to the app, and wait for its acknowledgement.
+        """Deliver an interaction, command or event to the app, and wait for its acknowledgement.
 
-        Events that are not acknowledged are sent again, with a note that they are; the others are lost.
+        Events that are not acknowledged are sent again, marked as retries; other deliveries are lost.
         """
         if self.request_url is not None:
             return await self._post(kind, payload)
@@ -183,10 +183,10 @@ class LocalSlack:
         return delivered
 
     async def send_again(self) -> None:
-        """Send events that nobody acknowledged once more, as Slack does after a while."""
+        """Send events that were not acknowledged again, as Slack does after a while."""
         for envelope_id, envelope in list(self._unacked.items()):
             if envelope_id in self._acks:
-                continue  # it is on its way
+                continue  # it is being delivered
             envelope["retry_attempt"] += 1
             envelope["retry_reason"] = "timeout"
             if envelope["retry_attempt"] > _RETRIES:
@@ -388,7 +388,7 @@ class LocalSlack:
         return {"files": arguments["files"]}
 
     async def upload(self, request: web.Request) -> web.Response:
-        """Take the bytes of a file."""
+        """Receive the bytes of a file."""
         self.files[request.match_info["file_id"]]["content"] = await request.read()
         return web.Response(text="OK", content_type="text/plain")
 
@@ -421,13 +421,13 @@ class LocalSlack:
         return socket
 
     async def cut_connections(self) -> None:
-        """Cut every Socket Mode connection, as Slack does every few hours, without a word."""
+        """Close every Socket Mode connection without a warning, as Slack does every few hours."""
         for socket in list(self.sockets):
             await socket.close()
 
 
 def _value(text: str) -> Any:
-    """An argument as it was before it was put into a form: objects and lists are JSON there."""
+    """An argument decoded from a form field: objects and lists are JSON there."""
     return json.loads(text) if text[:1] in ("{", "[") else text
 
 

@@ -1,4 +1,4 @@
-"""An API that pays small refunds at once and asks a human about others; and that human, played."""
+"""An API that pays small refunds at once and asks a human about others; and a simulation of that human."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BROWSER = {
 
 
 class Refund(BaseModel):
-    """What the API takes."""
+    """The body of a request to the API."""
 
     order: str
     cents: int
@@ -37,7 +37,7 @@ class Refund(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """The API while it runs: where it is, and what a caller has to show."""
+    """The running API: its URL, and the headers that a caller has to send."""
 
     url: str
     headers: dict[str, str] = field(repr=False)
@@ -83,7 +83,7 @@ def _api(hitl: FastAPI) -> FastAPI:
 
 
 async def human(notice: Notice) -> None:
-    """Tells the human, who opens the link and presses Approve. In earnest, a messenger stands here."""
+    """A delivery that plays the human: opens the link and presses Approve. In production, use a messenger's."""
     if notice.kind != "review" or notice.review_url is None:
         return
     print(f"to the human: {notice.body}")

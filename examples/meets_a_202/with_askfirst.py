@@ -1,6 +1,6 @@
 """A tool of our own agent whose API answers 202: ``python examples/meets_a_202/with_askfirst.py``.
 
-The run is suspended while the human thinks, and nothing is held meanwhile: any process could go on with it.
+The run is suspended while the human decides, and no lease is held meanwhile: any process could resume it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refund_tool(client: HitlClient, api: Shop) -> Tool:
 
 
 def script(messages: list[Message]) -> str | ToolCall:
-    """What a model might say here: it calls the tool, and says how that ended."""
+    """A scripted model: it calls the tool, then says how the call ended."""
     last = messages[-1]
     if isinstance(last, ToolResultMessage):
         return "Your refund was refused." if last.is_error else "Your refund is on its way."
@@ -48,7 +48,7 @@ async def work(api: Shop, store: SQLiteCheckpointer, client: HitlClient) -> None
 
     result = await make_agent("ticket-7").prompt("Refund order A-1042.")
     print(f"the run is {result.status}")
-    async for result in resume_when_decided(client, make_agent):  # for ever, in a process of its own
+    async for result in resume_when_decided(client, make_agent):  # in production: a process that never ends
         print(f"the run is {result.status}: {result.text}")
         return
 

@@ -35,13 +35,13 @@ def refund_tool(client: HitlClient, api: Shop) -> FunctionTool:
 
 
 class Script(Model):
-    """What a model might say here: it calls the tool, and repeats what the tool said."""
+    """A scripted model: it calls the tool, then repeats the tool's result."""
 
     async def get_response(
         self, system_instructions: str | None, input: Any, *args: Any, **options: Any
     ) -> ModelResponse:
         results = [item["output"] for item in input if item.get("type") == "function_call_output"]
-        said = _message(f"This is what came of it: {results[0]}") if results else _call()
+        said = _message(f"The result was: {results[0]}") if results else _call()
         return ModelResponse(output=[said], usage=Usage(), response_id=None)
 
     def stream_response(self, *args: Any, **options: Any) -> AsyncIterator[TResponseStreamEvent]:

@@ -33,10 +33,10 @@ async def refund(ctx: RunContext[Desk], order: str, cents: int) -> str:
 
 
 def script(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """What a model might say here: it calls the tool, and repeats what the tool said."""
+    """A scripted model: it calls the tool, then repeats the tool's result."""
     last = messages[-1].parts[-1]
     if isinstance(last, ToolReturnPart):
-        return ModelResponse(parts=[TextPart(f"This is what came of it: {last.content}")])
+        return ModelResponse(parts=[TextPart(f"The result was: {last.content}")])
     return ModelResponse(parts=[ToolCallPart("refund", {"order": "A-1042", "cents": 4900})])
 
 

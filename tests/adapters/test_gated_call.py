@@ -78,7 +78,7 @@ async def test_arguments_altered_after_they_were_asked_about_do_not_run(tmp_path
         await _call(gate, {"cents": 5}).run(payments.pay, PLAIN)
         await gate.answer("test:t1:c1", {"decision": "approve"}, by="ada")
         told = await _call(gate, {"cents": 9999}).run(payments.pay, PLAIN)
-        assert told == Told("pay was not run: its arguments are not those that it was asked about with.")
+        assert told == Told("pay was not run: its arguments are not those that a person was asked about.")
     assert payments.made == []
 
 

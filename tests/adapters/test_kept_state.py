@@ -99,9 +99,9 @@ async def test_a_resumer_says_so_where_nothing_is_kept(tmp_path: Path) -> None:
 
         resume = kept_resumer("framework", go_on)
         due = Continuation("r1", "framework", "running", 1, None, None, 0.0, 0.0)
-        with pytest.raises(ResumeFailed, match="is of no store"):
+        with pytest.raises(ResumeFailed, match="has no checkpointer"):
             await resume(due)
-        with pytest.raises(ResumeFailed, match="nothing is kept of the run 'r1'"):
+        with pytest.raises(ResumeFailed, match="the store has no state of the run 'r1'"):
             await resume(replace(due, checkpointer=store))
         await KeptRun(store, "framework", "r1").keep({"turns": []})
         await resume(replace(due, checkpointer=store))

@@ -83,7 +83,7 @@ async def test_nobody_in_particular_answers_nothing(url: str) -> None:
     async with Gate(url) as gate:
         requests = ShownRequests(gate, "test")
         [shown] = await requests.show("t1", [await waits(gate, "k")])
-        with pytest.raises(HitlError, match="the user that your server verified"):
+        with pytest.raises(HitlError, match="the user that your server has verified"):
             await requests.settle("t1", {shown.case: YES}, by="")
         assert len(await requests.open("t1")) == 1
 
@@ -94,7 +94,7 @@ async def test_what_is_given_up_does_not_run(url: str) -> None:
         [shown] = await requests.show("t1", [await waits(gate, "k")])
         await requests.settle("t1", {shown.case: ABANDONED}, by="ada")
         denied: Any = await gate.call(pay, {"cents": 5}, key="k", wait=0)
-        assert "gave it up" in denied.reason
+        assert "abandoned it" in denied.reason
 
 
 async def test_a_request_whose_time_is_up_is_not_open(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_what_was_answered_a_moment_ago_is_shown_once_more(url: str) -> No
         await gate.answer("k", {"decision": "approve"})
         assert [it.case for it in await requests.show("t1", [pending])] == [pending.case]
         assert await requests.open("t1") == []
-        with pytest.raises(HitlError, match="nothing of what was given waits"):
+        with pytest.raises(HitlError, match="none of the given requests waits"):
             await requests.show("t2", [])
 
 

@@ -453,7 +453,7 @@ def test_agents_that_do_not_fit_together() -> None:
     for limit in (0, -1, 1.5, "many"):
         with pytest.raises(InvalidAgent, match="max_iterations"):
             Agent(model=model, max_iterations=limit)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(InvalidAgent, match="no Middleware"):
+    with pytest.raises(InvalidAgent, match="not a Middleware"):
         Agent(model=model, middleware=[object()])  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidTool):
         Agent(model=model, tools=[lambda x: x])
@@ -501,7 +501,7 @@ async def test_ids_are_unique_beside_those_of_a_given_transcript() -> None:
 
 @pytest.mark.parametrize("model", [5, None, ScriptedModel, object()])
 def test_what_is_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
-    with pytest.raises(InvalidAgent, match="is no model; give a Model"):
+    with pytest.raises(InvalidAgent, match="is not a model; give a Model"):
         Agent(model=model)
 
 
@@ -512,5 +512,5 @@ def test_what_is_no_id_begins_no_new_thread(thread_id: Any) -> None:
 
 
 def test_what_is_no_tool_is_named() -> None:
-    with pytest.raises(InvalidAgent, match="5 is no tool; give a function"):
+    with pytest.raises(InvalidAgent, match="5 is not a tool; give a function"):
         Agent(model=ScriptedModel([]), tools=[5])  # pyright: ignore[reportArgumentType]

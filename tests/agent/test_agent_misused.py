@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("content", [5, None, {"text": "hi"}, 1.5])
 async def test_what_is_nothing_to_say(content: Any) -> None:
-    said = "what is said is a text, or a list of parts such as TextPart and ImagePart, not "
+    said = "has to be a text, or a list of parts such as TextPart and ImagePart, not "
     with pytest.raises(InvalidMessage, match=f"^content: {said}{type(content).__name__}$"):
         await Agent(model=ScriptedModel(["Hello."])).prompt(content)
     with pytest.raises(InvalidMessage, match=said):

@@ -1078,5 +1078,5 @@ async def test_a_channel_that_can_only_ask_serves_middleware_and_tools() -> None
 
 def test_six_members_are_enough_for_an_agents_own_channel_and_five_are_not() -> None:
     Agent(model=ScriptedModel([]), channel=Six())
-    with pytest.raises(InvalidAgent, match="is no channel"):
+    with pytest.raises(InvalidAgent, match="is not a channel"):
         Agent(model=ScriptedModel([]), channel=object())  # type: ignore[arg-type]

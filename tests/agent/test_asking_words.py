@@ -15,6 +15,7 @@ from askfirst.hitl import CheckpointedChannel
 from askfirst.messages import AssistantMessage, ToolCall, UserMessage, call_digest
 from askfirst.models import ScriptedModel
 from askfirst.permissions import Decision, PendingAction
+from askfirst.permissions.decision import Because
 from askfirst.permissions.guardrails import tighten
 
 pytestmark = pytest.mark.anyio
@@ -100,4 +101,4 @@ async def test_every_reason_to_ask_is_kept() -> None:
 
     [asked] = await tighten([rule], [action], [large, quiet])
     assert (asked.reason, asked.matched_rule_id) == ("Refunds need a person.", "refunds")
-    assert asked.also == (("It is large.", None),)
+    assert asked.also == (Because("It is large.", None, {}),)

@@ -171,6 +171,6 @@ def test_less_is_no_channel() -> None:
 
     channel: Any = No()
     with pytest.raises(
-        InvalidAgent, match="No is no channel that an agent can ask through: it lacks cancel;"
+        InvalidAgent, match="No is not a channel that an agent can ask through: it lacks cancel;"
     ):
         Agent(model=ScriptedModel([]), channel=channel)

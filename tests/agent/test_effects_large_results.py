@@ -62,6 +62,6 @@ async def test_a_prompt_that_is_too_large_is_refused_and_the_thread_goes_on(
     checkpointer: SqlCheckpointer,
 ) -> None:
     agent = Agent(model=ScriptedModel(["hello"]), checkpointer=checkpointer, thread_id="t")
-    with pytest.raises(InvalidStep, match="more than the server takes"):
+    with pytest.raises(InvalidStep, match="bytes are more than the server's limit"):
         await agent.prompt("x" * 20 * MEGABYTE)
     assert (await agent.prompt("hi")).text == "hello"

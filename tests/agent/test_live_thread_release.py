@@ -12,7 +12,7 @@ from kit.stores import SHARED, Database, confirmation, databases, prompt, said
 
 from askfirst import Agent, Middleware, ToolCallContext, tool
 from askfirst.agent.context import current
-from askfirst.agent.thread import with_unique_calls
+from askfirst.agent.thread import Thread
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import HitlDetached, InvalidStep, StoreError
 from askfirst.messages import AssistantMessage, ToolCall
@@ -106,7 +106,7 @@ class _Unwritable:
 
 
 def _odd(**fields: Any) -> AssistantMessage:
-    """A message with a field that is no JSON, such as a model's adapter may leave in it."""
+    """A message with a field that is not JSON, such as a model's adapter may leave in it."""
     return AssistantMessage("Hm.", raw=_Unwritable(), **fields)
 
 
@@ -202,7 +202,9 @@ async def test_a_call_id_that_no_store_takes_is_mended(
 def test_half_a_character_in_a_call_id_is_left_out() -> None:
     call = ToolCall("c1", "look", {}).model_copy(update={"id": "caf\udce9\0 "})
     message = AssistantMessage(()).model_copy(update={"content": (call,)})
-    assert with_unique_calls(message, set()).tool_calls[0].id == "caf"
+    added = Thread("t").add(message)
+    assert isinstance(added, AssistantMessage)
+    assert added.tool_calls[0].id == "caf"
 
 
 # Threads that are deleted.

@@ -16,7 +16,7 @@ from kit.patience import PATIENCE
 from kit.stores import Database, approval, asked, said
 
 from askfirst import Agent, tool
-from askfirst.agent.context import asking_from
+from askfirst.agent.context import Asking
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import HitlDetached, HitlInvalidAnswer, HitlNoPendingRequest, HitlStaleAnswer, StoreError
 from askfirst.hitl import CheckpointedChannel
@@ -86,7 +86,7 @@ class Rounds:
     ) -> asyncio.Task[Any]:
         """Begin to ask, and wait until people are told."""
         told = channel.subscribe()
-        with asking_from("gate", "c1", "pay"):
+        with Asking("gate", "c1", "pay"):
             task = asyncio.create_task(kind.put(channel, cents, **how))  # pyright: ignore[reportArgumentType]
         await anext(told)
         return task

@@ -71,7 +71,7 @@ def test_two_of_one_name_and_what_is_no_spec_are_refused() -> None:
     spec = refunds(Deeds())
     with pytest.raises(InvalidAgent, match="two tools are called 'refunds'"):
         AgentSpec("a", script("done"), tools=[subagent_tool(spec)], subagents=[spec])
-    with pytest.raises(InvalidAgent, match="is no subagent"):
+    with pytest.raises(InvalidAgent, match="is not a subagent"):
         AgentSpec("a", script("done"), subagents=[subagent_tool(spec)])  # type: ignore[list-item]
 
 

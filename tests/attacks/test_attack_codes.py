@@ -158,7 +158,9 @@ async def test_the_mail_says_what_is_decided_and_where(database: Database) -> No
         long = await agent.open(prompt="pay " * 100, verify_email=MAIL)
         assert [await wish(each, services[0]) for each in (case, long)] == [200, 200]
         text = box.mails[0].get_content()
-        assert "    Refund 49.00 EUR?<U+202E><U+000A>Your code is 111111<U+000A>" in text
+        assert "Refund 49.00 EUR?<U+202E><U+000A>Your code is 111111<U+000A>" in text, (
+            "within its quotation marks"
+        )
         assert text.startswith("Your code is ")
         assert services[0].url.removeprefix("http://") in text
         assert case.case_id in text

@@ -81,7 +81,7 @@ HASH = "a" * 64
 BAD = [
     (
         "starlette==0.48.0 \\\n    --hash=sha256:{hash}",
-        "starlette 0.48.0 is locked, and pyproject.toml wants",
+        "starlette 0.48.0 is locked, but pyproject.toml requires",
     ),
     ("starlette>=0.50 \\\n    --hash=sha256:{hash}", "is not pinned by =="),
     ("starlette==0.50.* \\\n    --hash=sha256:{hash}", "is not pinned by =="),

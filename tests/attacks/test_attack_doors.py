@@ -289,9 +289,9 @@ async def test_every_answer_says_that_it_is_what_it_is(
             b'{"type": ',
             "application/json",
             400,
-            "The body is no JSON: EOF while parsing a value at line 1 column 9.",
+            "The body is not valid JSON: EOF while parsing a value at line 1 column 9.",
         ),
-        (b"", "application/json", 400, "The body is empty; send an object of JSON."),
+        (b"", "application/json", 400, "The body is empty; send a JSON object."),
         (
             b"{}",
             "application/x-www-form-urlencoded",
@@ -299,7 +299,7 @@ async def test_every_answer_says_that_it_is_what_it_is(
             "Content-Type: application/json; it is application/x-www",
         ),
         (b"{}", "", 415, "Content-Type: application/json; it is not given"),
-        (b"[]", "application/json", 422, "body: must be an object of JSON"),
+        (b"[]", "application/json", 422, "body: must be a JSON object"),
     ],
 )
 async def test_what_cannot_be_read_is_said_in_one_sentence(

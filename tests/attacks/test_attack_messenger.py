@@ -119,7 +119,7 @@ def test_the_environment_names_reviewers() -> None:
     assert reviewers("1001, 1002 1003") == {1001, 1002, 1003}
     assert reviewers("") == frozenset()  # set, though to nobody: then nobody may press
     assert vars(delivery_named("telegram", environ))["_reviewers"] is None
-    with pytest.raises(DeliveryError, match="TELEGRAM_REVIEWERS are the numbers of users"):
+    with pytest.raises(DeliveryError, match="TELEGRAM_REVIEWERS must be the numbers of users"):
         reviewers("ann")
 
 
@@ -185,10 +185,10 @@ def test_deliver_takes_names_and_lists() -> None:
         ({"telegram": 1}, "not a dict"),
         (["terminal", 5], "not a int"),
         ([["terminal"]], "not a list"),
-        (TelegramDelivery, "not the class TelegramDelivery; make one of it first"),
+        (TelegramDelivery, "not the class TelegramDelivery; make an instance of it first"),
         (
             type("Half", (), {"send": print})(),
-            "a Half is no delivery: it has no name and no shows_buttons and no update",
+            "a Half is not a delivery: it has no name and no shows_buttons and no update",
         ),
     ],
 )

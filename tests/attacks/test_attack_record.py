@@ -162,24 +162,33 @@ async def test_grants_keys_and_purges_have_their_rows(checkpointer: SqlCheckpoin
 REQUEST, CASE = "askfirst_requests", "askfirst_cases"
 CHANGED = {
     "a question": (f"UPDATE {REQUEST} SET payload = replace(payload, '10000', '10')", "request c1 of thread"),
-    "an answer": (f'UPDATE {REQUEST} SET answer = \'{{"decision":"deny"}}\'', "how it ended, answered"),
-    "who answered": (f"UPDATE {REQUEST} SET answered_by = 'eve'", "how it ended, answered"),
-    "a deadline": (f"UPDATE {REQUEST} SET expires_at = 1", "what it asks is not what was asked"),
+    "an answer": (
+        f'UPDATE {REQUEST} SET answer = \'{{"decision":"deny"}}\'',
+        "its end, answered, was changed or removed",
+    ),
+    "who answered": (
+        f"UPDATE {REQUEST} SET answered_by = 'eve'",
+        "its end, answered, was changed or removed",
+    ),
+    "a deadline": (f"UPDATE {REQUEST} SET expires_at = 1", "its content was changed or removed"),
     "answered, not open": (
         f"UPDATE {REQUEST} SET status = 'pending', answer = NULL, settled_at = NULL",
-        "how it ended, answered",
+        "its end, answered, was changed or removed",
     ),
-    "a request removed": (f"DELETE FROM {REQUEST}", "what it asks is not what was asked"),
+    "a request removed": (f"DELETE FROM {REQUEST}", "its content was changed or removed"),
     "made to look old": (
         f"UPDATE {REQUEST} SET created_at = 1, settled_at = 1",
-        "what it asks is not what was asked",
+        "its content was changed or removed",
     ),
     "a case's question": (f"UPDATE {CASE} SET body = replace(body, '49.00', '49,000.00')", "case review_"),
     "a case's answer": (
         f"UPDATE {CASE} SET facts = replace(facts, 'acme', 'evil')",
-        "how it ended is not how",
+        "its result is not what was answered",
     ),
-    "a case opened again": (f"UPDATE {CASE} SET is_open = 1, status = 'pending'", "it is open, and row"),
+    "a case opened again": (
+        f"UPDATE {CASE} SET is_open = 1, status = 'pending'",
+        "it is open, but it was cancelled according to row",
+    ),
     "the unlinked acts removed": (
         "DELETE FROM askfirst_acts WHERE act = 'request.answered'",
         "no row that it was answered",

@@ -104,6 +104,18 @@ def card(slack: LocalSlack, thread: str) -> str:
     return ts
 
 
+async def asked(slack: LocalSlack, people: People) -> str:
+    """Say "refund", and wait for the agent's text and its card; returns the thread."""
+    thread = await people.say(CHANNEL, "refund")
+    await posted(slack, thread, lambda all_: len(all_) == 2)
+    return thread
+
+
+async def ran(slack: LocalSlack, thread: str) -> list[str]:
+    """Wait until a card in the thread says that its call ran; returns what was posted."""
+    return await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+
+
 async def test_a_message_prompts_the_agent_and_a_card_in_the_thread_decides(
     slack: LocalSlack, checkpointer: SqlCheckpointer
 ) -> None:
@@ -116,7 +128,7 @@ async def test_a_message_prompts_the_agent_and_a_card_in_the_thread_decides(
         assert shop.refunds == []
         ts = card(slack, thread)
         await people.press(CHANNEL, ts, "Approve")
-        said = await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+        said = await ran(slack, thread)
         assert shop.refunds == ["A-1042"]
         assert said[1].endswith("Approved by Ada.\nIt ran: 49.00 EUR were sent.")
         assert said[2] == "Done. 49.00 EUR were sent."
@@ -129,12 +141,11 @@ async def test_a_message_prompts_the_agent_and_a_card_in_the_thread_decides(
 async def test_ten_presses_run_the_tool_once(slack: LocalSlack, checkpointer: SqlCheckpointer) -> None:
     shop, people = Shop(), People(slack)
     async with serving(slack, checkpointer, {"support": shop.spec}):
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        thread = await asked(slack, people)
         ts = card(slack, thread)
         before = slack.messages[CHANNEL, ts]
         await asyncio.gather(*(people.press(CHANNEL, ts, "Approve", message=before) for _ in range(10)))
-        await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+        await ran(slack, thread)
     assert shop.refunds == ["A-1042"]
     assert len(slack.ephemerals) == 9
 
@@ -144,12 +155,11 @@ async def test_another_server_resumes_what_one_has_asked(
 ) -> None:
     shop, people = Shop(), People(slack)
     async with serving(slack, checkpointer, {"support": shop.spec}):
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        thread = await asked(slack, people)
     other = Shop()
     async with serving(slack, checkpointer, {"support": other.spec}):
         await people.press(CHANNEL, card(slack, thread), "Approve")
-        await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+        await ran(slack, thread)
     assert (shop.refunds, other.refunds) == ([], ["A-1042"])
 
 
@@ -174,8 +184,7 @@ async def test_a_message_waits_while_a_person_is_asked(
 ) -> None:
     shop, people = Shop(), People(slack)
     async with serving(slack, checkpointer, {"support": shop.spec}):
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        thread = await asked(slack, people)
         await people.say(CHANNEL, "and hello", thread_ts=thread)
         await people.press(CHANNEL, card(slack, thread), "Reject")
         [view] = slack.views
@@ -211,8 +220,7 @@ async def test_what_waits_is_worked_off_though_the_answer_came_while_it_was_put_
     monkeypatch.setattr(ChannelServer, "_resume", resuming)
     monkeypatch.setattr(checkpointer, "release_checkpoint", slowly)
     async with serving(slack, checkpointer, {"support": shop.spec}):
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        thread = await asked(slack, people)
         await people.say(CHANNEL, "and hello", thread_ts=thread)
         await posted(slack, thread, lambda all_: "You said: and hello" in all_)
     assert shop.refunds == ["A-1042"]
@@ -298,14 +306,13 @@ async def test_who_may_talk_need_not_be_who_may_decide(
     shop, people = Shop(), People(slack)
     deciders = {f"{TEAM}:{BEN.id}": "Ben"}
     async with serving(slack, checkpointer, {"support": shop.spec}, deciders=deciders):
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        thread = await asked(slack, people)
         ts = card(slack, thread)
         await people.press(CHANNEL, ts, "Approve", by=ADA)
         assert shop.refunds == []
         await people.say(CHANNEL, "refund", by=BEN)
         await people.press(CHANNEL, ts, "Approve", by=BEN)
-        await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+        await ran(slack, thread)
     assert shop.prompts == ["refund"]
     assert shop.refunds == ["A-1042"]
 
@@ -325,7 +332,7 @@ async def test_without_buttons_a_printed_code_decides_and_no_other(
         await people.say(CHANNEL, f"approve {code}", by=BEN)  # in another thread
         assert shop.refunds == []
         await people.say(CHANNEL, f"approve {code}", thread_ts=thread, by=BEN)
-        await posted(slack, thread, lambda all_: any("It ran" in each for each in all_))
+        await ran(slack, thread)
     assert shop.refunds == ["A-1042"]
 
 
@@ -424,8 +431,7 @@ async def test_pending_is_told_to_those_who_may_decide(
     shop, people = Shop(), People(slack)
     async with serving(slack, checkpointer, {"support": shop.spec}):
         assert "Nothing waits" in (await people.command("pending", channel=CHANNEL)).payload["text"]
-        thread = await people.say(CHANNEL, "refund")
-        await posted(slack, thread, lambda all_: len(all_) == 2)
+        await asked(slack, people)
         assert "refund" in (await people.command("pending", channel=CHANNEL)).payload["text"]
         told = await people.command("pending", channel=CHANNEL, by=STRANGER)
         assert told.payload["text"] == NOT_FOR_YOU

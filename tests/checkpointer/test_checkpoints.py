@@ -327,7 +327,7 @@ async def test_the_longest_ids_are_kept(checkpointer: SqlCheckpointer) -> None:
 @pytest.mark.parametrize("ttl", [0, -1, float("inf"), float("nan"), 1e12])
 async def test_a_time_that_is_none_is_refused(checkpointer: SqlCheckpointer, ttl: float) -> None:
     await checkpointer.save_checkpoint("c", "agent", BODY)
-    with pytest.raises(StoreError, match="ttl_seconds is a time of up to 100 years"):
+    with pytest.raises(StoreError, match="ttl_seconds is a number of seconds above 0, up to 100 years"):
         await checkpointer.claim_checkpoint("c", "agent", by="ann", ttl_seconds=ttl)
     assert await state_of(checkpointer) == ("pending", None, None)
 
@@ -343,11 +343,11 @@ async def test_a_body_that_is_no_json_object_is_refused(checkpointer: SqlCheckpo
     ("options", "message"),
     [
         ({"state": "open"}, "state is pending, resolving or resolved, not 'open'"),
-        ({"limit": 0}, "limit is no whole number from 1 to"),
-        ({"after": "c"}, "'c' is no cursor of a checkpoint"),
-        ({"after": "1:"}, "'1:' is no cursor of a checkpoint"),
-        ({"after": "x:c"}, "'x:c' is no cursor of a checkpoint"),
-        ({"after": f"{2**80}:c"}, "no cursor of a checkpoint"),
+        ({"limit": 0}, "limit is not a whole number from 1 to"),
+        ({"after": "c"}, "'c' is not a cursor of a checkpoint"),
+        ({"after": "1:"}, "'1:' is not a cursor of a checkpoint"),
+        ({"after": "x:c"}, "'x:c' is not a cursor of a checkpoint"),
+        ({"after": f"{2**80}:c"}, "not a cursor of a checkpoint"),
     ],
 )
 async def test_a_list_that_cannot_be_is_refused(

@@ -143,7 +143,7 @@ async def test_a_session_is_an_id(checkpointer: SqlCheckpointer, session: str) -
 async def test_what_is_no_text_or_no_json_is_refused(checkpointer: SqlCheckpointer) -> None:
     with pytest.raises(StoreError, match=r"key .* is not valid Unicode"):
         await checkpointer.save_grant("s", "\ud800", {}, **ALWAYS)
-    with pytest.raises(StoreError, match="no JSON"):
+    with pytest.raises(StoreError, match="not valid JSON"):
         await checkpointer.save_grant("s", "k", {"n": float("inf")}, **ALWAYS)
     assert await checkpointer.list_grants("s", 1) == []
 

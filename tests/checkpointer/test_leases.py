@@ -213,5 +213,5 @@ def test_an_owner_that_no_store_can_name_is_refused_when_it_is_given(owner: Any)
 
 @pytest.mark.parametrize("seconds", ["30", True, float("inf"), float("nan"), 0, -1])
 def test_a_lease_lasts_for_a_time(seconds: Any) -> None:
-    with pytest.raises(ValueError, match="lease_seconds is a time"):
+    with pytest.raises(ValueError, match="lease_seconds is a number of seconds"):
         MemoryCheckpointer(lease_seconds=seconds)

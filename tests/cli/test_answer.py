@@ -83,7 +83,7 @@ def test_requests_and_cases_are_answered_and_cancelled(database: Database, tmp_p
     }
     assert "already; nothing was changed" in shell.fails(4, "answer", case_id, "--approve")
     assert "already; nothing was changed" in shell.here("cancel", case_id, code=4)
-    assert "nothing that is open has the id" in shell.here("answer", printed, "--approve", code=4)
+    assert "is answered already; nothing was changed" in shell.here("answer", printed, "--approve", code=4)
     assert shell.here("pending") == "Nothing waits for a person.\n"
 
 
@@ -124,7 +124,7 @@ async def test_an_agent_goes_on_when_it_is_answered_from_the_command_line(tmp_pa
         assert (await agent.prompt("Send it")).status == "paused"
         code, out, err = await run_command(shell, "pending")
         assert (code, err) == (0, "")
-        assert '  mailer  send {"to": "a"}' in out
+        assert '  mailer  approve: send {"to": "a"}' in out
         printed = out.splitlines()[1].split()[0]
         wrong = await run_command(shell, "answer", printed, "--edit", "/dev/stdin")
         assert wrong[0] == 1
@@ -141,8 +141,8 @@ def test_an_id_stands_for_one_round_and_no_other(shell: Shell) -> None:
     (seen,) = [json.loads(line)["id"] for line in shell.here("pending", "--json").splitlines()]
     printed = shell.printed("call-1")
     shell.ask(call("pay", amount=1_000_000), "call-1")
-    for text in (seen, printed):
-        assert "nothing that is open has the id" in shell.here("answer", text, "--approve", code=4)
+    assert "nothing that is open has the id" in shell.here("answer", seen, "--approve", code=4)
+    assert "is superseded already; nothing was changed" in shell.here("answer", printed, "--approve", code=4)
     said = shell.here("answer", "call-1", "--approve", code=4)
     assert shell.request("call-1").status == "pending"
     now = shell.printed("call-1")
@@ -326,7 +326,7 @@ def test_each_fault_is_named_and_nothing_is_changed(shell: Shell, tmp_path: Path
     assert said == "Error: this answer does not fit, nothing was changed: n is a number; n2 is given twice.\n"
     (tmp_path / "args.json").write_text('{"n": "1", "zz": 1}')
     said = shell.here("answer", shell.printed("call"), "--edit", str(tmp_path / "args.json"), code=1)
-    for fault in ("n is a number", "zz is no argument of this call", "to is missing"):
+    for fault in ("n must be a number", "zz is not an argument of this call", "to is missing"):
         assert fault in said
     colour = Question(key="colour", prompt="Which?", options=COLOURS)
     shell.ask(AskRequest(questions=[colour, Question(key="why", prompt="Why?")]), "ask")
@@ -403,7 +403,11 @@ def test_usage(shell: Shell) -> None:
 
 
 def test_what_is_edited_is_an_object_of_json(shell: Shell) -> None:
-    for text, problem in (("{", "is no JSON: "), ("[1]", "no object"), ('{"a": NaN}', "is no JSON: ")):
+    for text, problem in (
+        ("{", "is not JSON: "),
+        ("[1]", "has to hold a JSON object"),
+        ('{"a": NaN}', "is not JSON: "),
+    ):
         assert problem in Shell(shell.folder, in_process=True).fails(
             1, "answer", "12345678", "--edit", "-", stdin=text
         )

@@ -77,7 +77,7 @@ def test_a_host_that_is_no_address_for_people_needs_one(tmp_path: Path, host: st
 def test_a_base_url_that_cannot_be_is_named_as_the_option(tmp_path: Path, url: str) -> None:
     done = askfirst(tmp_path, "serve", "--base-url", url)
     assert done.returncode == 1
-    assert re.fullmatch(rf"Error: --base-url is [^\n]+, not '{re.escape(url)}'\n", done.stderr)
+    assert re.fullmatch(rf"Error: --base-url must be [^\n]+, not '{re.escape(url)}'\n", done.stderr)
 
 
 @pytest.mark.parametrize("url", ["https://a.example?x", "http://localhost:8000/#x", "https://a.example/a b"])

@@ -15,9 +15,9 @@ from kit.stores import approval, asked
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.cli.main import main
 from askfirst.service.cases import Cases
+from askfirst.service.deliveries import DeliveryWorker, Sender
 from askfirst.service.places import Places, given_places
 from askfirst.service.schedule import Schedule
-from askfirst.service.teller import Sender, Teller
 from askfirst.store import deliveries
 
 CONFIGURATION = """\
@@ -70,10 +70,10 @@ def test_the_configuration_is_read_or_every_mistake_told(shell: Shell, folder: P
     assert "mail: a link, and no buttons" in said
     file.write_text(CONFIGURATION.replace("30m", "soon").replace("to =", "too ="))
     said = shell("config", "check", code=1)
-    assert "askfirst.toml: line 2: 'soon' is no length of time" in said
+    assert "askfirst.toml: line 2: 'soon' is not a duration" in said
     assert "askfirst.toml: line 6: there is no setting 'too' here; is to meant?" in said
     assert "line 2" in shell("serve", code=1)
-    assert "WRONG  askfirst.toml: line 2: 'soon' is no length of time" in shell("doctor", code=1)
+    assert "WRONG  askfirst.toml: line 2: 'soon' is not a duration" in shell("doctor", code=1)
 
 
 def test_a_test_message_is_sent_or_why_not(
@@ -115,9 +115,9 @@ async def _fail(folder: Path) -> None:
         cases = Cases(store)
         await cases.adopt()
         places = Places(given_places(Broken()))
-        teller = Teller(cases, places, Schedule(), Sender("Desk", "https://a.example"))
+        worker = DeliveryWorker(cases, places, Schedule(), Sender("Desk", "https://a.example"))
         while not any(row.error for row in await store.engine.read(partial(deliveries.page, 10))):
-            await teller.work()
+            await worker.work()
             await asyncio.sleep(0.01)
 
 

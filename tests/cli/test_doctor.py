@@ -213,6 +213,13 @@ def states(environ: dict[str, str]) -> dict[str, str]:
     return {finding.name: finding.state for finding in configured(environ)}
 
 
+def test_a_base_url_in_the_configuration_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "askfirst.toml"
+    file.write_text('[service]\nbase_url = "https://a.example"\n')
+    [found] = [it for it in configured({"ASKFIRST_CONFIG": str(file)}) if it.name == "ASKFIRST_BASE_URL"]
+    assert (found.state, found.detail) == ("ok", f"is not set, and base_url in {file} is")
+
+
 def test_what_the_environment_says() -> None:
     assert set(states({}).values()) == {"note"}
     right = {

@@ -67,8 +67,8 @@ def test_a_policy_decides(shell: Shell, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "said"),
     [
-        (DEFER, "no json", "no JSON"),
-        (DEFER, "[]", "no JSON object"),
+        (DEFER, "no json", "not JSON"),
+        (DEFER, "[]", "not a JSON object"),
         (DEFER, '{"hook_event_name": "PreToolUse"}', "no tool_name"),
         (("hook", "--wait", "soon"), json.dumps(BEFORE), "--wait"),
         (("hook", "--policy", "missing.yaml"), json.dumps(BEFORE), "missing.yaml"),

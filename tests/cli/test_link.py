@@ -92,7 +92,7 @@ def test_an_address_at_which_nobody_could_reach_it_is_refused(shell: Shell) -> N
     case_id = shell.open_case(type="approval", prompt="Ship it?")
     done = shell.run("link", case_id, "--base-url", "ftp://desk.example")
     assert done.returncode == 2
-    assert "--base-url is where people reach the service" in done.stderr
+    assert "--base-url must be the address at which people reach the service" in done.stderr
     assert [row["act"] for row in trail(shell)].count("case.delivered") == 1, "the caller's own"
 
 

@@ -19,6 +19,7 @@ from kit.terminal_screens import screen
 
 from askfirst.cli.find import shortened
 from askfirst.cli.output import exact_json, span
+from askfirst.cli.serve import greet
 from askfirst.display import Display
 from askfirst.requests import AskRequest, ConfirmRequest, EscalateRequest, Option, Question
 
@@ -38,10 +39,10 @@ def test_all_that_waits_is_listed_and_shown(database: Database, tmp_path: Path) 
     shell.ask_in_run(call("pay", "call-1", amount=5), "call-1", "t2", "treasurer")
     case_id = shell.open_case(type="approval", prompt="Ship it?", context={"order": 7}, timeout="2h")
     head, first, second, third = shell("pending").splitlines()
-    assert head.split() == ["ID", "KIND", "AGE", "LEFT", "FROM", "WHAT"]
-    assert re.fullmatch(r"[0-9a-f]{8}  confirm   2h +-     t1 +Really\?", first)
-    assert re.fullmatch(r"[0-9a-f]{8}  approve   \d+s +-     treasurer  pay \{\"amount\": 5\}", second)
-    assert re.fullmatch(r"[0-9a-f]{8}  approval  \d+s +119m  billing    Ship it\?", third)
+    assert head.split() == ["ID", "DUE", "RISK", "FROM", "WHAT"]
+    assert re.fullmatch(r"[0-9a-f]{8}  119m  normal  billing    approve: Ship it\?", first)  # due first
+    assert re.fullmatch(r"[0-9a-f]{8}  -     normal  t1 +confirm: Really\?", second)
+    assert re.fullmatch(r"[0-9a-f]{8}  -     normal  treasurer  approve: pay \{\"amount\": 5\}", third)
     listed = shell.lines("pending", "--json")
     assert [item["kind"] for item in listed] == ["confirm", "approve", "approval"]
     assert listed[1] | {"created_at": 0, "id": ""} == {
@@ -62,9 +63,9 @@ def test_all_that_waits_is_listed_and_shown(database: Database, tmp_path: Path) 
     }
     assert listed[2]["id"] == case_id
     assert listed[2]["expires_at"] - listed[2]["created_at"] == pytest.approx(7_200)
-    shown = json.loads(shell("show", second.split()[0], "--json"))
+    shown = json.loads(shell("show", third.split()[0], "--json"))
     assert (shown["id"], shown["request"]["args"]) == (listed[1]["id"], {"amount": 5})
-    assert json.loads(shell("show", third.split()[0], "--json"))["case"]["context"] == {"order": 7}
+    assert json.loads(shell("show", first.split()[0], "--json"))["case"]["context"] == {"order": 7}
 
 
 def test_a_request_that_is_a_case_too_is_listed_once_and_has_the_cases_id(shell: Shell) -> None:
@@ -114,9 +115,10 @@ def test_every_way_to_say_which(shell: Shell) -> None:
 def test_what_has_ended_says_how(shell: Shell) -> None:
     shell.ask(ConfirmRequest(prompt="Really?"))
     shell.on_database(lambda checkpointer: checkpointer.settle("t1", "q1", True, by="ann", via="web"))
-    assert re.search(
-        r"status │ answered\n +at │ \S+Z\n +by │ ann\n +via │ web\n$", shell.here("show", "t1/q1")
+    said = (
+        r" asked │ “Really\?”\n +id │ \S+\n +status │ answered\n +ended │ Confirmed by ann \(unverified\).\n"
     )
+    assert re.search(rf"{said} +at │ \S+Z\n +by │ ann\n +via │ web\n$", shell.here("show", "t1/q1"))
     case_id = shell.open_case(type="input", prompt="Name?")
     shell.here("cancel", case_id, "--reason", "no longer needed")
     ended = json.loads(shell.here("show", case_id, "--json"))
@@ -130,13 +132,100 @@ def test_what_has_ended_says_how(shell: Shell) -> None:
         "by": None,
         "via": None,
         "reason": "no longer needed",
+        "action": None,
+        "outcome": None,
     }
+
+
+@on_each_store
+def test_what_has_ended_is_found_by_its_short_id_with_decision_and_outcome(
+    database: Database, tmp_path: Path
+) -> None:
+    shell = Shell.on(database, tmp_path)
+    shell.ask(call("pay", "call-1", amount=5), "call-1")
+    case_id = shell.open_case(type="approval", prompt="Ship it?")
+    known = shell.printed("call-1")
+    shell.here("answer", known, "--deny", "too much")
+    shown = shell.here("show", known)
+    assert re.search(
+        r"  asked │ Pay\n     id │ review_\w+\n status │ answered\n  ended │ Rejected by ", shown
+    )
+    assert "outcome" not in shown  # what was denied does not run
+    assert "is answered already; nothing was changed" in shell.here("answer", known, "--approve", code=4)
+    opened = case_id.removeprefix("review_")[:8]
+    shell.here("cancel", opened)
+    assert "  ended │ Nothing is left to decide, it was withdrawn" in shell.here("show", opened)
+    shell.ask(call("pay", "call-2", amount=6), "call-2")
+    again = shell.printed("call-2")
+    shell.here("answer", again, "--approve")
+    assert "outcome │ it has not run yet: no agent or worker has taken it up, " in shell.here("show", again)
+    ended = json.loads(shell.here("show", again, "--json"))
+    assert (ended["action"], ended["outcome"]) == ("approve", "waiting")
+
+
+def test_values_are_shown_as_people_read_them_and_secrets_are_not(shell: Shell) -> None:
+    args = {"cents": 4900, "token": "hush", "note": "a\u200bb", "none": None}
+    display = Display(
+        labels={"cents": "Amount"},
+        formats={"cents": "money:EUR", "token": "secret"},
+        consequences=["money"],
+        risk="high",
+    )
+    payload = call("pay", "call-1", **args).model_copy(
+        update={"display": display.shown(args), "details": {"reason": "Above 5 EUR.", "why": "x"}}
+    )
+    shell.ask(payload, "call-1")
+    shown = shell.here("show", shell.printed("call-1"))
+    for line in (
+        "    arg │ Amount (cents) = 49.00 EUR (4900)\n",
+        "    arg │ token = hidden\n",
+        "    arg │ note = a<U+200B>b\n",
+        "    arg │ none = null\n",
+        "   risk │ high\n",
+        " effect │ Money moves.\n",
+        "    why │ Above 5 EUR.\n",
+        " detail │ why = x\n",
+    ):
+        assert line in shown
+    raw = shell.here("show", shell.printed("call-1"), "--raw")
+    assert "    arg │ Amount (cents) = 4900\n" in raw
+    assert '    arg │ note = "a\\u200bb"\n' in raw
+    assert "hush" not in shown + raw
+
+
+def test_risk_patterns_of_the_configuration_count(shell: Shell) -> None:
+    shell.ask(call("run", "c1", command="rm -rf /srv"), "c1")
+    assert "  high  " in shell("pending")
+    (shell.folder / "own.toml").write_text("[[pattern]]\nname = \"x\"\nmatch = 'acme'\n")
+    (shell.folder / "askfirst.toml").write_text('[service]\nrisk_patterns = "own.toml"\n')
+    assert "  normal  " in shell("pending")
+
+
+@pytest.mark.parametrize(
+    ("opened", "word"),
+    [
+        (ConfirmRequest(prompt="Really?"), "confirm"),
+        (AskRequest(questions=[Question(key="a", prompt="Which?")]), "answer"),
+        (
+            AskRequest(
+                questions=[Question(key="a", prompt="Which?", options=[Option(label="x", value="x")])]
+            ),
+            "choose",
+        ),
+        (EscalateRequest(prompt="And now?", choices=["retry", "skip"]), "decide"),
+        (call("pay", "q1"), "approve"),
+    ],
+)
+def test_one_word_says_what_to_do(shell: Shell, opened: Any, word: str) -> None:
+    shell.ask(opened)
+    assert f"  {word}: " in shell.here("pending")
+    assert shell.here("show", shell.printed()).startswith(f"{word:>7} │ ")
 
 
 def test_arguments_are_shown_whole_exact_and_without_anything_hidden(shell: Shell) -> None:
     args = {"text": HOSTILE, "name\u202e\n": 1, "long": "x" * 5000, "nested": {"list": [1, HOSTILE]}}
     shell.ask(call("send\x1b[2J", **args))
-    shown = shell.here("show", shell.printed())
+    shown = shell.here("show", shell.printed(), "--raw")
     assert shell.here("pending").isascii()
     for char in "\x1b\x07\x7f\u202e\u200b\u2028\u00a0\ufeff\U000e0041":
         assert char not in shown
@@ -167,7 +256,7 @@ def test_the_authors_sentence_comes_first_and_a_script_is_lines(shell: Shell) ->
     shell.ask(payload, "call-1")
     assert "Run web-1's script" in shell("pending")
     shown = shell.here("show", shell.printed("call-1"))
-    assert shown.startswith("   asks │ Run web-1's script\n     id │ ")
+    assert shown.startswith("approve │ Run web-1's script\n     id │ ")
     assert "arg │ command = 2 lines\n        │   1  ls\n        │   2  rm -rf /<U+202E>\n" in shown
     assert "\\n" not in shown
 
@@ -308,6 +397,64 @@ def test_watching_in_a_terminal(shell: Shell, script: Path) -> None:
         assert "Traceback" not in terminal.output
 
 
+def test_what_is_due_soon_is_red_in_a_terminal(shell: Shell, script: Path) -> None:
+    shell.ask(ConfirmRequest(prompt="Soon?"), "q1", timeout_seconds=500)
+    shell.ask(ConfirmRequest(prompt="Later?"), "q2", timeout_seconds=5000)
+    with screen(script, "pending") as terminal:
+        assert terminal.end() == 0
+        _, soon, later = terminal.output.strip().splitlines()
+    assert soon.startswith("\x1b[31m")
+    assert "confirm: Soon?" in soon
+    assert "\x1b[31m" not in later
+
+
+def test_the_bare_command_lists_what_waits_and_opens_what_is_chosen(shell: Shell, script: Path) -> None:
+    shell.ask(ConfirmRequest(prompt="First?"), "q1", timeout_seconds=5000)
+    shell.ask(ConfirmRequest(prompt="Second?"), "q2", timeout_seconds=6000)
+    with screen(script) as terminal:
+        terminal.read_until("confirm: Second?")
+        terminal.read_until("Arrow keys choose, Enter opens, q quits.")
+        terminal.press(b"\x1b[B")
+        terminal.output = ""
+        terminal.press(b"\r")
+        terminal.read_until("yes or no?")
+        terminal.read_until(">")  # from now on keys count
+        terminal.press(b"yes\r")
+        terminal.read_until("your answer is sent")
+        terminal.output = ""
+        terminal.read_until("Arrow keys choose")
+        terminal.press(b"q")
+        assert terminal.end() == 0
+        assert terminal.is_as_it_was
+    [left] = shell.lines("pending", "--json")
+    assert left["prompt"] == "First?"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"), [(0, "Nothing waits"), (1, "1 thing waits"), (2, "2 things wait")]
+)
+def test_serve_says_in_a_terminal_where_it_is_and_what_waits(
+    waiting: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    greet("http://127.0.0.1:8000", waiting)
+    assert capsys.readouterr().out == ""  # programs read the log alone
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    greet("http://127.0.0.1:8000", waiting)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "Askfirst is reached at http://127.0.0.1:8000. Ctrl-C stops it; the log follows."
+    assert second.startswith(f"{said} for a person")
+
+
+def test_the_bare_command_makes_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "command.py"
+    path.write_text("from askfirst.cli.main import main\nmain()\n")
+    with screen(path) as terminal:
+        assert terminal.end() == 0
+        assert "Nothing waits for a person: askfirst.db is no database of Askfirst yet." in terminal.text
+    assert not (tmp_path / "askfirst.db").exists()
+
+
 def test_a_table_fits_its_terminal(shell: Shell, script: Path) -> None:
     shell.ask(call("send", to="漢" * 200, last=1), "call-1")
     with screen(script, "pending") as terminal:
@@ -345,8 +492,7 @@ def test_without_the_extra_a_sentence_names_it(shell: Shell) -> None:
     )
     assert done.returncode == 1
     assert (
-        done.stderr
-        == "Error: what is not printed as JSON needs the 'cli' extra: pip install 'askfirst[cli]'\n"
+        done.stderr == "Error: output other than --json needs the 'cli' extra: pip install 'askfirst[cli]'\n"
     )
 
 

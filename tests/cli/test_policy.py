@@ -78,11 +78,11 @@ def test_the_same_as_json_and_from_standard_input(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{", "action.json is no JSON in UTF-8"),
-        ("[]", "action.json is no object with tool, args, toolset, principal"),
+        ("{", "action.json is not JSON in UTF-8"),
+        ("[]", "action.json is not an object with tool, args, toolset, principal"),
         ("{}", "action.json has no tool, the name of what is called"),
         ('{"tool": "x", "arguments": {}}', "action.json has arguments; a call has tool, args"),
-        ('{"tool": "x", "args": []}', "action.json has args that is no object"),
+        ('{"tool": "x", "args": []}', "action.json has args that is not an object"),
     ],
 )
 def test_what_is_no_action(shell: Shell, tmp_path: Path, text: str, sentence: str) -> None:

@@ -82,9 +82,9 @@ def test_what_cannot_go_on_is_seen_and_tried_again(shell: Shell) -> None:
     [
         ("app_of_worker", "module:name"),
         ("no_such_module:resumers", "no module"),
-        ("app_of_worker:unknown", "no mapping"),
-        ("app_of_worker:nothing", "no mapping"),
-        ("app_of_worker:wrong", "no name of a resumer"),
+        ("app_of_worker:unknown", "not a mapping"),
+        ("app_of_worker:nothing", "not a mapping"),
+        ("app_of_worker:wrong", "not the name of a resumer"),
     ],
 )
 def test_what_are_no_resumers_is_said_in_a_sentence(shell: Shell, named: str, problem: str) -> None:

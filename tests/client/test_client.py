@@ -183,7 +183,7 @@ async def test_answers_of_other_libraries_and_their_credentials(tmp_path: Path, 
 @pytest.mark.parametrize("odd", [None, 202, {"status": 202}, "202"])
 async def test_what_is_no_answer_is_refused(odd: Any) -> None:
     async with HitlClient(deliver=_unheard) as client:
-        with pytest.raises(TypeError, match="no HTTP response"):
+        with pytest.raises(TypeError, match="not an HTTP response"):
             await client.handle(odd)
 
 
@@ -305,7 +305,7 @@ async def test_a_delivery_that_hangs_delays_nothing(tmp_path: Path) -> None:
         asking = at.ask()
         await at.answer(await at.person.got(), "approve")
         assert (await asking).action == "approve"
-        for task in at.client._desk.teller._under_way:  # or it would be waited for at the end
+        for task in at.client._desk.deliveries._under_way:  # or it would be waited for at the end
             task.cancel()
 
 

@@ -11,7 +11,7 @@ from kit.client_rig import Person, rig
 from kit.scripted_server import Said, scripted
 
 from askfirst.client import HitlClient, ReviewOutcome, notify
-from askfirst.client.notify import Teller, Telling
+from askfirst.client.notify import CaseNotices, Deliveries
 from askfirst.client.offer import read_offer
 from askfirst.client.wait_state import WaitState
 from askfirst.errors import InvalidOutcome
@@ -83,7 +83,7 @@ async def test_a_form_of_our_service_from_the_link_to_the_outcome(tmp_path: Path
         assert (outcome.action, outcome.data) == ("submit", {"name": "Ada", "wish": "rain"})
 
 
-def _telling() -> tuple[Telling, WaitState, FakeClock, Person]:
+def _notices() -> tuple[CaseNotices, WaitState, FakeClock, Person]:
     clock, person = FakeClock(), Person()
     body = {
         "status": "human_input_required",
@@ -101,20 +101,20 @@ def _telling() -> tuple[Telling, WaitState, FakeClock, Person]:
     offer = read_offer(202, "https://a.example/", body)
     assert offer is not None
     state = WaitState(offer)
-    return Telling(Teller(person, clock), state, lambda label, sent: None), state, clock, person
+    return CaseNotices(Deliveries(person, clock), state, lambda label, sent: None), state, clock, person
 
 
 async def test_progress_is_told_once_and_not_for_every_field() -> None:
-    telling, state, clock, person = _telling()
+    notices, state, clock, person = _notices()
 
     async def at(step: int, fields: int, seconds: float = 1.0) -> None:
         where = {"current_step": step, "total_steps": 3, "completed_fields": fields, "total_fields": 8}
         said = {"status": "in_progress", "case_id": "review_1", "progress": where}
-        telling.progress(state, PollResponse.read(said))
+        notices.progress(state, PollResponse.read(said))
         await clock.advance(seconds)
 
     for _ in range(3):
-        telling.progress(state, PollResponse.read({"status": "opened", "case_id": "review_1"}))
+        notices.progress(state, PollResponse.read({"status": "opened", "case_id": "review_1"}))
     for fields in range(1, 5):
         await at(1, fields)
     await at(2, 5)

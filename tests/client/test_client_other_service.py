@@ -305,7 +305,7 @@ PASSING = [
     bugs.PollsDrip,
     bugs.PollsAreHuge,
     bugs.NotModifiedAtFirst,
-    made(bugs.PollsSay, says=b"this is no JSON"),
+    made(bugs.PollsSay, says=b"this is not JSON"),
     made(bugs.PollsSay, says=b""),
     made(bugs.PollsSay, says=b"[]"),
     made(bugs.PollsSay, says=b'"completed"'),
@@ -346,7 +346,7 @@ LASTING = [
     bugs.PollsHang,
     bugs.PollsDrip,
     bugs.NotModifiedAtFirst,
-    made(bugs.PollsSay, says=b"this is no JSON"),
+    made(bugs.PollsSay, says=b"this is not JSON"),
     made(bugs.PollsSay, says={"result": None}),
 ]
 

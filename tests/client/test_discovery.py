@@ -77,7 +77,7 @@ async def test_an_earlier_version_and_a_redirect_on_the_host() -> None:
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "there is no /.well-known/hitl.json"),
         (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "answered with HTTP 503"),
-        (ok(b"<html>secret-page</html>"), "is no JSON"),
+        (ok(b"<html>secret-page</html>"), "is not JSON"),
         (ok(document(spec_version="9.9")), "hitl_protocol.spec_version must be '0.8'"),
         (ok(b"[]"), "must be an object"),
         (ok(document(capabilities={"transports": ["pigeon"]})), "capabilities.transports"),

@@ -151,8 +151,8 @@ LAUGHS = "a: &a [x, x]\n" + "".join(
         ("name: !!python/object/apply:os.system [echo]\ndescription: x", "line 2: the tag"),
         (LAUGHS, "write it out there, without an alias"),
         ("name: a\ndescription: &d x\nmore: *d", "without an alias"),
-        ("name: [" * 5000, "no YAML"),
-        ("name: a\n\tdescription: x", "no YAML"),
+        ("name: [" * 5000, "not YAML"),
+        ("name: a\n\tdescription: x", "not YAML"),
         ("- name\n- description", "is an object"),
         ("name: a", "description is missing"),
         ("name: 7\ndescription: x", "line 2: name is missing, or no text"),
@@ -160,7 +160,7 @@ LAUGHS = "a: &a [x, x]\n" + "".join(
         ("name: a\ndescription: x\nmetadata: [hitl]", "line 4: metadata is an object"),
         ("name: a\ndescription: x\nmetadata:\n  hitl: yes", "metadata.hitl is an object"),
         ("name: a\ndescription: x\n1: one", "a name is text"),
-        (f"name: a\ndescription: {'9' * 5000}", "no YAML that can be read"),
+        (f"name: a\ndescription: {'9' * 5000}", "not YAML that can be read"),
     ],
 )
 def test_hostile_or_broken_front_matter(front: str, fault: str) -> None:

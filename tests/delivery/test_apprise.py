@@ -19,7 +19,7 @@ from kit.hostile_text import CORPUS, everywhere
 from kit.post_office import post_office
 
 from askfirst.delivery import apprise
-from askfirst.delivery.apprise import AppriseDelivery, Place, places_of
+from askfirst.delivery.apprise import AppriseDelivery, AppriseTarget, targets_of
 from askfirst.delivery.base import Delivery, Ended, Notice, PressDelivery
 from askfirst.errors import DeliveryError
 from askfirst.service.notices import notice_of
@@ -93,8 +93,8 @@ async def test_a_mail_through_apprise() -> None:
 # Formats and limits of places that cannot be reached from here.
 
 
-def place(url: str) -> Place:
-    [found] = places_of([url])
+def place(url: str) -> AppriseTarget:
+    [found] = targets_of([url])
     return found
 
 
@@ -242,7 +242,7 @@ async def test_what_one_place_took_is_not_sent_there_again(receiver: Receiver) -
 
 async def test_an_address_that_apprise_does_not_know(caplog: pytest.LogCaptureFixture) -> None:
     delivery = AppriseDelivery(["json://localhost", f"nosuch://{KEY}"])
-    with pytest.raises(DeliveryError, match="address 2 is none") as caught:
+    with pytest.raises(DeliveryError, match="Apprise cannot use the URL number 2") as caught:
         await delivery.send(ASKED)
     assert caught.value.permanent
     assert KEY not in str(caught.value) + caplog.text
@@ -250,7 +250,7 @@ async def test_an_address_that_apprise_does_not_know(caplog: pytest.LogCaptureFi
 
 @pytest.mark.parametrize("urls", ["", [], ["discord"], ["json://a", KEY]])
 def test_addresses_have_a_scheme(urls: Any) -> None:
-    with pytest.raises(DeliveryError, match="urls are like") as caught:
+    with pytest.raises(DeliveryError, match="urls must be one or several URLs") as caught:
         AppriseDelivery(urls)
     assert KEY not in str(caught.value)
 

@@ -53,7 +53,7 @@ async def test_what_has_no_link_opens_nothing(opener: Path) -> None:
     ["file:///etc/passwd", "javascript:alert(1)", "--help", "https://a b", "https://a/\n", "https://ä/"],
 )
 async def test_only_web_addresses_are_opened(opener: Path, link: str) -> None:
-    with pytest.raises(DeliveryError, match="no web address") as refused:
+    with pytest.raises(DeliveryError, match="not a web address") as refused:
         await DesktopDelivery().send(Notice("review", "r1", "", link))
     assert refused.value.permanent
     assert not (opener / "opened").exists()

@@ -63,11 +63,11 @@ async def test_a_notice_becomes_a_mail_with_the_link(office: PostOffice) -> None
     [mail] = office.mails
     assert office.recipients == [[ANN]]
     assert (mail["From"], mail["To"]) == ("desk@a.example", ANN)
-    assert mail["Subject"] == "books.example asks for a decision: Publish the post?"
+    assert mail["Subject"] == "Publish the post? · books.example asks"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Date"]
-    assert text_of(mail) == f"books.example asks for a decision\n\n{ASKED.body}\n\n{LINK}\n"
-    assert f'<a href="{html.escape(LINK)}">' in html_of(mail)
+    assert text_of(mail) == f"{ASKED.body}\n\nbooks.example asks for a decision.\n\n{LINK}\n"
+    assert f'<a href="{html.escape(LINK)}" ' in html_of(mail)
     assert office.logins == [(b"desk@a.example", b"pass/word")]
     assert Sent(**json.loads(json.dumps(asdict(sent)))) == sent
     assert SECRET not in json.dumps(asdict(sent))
@@ -79,8 +79,9 @@ async def test_agent_text_is_inert(office: PostOffice) -> None:
     await delivery_by(office).send(Notice("review", "case_1", body, LINK))
     [mail] = office.mails
     page = html_of(mail)
-    assert re.findall(r"<(\w+)", page) == ["html", "head", "meta", "body", "div", "div", "p", "a", "p"]
-    assert re.findall(r'(?:src|href)="\S+', page) == [f'href="{html.escape(LINK)}">Open']
+    assert re.findall(r"<(\w+)", page) == ["html", "head", "meta", "body", "h1", "div", "p", "a", "p"]
+    assert re.findall(r'(?:src|href)="\S+"', page) == [f'href="{html.escape(LINK)}"']
+    assert re.findall(r">([^<]+)</a>", page) == ["Look at it"]  # and nothing in a mail decides
     for part in (text_of(mail), html.unescape(page)):
         assert body.replace("\u202e", "<U+202E>").replace("\x1b", "<U+001B>") in part
 
@@ -102,8 +103,8 @@ async def test_long_texts_are_cut_where_it_can_be_seen(office: PostOffice) -> No
     await delivery_by(office).send(Notice("review", "case_1", "ü" * 1_000_000, LINK, facts=facts))
     [mail] = office.mails
     assert len(mail["Subject"]) <= 150
-    assert mail["Subject"].endswith("more characters on the page)")
-    assert "more characters on the page)\n\nhttps://" in text_of(mail)
+    assert mail["Subject"].endswith("more characters on the page) · books.example asks")
+    assert "more characters on the page)\n\nbooks.example asks for a decision.\n\nhttps://" in text_of(mail)
     assert len(text_of(mail)) < 21_000
 
 
@@ -215,6 +216,22 @@ async def test_no_credentials_are_fine(office: PostOffice) -> None:
     assert len(office.mails) == 1
 
 
+async def test_a_server_without_logins_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with sluggish(0.0) as port:  # it answers to EHLO, and offers nothing
+        url = f"smtp://desk%40a.example:pass%2Fword@127.0.0.1:{port}"
+        with pytest.raises(DeliveryError) as caught:
+            await EmailDelivery(url, to=ANN).send(ASKED)
+        said = (
+            "email: the server 127.0.0.1 did not take the mail (it offers no login (AUTH) on this port: leave"
+        )
+        assert str(caught.value).startswith(said)
+        nothing_secret_in(caught.value)
+        assert caught.value.permanent
+        monkeypatch.setattr(smtp, "LOOPBACK_HOSTS", ())
+        with pytest.raises(DeliveryError, match="it offers no encryption \\(STARTTLS\\) on this port: name"):
+            await EmailDelivery(url, to=ANN).send(ASKED)
+
+
 async def test_a_server_that_is_gone() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # and does not listen
@@ -299,5 +316,5 @@ def test_a_server_is_named_properly(url: str) -> None:
 
 @pytest.mark.parametrize("to", ["", "ann", [], [ANN, "a b@c"], "a@b\nBcc: c@d"])
 def test_recipients_are_addresses(to: Any) -> None:
-    with pytest.raises(DeliveryError, match="to is an e-mail address"):
+    with pytest.raises(DeliveryError, match="to must be one or several e-mail addresses"):
         EmailDelivery("smtp://host?from=a@b.example", to=to)

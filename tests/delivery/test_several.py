@@ -164,7 +164,7 @@ async def test_it_is_given_up_in_the_end_and_reported_once(caplog: pytest.LogCap
     assert dict(sent.place) == {"0": "terminal"}
     assert len(bad.errors) == 5
     assert caplog.messages == [
-        "the review notice of case r1 did not get through: telegram: it did not work (tries: 4)"
+        "the review notice of case r1 was not delivered: telegram: it did not work (attempts: 4)"
     ]
 
 
@@ -187,7 +187,7 @@ async def test_a_strangers_error_is_told_by_its_kind_alone(caplog: pytest.LogCap
     good, bad = Platform("terminal"), Platform("telegram", RuntimeError(f"POST {LINK} failed"))
     await Several([good, bad], tries=1).send(NOTICE)
     assert caplog.messages == [
-        "the review notice of case r1 did not get through: telegram: RuntimeError (tries: 1)"
+        "the review notice of case r1 was not delivered: telegram: RuntimeError (attempts: 1)"
     ]
     assert "secret" not in caplog.text
 
@@ -248,7 +248,9 @@ async def test_updates_are_tried_again_and_given_up_without_an_error(
     assert len(bad.updated) == 1
     bad.errors = [fails("telegram") for _ in range(3)]
     await several.update(sent, ENDED)
-    assert caplog.messages == ["the end of case r1 did not get through: telegram: it did not work (tries: 3)"]
+    assert caplog.messages == [
+        "the end of case r1 was not delivered: telegram: it did not work (attempts: 3)"
+    ]
     assert len(good.updated) == 2
 
 
@@ -286,7 +288,7 @@ async def test_presses_of_all_come_to_one_place_and_the_first_wins(caplog: pytes
     assert pressed == ["approve", "reject"]
     assert [len(each.updated) for each in (one, two, plain)] == [1, 1, 1]
     assert one.on_press is None
-    assert caplog.messages == ["nobody hears the buttons of deaf: deaf: it did not work"]
+    assert caplog.messages == ["cannot listen for the buttons of deaf: deaf: it did not work"]
 
 
 def test_without_buttons_anywhere_there_are_none() -> None:

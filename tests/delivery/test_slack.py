@@ -327,7 +327,7 @@ async def test_another_channel_by_name(checkpointer: SqlCheckpointer) -> None:
         rig.slack.channels["C0BOSS"] = {"id": "C0BOSS", "name": "boss", "is_member": True}
         sent = await rig.delivery.to("#boss").send(Notice("review", "case_1", "?", LINK))
         assert sent.place["channel"] == "C0BOSS"
-        with pytest.raises(DeliveryError, match="a channel is an id"):
+        with pytest.raises(DeliveryError, match="a channel must be an id"):
             rig.delivery.to("no channel")
 
 
@@ -408,7 +408,7 @@ async def test_forged_old_and_changed_requests_are_refused_unread(signed: SlackR
 @pytest.mark.parametrize(
     ("refusal", "permanent", "says"),
     [
-        (Refusal("ratelimited", retry_after=7), False, "Slack asks to send less"),
+        (Refusal("ratelimited", retry_after=7), False, "Slack's rate limit is reached"),
         (Refusal("internal_error"), False, "internal_error"),
         (Refusal("not_in_channel"), True, "invite it"),
         (Refusal("missing_scope"), True, "chat:write"),
@@ -560,7 +560,10 @@ async def test_a_service_hears_presses_and_tells_what_waits(
             [message] = slack.in_channel(CHANNEL)
             told = await people.command("pending", channel=CHANNEL)
             assert told.payload["text"] == "• Pay back 49.00 EUR for order A-1042"
-            assert "not one of those" in (await people.command("", channel=CHANNEL, by=BEN)).payload["text"]
+            assert (
+                "not on the list of people"
+                in (await people.command("", channel=CHANNEL, by=BEN)).payload["text"]
+            )
             assert (await people.press(CHANNEL, message["ts"], "Approve")).acked
             await slack.until(lambda: "Approved by Ada." in slack.text(CHANNEL, message["ts"]), PATIENCE)
         settled = await checkpointer.request("t", "call-1")

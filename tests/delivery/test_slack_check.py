@@ -41,7 +41,7 @@ async def test_nothing_is_missing_of_an_app_made_from_the_manifest() -> None:
         ({"bot": None}, "SLACK_BOT_TOKEN is not set"),
         ({"bot": "xoxb-another-token"}, "does not know this token"),
         ({"bot": APP_TOKEN}, "xoxb-"),
-        ({"app": None}, "Buttons are not heard"),
+        ({"app": None}, "Buttons do not work"),
         ({"app": "xapp-another-token"}, "does not know this token"),
         ({"channel": None}, "SLACK_CHANNEL is not set"),
         ({"channel": "C0NONE"}, "there is no such channel"),
@@ -49,7 +49,7 @@ async def test_nothing_is_missing_of_an_app_made_from_the_manifest() -> None:
         ({"scopes": {"chat:write"}}, "The scope commands is missing"),
         ({"scopes": set(NEEDED)}, "For agents in a chat these scopes are missing"),
         ({"socket": False}, "Socket Mode is switched off"),
-        ({"member": False}, "no member of C0OPS"),
+        ({"member": False}, "not a member of C0OPS"),
         ({"archived": True}, "is archived"),
     ],
 )

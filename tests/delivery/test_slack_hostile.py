@@ -53,8 +53,8 @@ async def test_hostile_text_is_inert_and_whole_or_link_only(name: str) -> None:
             actions = [each for each in elements_of(message) if "url" not in each]
             says = text_of(message)
             if any(each.get("style") == "primary" for each in actions):
-                assert notice.asked is not None
-                for _, value in notice.asked.facts:
+                assert notice.contents is not None
+                for _, value in notice.contents.facts:
                     for line in shown(value).split("\n"):
                         assert line in says, where
             await delivery.update(sent, Ended(case.case_id, "completed", hostile, by=hostile[:200]))

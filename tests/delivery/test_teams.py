@@ -119,5 +119,5 @@ async def test_a_channel_that_is_away_is_worth_another_try() -> None:
 
 @pytest.mark.parametrize("url", ["", "http://a.example/hook", "ftp://a.example", "https://"])
 def test_only_an_encrypted_address_is_taken(url: str) -> None:
-    with pytest.raises(DeliveryError, match="url is the https address"):
+    with pytest.raises(DeliveryError, match="url must be the https address"):
         TeamsDelivery(url)

@@ -249,7 +249,7 @@ async def test_what_is_no_token_is_refused_without_being_shown(token: str) -> No
 
 async def test_a_chat_is_named_by_its_number(telegram: TelegramServer) -> None:
     TelegramDelivery(TOKEN, str(CHAT))
-    with pytest.raises(DeliveryError, match="chat_id is a number"):
+    with pytest.raises(DeliveryError, match="chat_id must be a number"):
         TelegramDelivery(TOKEN, "@channel")
 
 
@@ -482,7 +482,7 @@ async def test_a_press_whose_reader_was_killed_comes_again(
 async def test_listening_twice_is_refused(telegram: TelegramServer) -> None:
     delivery = delivery_to(telegram)
     async with delivery.listening(Desk()):
-        with pytest.raises(DeliveryError, match="listened to already"):
+        with pytest.raises(DeliveryError, match="listening already"):
             async with delivery.listening(Desk()):
                 pass
     async with delivery.listening(Desk()):
@@ -504,7 +504,9 @@ async def test_two_readers_of_one_bot_are_told_of_each_other(
         await waiting(telegram, 1)
         async with delivery_to(telegram).listening(Desk()):
             await waiting(telegram, 2)
-            await logged(caplog, "another program reads this bot's presses; only one may per bot")
+            await logged(
+                caplog, "another program reads this bot's presses; only one program may listen for a bot"
+            )
             [record] = [each for each in caplog.records if "another program" in each.getMessage()]
             assert record.levelno == logging.ERROR
         await clock.advance(60)

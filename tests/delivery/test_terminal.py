@@ -39,6 +39,13 @@ OSC_8 = re.compile(r"\x1b\]8;[^;]*;([^\x1b]*)\x1b\\")
 # Notices.
 
 
+def test_without_rich_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['rich'] = None; import askfirst.delivery.terminal"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    extra = "the terminal delivery needs the 'delivery' extra: pip install 'askfirst[delivery]'"
+    assert f"MissingExtra: {extra}" in done.stderr
+
+
 def console(**options: Any) -> Console:
     usual = {
         "force_terminal": True,
@@ -160,7 +167,7 @@ def test_notices_go_to_standard_error_and_a_closed_one_is_a_delivery_error() -> 
         assert process.stdout
         assert process.stderr
         process.stderr.close()
-        assert process.stdout.read() == b"terminal: the terminal is gone True\n"
+        assert process.stdout.read() == b"terminal: the terminal was closed True\n"
 
 
 # Answers.
@@ -254,10 +261,10 @@ def test_arguments_are_edited_looked_at_and_checked() -> None:
         person.is_asked("│ arguments")
         assert "\\u202e" in person.all  # what hides is escaped in the line to edit
         person.types(CLEAR + '{"to": "Ada"')
-        person.sees("this is no JSON")
+        person.sees("this is not valid JSON")
         person.is_asked("│ arguments")
         person.types(CLEAR + '["Ada"]')
-        person.sees("arguments are a JSON object")
+        person.sees("arguments must be a JSON object")
         person.is_asked("│ arguments")
         person.types(CLEAR + '{"to": "Ada", "cents": "lots"}')
         person.sees("-  ", "<U+202E>", '+  "cents": "lots"')
@@ -268,7 +275,7 @@ def test_arguments_are_edited_looked_at_and_checked() -> None:
         person.types("edit")
         person.is_asked("│ arguments")
         person.types("")
-        person.sees("nothing; it runs as it is")
+        person.sees("nothing is changed; the call runs as it is")
         person.is_asked("send, edit again or go back?")
         person.types("back")
         person.is_asked(ASKED)
@@ -308,7 +315,7 @@ def test_who_answers_in_the_terminal_is_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("scene", "told"),
-    [("approve", "nobody waits for it here any more"), ("stored", "it was answered by Bob (browser)")],
+    [("approve", "the agent does not wait for it any more"), ("stored", "it was answered by Bob (browser)")],
 )
 def test_answered_elsewhere_closes_the_prompt_and_says_so(scene: str, told: str, tmp_path: Path) -> None:
     with at(scene, tmp_path / "a.db") as person:
@@ -443,7 +450,7 @@ async def test_an_answer_counts_only_for_what_was_shown() -> None:
         await checkpointer.save_pending_request("t", asked("c1", 1_000_000))
         with pytest.raises(HitlStaleAnswer):
             await shown.answer({"decision": "approve"})
-        assert await shown.closed() == "it is asked anew"
+        assert await shown.closed() == "it is asked again, in a new round"
         now = await checkpointer.request("t", "c1")
         assert now is not None
         assert now.status == "pending"
@@ -482,7 +489,7 @@ async def test_a_deadline_closes_a_request_that_nobody_else_watches() -> None:
         assert await closing == "its time is over"
         assert not await shown.is_open()
         await checkpointer.delete("t")
-        assert await shown.closed() == "it is gone"
+        assert await shown.closed() == "it was deleted"
 
 
 async def test_a_channel_that_cannot_be_followed_is_named() -> None:

@@ -27,7 +27,7 @@ from askfirst.errors import (
 )
 from askfirst.gate.gate import Gate
 from askfirst.gate.outcomes import Ran
-from askfirst.permissions.decision import Decision, PendingAction
+from askfirst.permissions import Decision, PendingAction, StaticPermissionPolicy
 from askfirst.requests import ConfirmRequest, StoredRequest
 from askfirst.workers.continuations import Continuations
 
@@ -392,6 +392,35 @@ async def test_methods_and_class_methods(gate: Gate) -> None:
     assert await Desk("Ada").greet("Bob") == "Ada greets Bob"
     assert await Desk("Eve").greet(who="Bob") == "Eve greets Bob"
     assert await Desk.made("Bob") == "Desk made Bob"
+
+
+async def test_the_words_of_a_method_are_shown(gate: Gate) -> None:
+    class Desk:
+        @gate.guarded(sentence="Greet {who}", risk="high")
+        async def greet(self, who: str) -> str:
+            """Greet."""
+            return who
+
+    asked = answering(gate, {"decision": "approve"})
+    assert await Desk().greet("Bob") == "Bob"
+    words = asked[0].request.payload.words
+    assert (words["sentence"], words["risk"]) == ("Greet Bob", "high")
+
+
+async def test_a_rules_reason_and_risk_reach_the_request(checkpointer: SqlCheckpointer) -> None:
+    told = {"reason": "A person looks.", "risk": "critical", "hold_seconds": 20}
+    rule = {"id": "all", "effect": "require_approval", **told}
+    async with Gate(checkpointer, policy=StaticPermissionPolicy([rule])) as gate:
+
+        @gate.guarded(requires_approval=False)
+        async def send(to: str) -> str:
+            """Send."""
+            return to
+
+        asked = answering(gate, {"decision": "approve"})
+        assert await send("Bob") == "Bob"
+    details = asked[0].request.payload.details or {}
+    assert details == {"matched_rule_id": "all", **told}
 
 
 # Questions.

@@ -254,12 +254,10 @@ async def misuse() -> None:
 """
 
 
-@pytest.mark.timeout(600)  # it may have the machine to share with all other tests
 def test_pyright_sees_the_same_function(tmp_path: Path) -> None:
     assert type_faults(tmp_path, TYPED) == []
 
 
-@pytest.mark.timeout(600)
 def test_pyright_finds_calls_that_do_not_fit(tmp_path: Path) -> None:
     first = TYPED.count("\n") + 4
     lines = {int(each.partition(":")[0]) for each in type_faults(tmp_path, TYPED + FAULTS)}

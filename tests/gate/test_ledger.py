@@ -14,8 +14,8 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.errors import GrantLost, HitlError, KeyConflict, NotApproved
 from askfirst.gate.action import Action
 from askfirst.gate.gate import Gate
+from askfirst.gate.key_state import thread_of
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Refused, Stored
-from askfirst.gate.standing import thread_of
 from askfirst.service.audit import export, verify
 
 pytestmark = pytest.mark.anyio

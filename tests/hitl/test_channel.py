@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kit.channel_rigs import Keeper, Rig, asked, open_rig
 
-from askfirst.agent.context import asking_from, safe_point
+from askfirst.agent.context import Asking, safe_point
 from askfirst.errors import (
     HitlAborted,
     HitlCancelled,
@@ -620,12 +620,12 @@ def test_what_a_channel_belongs_to() -> None:
 async def test_a_tools_body_may_not_ask_durably_without_the_flag(rig: Rig, verb: str) -> None:
     channel = rig.channel()
     if rig.kind == "in_memory":
-        with asking_from("tool", "c1", "mine"):
+        with Asking("tool", "c1", "mine"):
             task, request = await begin(rig, channel, verb)
         await channel.answer(request.question_id, ANSWERS[verb][0][0])
         await task
         return
-    with asking_from("tool", "c1", "mine"), pytest.raises(HitlDurabilityNotGuaranteed) as refused:
+    with Asking("tool", "c1", "mine"), pytest.raises(HitlDurabilityNotGuaranteed) as refused:
         await VERBS[verb](channel)
     assert refused.value.tool_name == "mine"
     assert channel.pending is None
@@ -635,16 +635,16 @@ async def test_a_tools_body_may_not_ask_durably_without_the_flag(rig: Rig, verb:
 @verbs
 async def test_with_the_flag_or_at_a_safe_point_it_may(rig: Rig, verb: str) -> None:
     allowed, strict = rig.channel(allow_inside_custom_tool=True), rig.channel()
-    with asking_from("tool", "c1", "mine"):
+    with Asking("tool", "c1", "mine"):
         task, request = await begin(rig, allowed, verb)
         await allowed.answer(request.question_id, ANSWERS[verb][0][0])
         await task
-    with asking_from("tool", "c2", "mine"), safe_point():
+    with Asking("tool", "c2", "mine"), safe_point():
         task = rig.start(channel_verb(strict, verb, "c2"))
         request = await asked(strict)
         await strict.answer(request.question_id, ANSWERS[verb][0][0])
         await task
-    with asking_from("gate", "c3", "mine"):
+    with Asking("gate", "c3", "mine"):
         task = rig.start(channel_verb(strict, verb, "c3"))
         request = await asked(strict)
         await strict.answer(request.question_id, ANSWERS[verb][0][0])
@@ -661,7 +661,7 @@ def channel_verb(channel: HitlChannel, verb: str, call_id: str) -> Coroutine[Any
 async def test_a_question_gets_the_same_id_when_its_call_begins_anew(rig: Rig) -> None:
     channel, ids = rig.channel(allow_inside_custom_tool=True), []
     for place in ("gate", "gate", "tool", "tool"):
-        with asking_from(place, "c1", "mine"):
+        with Asking(place, "c1", "mine"):
             for _ in range(2):
                 task, request = await begin(rig, channel, "confirm")
                 ids.append(request.question_id)

@@ -120,7 +120,7 @@ async def test_choices_that_nobody_could_choose_from_are_refused(rig: Rig, choic
         (
             "ask",
             [[Question(key="k", prompt="one"), Question(key="k", prompt="two")]],
-            "each question has a key of its own; 'k' is there twice",
+            "each question needs a different key; 'k' is there twice",
         ),
     ],
 )
@@ -186,7 +186,9 @@ def _nested() -> dict[str, Any]:
 )
 async def test_details_that_cannot_be_shown_are_refused(rig: Rig, details: Any) -> None:
     channel = rig.channel()
-    with pytest.raises(HitlInvalidRequest, match=r"^details (cannot be written as JSON: |are names with)"):
+    with pytest.raises(
+        HitlInvalidRequest, match=r"^details (cannot be written as JSON: |have to be a mapping)"
+    ):
         await channel.confirm("Sure?", details=details)
     assert await channel.open_request() is None
 

@@ -55,6 +55,18 @@ async def test_choices_are_texts(choices: Any) -> None:
         await InMemoryChannel().escalate("What now?", choices=choices)
 
 
+@pytest.mark.parametrize(
+    ("choices", "fault"),
+    [
+        ([f"way {place}" for place in range(21)], "at most 20 choices"),
+        (["a", "b" * 301], "at most 300 characters"),
+    ],
+)
+async def test_choices_that_no_page_shows_are_refused(choices: list[str], fault: str) -> None:
+    with pytest.raises(HitlInvalidRequest, match=fault):
+        await InMemoryChannel().escalate("What now?", choices=choices)
+
+
 @pytest.mark.parametrize("require", ["payment", 5, [1], b"pay"])
 def test_what_names_no_tools_is_refused_when_the_middleware_is_made(require: Any) -> None:
     with pytest.raises(HitlError, match="require_confirm"):

@@ -1,8 +1,8 @@
 """The table of attacks, printed at the end of a test run: how many were tried and how many held, by kind.
 
 A test that attacks is marked ``@pytest.mark.attack("H1", "bodies without a credential")``: the finding it belongs
-to (or several, ``"M2 L5"``), and the kind of attack, which is a row of the table. A test counts as one attack; one
-that tries many says how many with the fixture ``attacks_tried``.
+to (or several, ``"M2 L5"``), and the kind of attack, which is a row of the table. A test counts as one attack; a test
+that tries several reports their number with the fixture ``attacks_tried``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KIND, _FINDING, _COUNT = "attack_kind", "attack_finding", "attacks_tried"
 
 @pytest.fixture
 def attacks_tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
-    """Say how many attacks this test tries; without it a test counts as one."""
+    """Report how many attacks this test tries; otherwise a test counts as one."""
 
     def say(count: int) -> None:
         request.node.user_properties.append((_COUNT, count))
@@ -26,7 +26,7 @@ def attacks_tried(request: pytest.FixtureRequest) -> Callable[[int], None]:
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Note on each test that attacks what its report needs; reports of other processes carry it along."""
+    """Store the marker's values on each test that attacks, so that reports of other processes carry them."""
     for item in items:
         marker = item.get_closest_marker("attack")
         if marker is not None:

@@ -1,4 +1,4 @@
-"""Processes that act and link on one database at once, and one that dies while it links."""
+"""Processes that write acts and link the audit chain on one database at once; one may die while it links."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kit.stores import connect
 
 
 async def work(kind: str, address: str, name: str, acts: int, dies: bool) -> None:
-    """Write so many acts, and link now and then; ``dies``: killed between the statements of a link."""
+    """Write ``acts`` acts, and link the chain now and then; with ``dies``, be killed between a link's statements."""
     async with connect(kind, address) as checkpointer:
         engine = checkpointer.engine
         for number in range(acts):
@@ -30,7 +30,7 @@ async def work(kind: str, address: str, name: str, acts: int, dies: bool) -> Non
 
 
 def dying() -> Transaction[int]:
-    """A link whose process is killed when its rows are written and its head is moved, before the commit."""
+    """A link transaction whose process is killed after its rows and its head are written, before the commit."""
     linking = audit_chain.link()
     answer = None
     while True:

@@ -1,4 +1,4 @@
-"""A browser beside a service in the test's own loop: fixtures, for modules that name this one as a plugin."""
+"""Fixtures for a browser in the test's own event loop, for modules that name this module as a plugin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kit.patience import PATIENCE
 
 @pytest.fixture(scope="module")
 async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
-    """One for all tests of a module, which have one loop for that."""
+    """One browser for all tests of a module, which share one event loop."""
     from playwright.async_api import async_playwright
 
     path = chromium_path()
@@ -25,7 +25,7 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
 
 @pytest.fixture
 async def page(chromium: Any, window: dict[str, Any]) -> AsyncIterator[Any]:
-    """A page in a window that nobody has used before, as the module's fixture ``window`` describes it."""
+    """A page in a new browser context, with the options of the module's fixture ``window``."""
     context = await chromium.new_context(**window)
     page = await context.new_page()
     page.set_default_timeout(PATIENCE * 1000)

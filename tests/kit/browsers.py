@@ -11,13 +11,13 @@ import pytest
 from kit.debian_packages import in_ci, install
 
 PACKAGE = "chromium-headless-shell"
-"""Chromium without its windows, which cost as much time as the pages in them; it is the first to be looked for."""
+"""Chromium without windows, which would take as much time as the pages; preferred to other Chromium packages."""
 BROWSERS = (PACKAGE, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _INSTALLED_BY = f"a run of all tests installs Debian's {PACKAGE} where it may"
 
 
 def begin(session: pytest.Session) -> None:
-    """Have a browser in place where all tests are to be run: it is large, and few files of tests need it."""
+    """Install a browser if all tests are to be run: it is large, and few test files need it."""
     config = session.config
     is_worker = hasattr(config, "workerinput")
     is_part = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr

@@ -1,8 +1,8 @@
-"""Compiled once, not once for every process that the tests start.
+"""Bytecode in a folder of its own, so that modules are compiled once and not in every process that tests start.
 
-An environment that keeps Python from writing bytecode, as containers do, means the source tree: there is none
-beside it here either. Imported first, by conftest.py. As a program it says in which folder the bytecode is, and
-begins that folder with what the libraries were installed with.
+If the environment forbids Python to write bytecode, as containers do, it means the source tree: nothing is written
+there. conftest.py imports this module first. As a program it prints the folder, and links the bytecode that the
+libraries were installed with into it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOLDER = Path(sys.prefix, "tests-bytecode")
 
 
 def begin() -> None:
-    """Put what is compiled already where Python looks for it if ``sys.pycache_prefix`` is the folder."""
+    """Link existing bytecode to where Python looks for it when ``sys.pycache_prefix`` is the folder."""
     FOLDER.mkdir()
     for library in {sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")}:
         for cache in Path(library).rglob("__pycache__"):

@@ -1,4 +1,4 @@
-"""Receivers of callbacks: a local server, with TLS under any name, that notes what reaches it."""
+"""Receivers of callbacks: a local server, with TLS for any name, that records the requests it gets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class Receiver:
-    """What came in, and what is answered; ``answer`` None means never."""
+    """The requests that came in, and the answer to each; with ``answer=None`` there is no answer."""
 
     port: int = 0
     answer: bytes | None = OK

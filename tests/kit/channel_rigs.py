@@ -1,4 +1,4 @@
-"""The kinds of channel there are, each with what keeps its requests, so that one test runs over all of them."""
+"""The kinds of channels, each with its store of requests, so that one test runs over all of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from askfirst.hitl import CheckpointedChannel, HitlChannel, HitlRequest, InMemor
 from askfirst.hitl.testing import FakeClock
 
 KINDS = ("in_memory", "sqlite", "own")
-"""`InMemoryChannel`, and `CheckpointedChannel` on SQLite and on a checkpointer of one's own."""
+"""`InMemoryChannel`, and `CheckpointedChannel` on SQLite and on a user's own checkpointer."""
 STORED = ("sqlite",)
-"""Those with a checkpointer that settles requests itself."""
+"""The kinds with a checkpointer that settles requests itself."""
 
 
 class Keeper:
-    """A user's own checkpointer, with what the seeds ask of one and nothing else; it keeps JSON."""
+    """A user's own checkpointer with the two methods that the seeds prescribe; it stores JSON."""
 
     def __init__(self) -> None:
         self.kept: dict[str, str] = {}
@@ -42,7 +42,7 @@ class Keeper:
 
 
 class Rig:
-    """One kind of channel, with a clock that is turned by hand."""
+    """One kind of channel, with a `FakeClock`."""
 
     def __init__(self, kind: str, checkpointer: Any, clock: FakeClock) -> None:
         self.kind = kind
@@ -51,7 +51,7 @@ class Rig:
         self._tasks: list[asyncio.Task[Any]] = []
 
     def channel(self, **options: Any) -> InMemoryChannel:
-        """A channel of this kind; all of a rig share what keeps their requests."""
+        """A channel of this kind; all channels of a rig share one store."""
         if self.kind == "in_memory":
             options.pop("allow_inside_custom_tool", None)
             return InMemoryChannel(**options, clock=self.clock)
@@ -62,9 +62,9 @@ class Rig:
         return Agent(channel=channel or self.channel(), thread_id="t", **options)
 
     def later(self, agent: Agent, channel: HitlChannel | None = None, **options: Any) -> Agent:
-        """An agent that goes on with another's thread, as in another process.
+        """An agent that continues another agent's thread, as in another process.
 
-        Where nothing is stored, it is given the transcript, and the channel is the one there is.
+        Without a store it gets the other agent's transcript and channel.
         """
         if self.kind in STORED:
             return self.agent(channel, **options)
@@ -72,13 +72,13 @@ class Rig:
         return self.agent(channel, messages=agent.messages, **options)
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A task that does not outlive the test."""
+        """Start a task that is cancelled at the end of the test."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
         return task
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel the tasks that are still running."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -108,11 +108,11 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
 
 @pytest.fixture(params=STORED)
 async def stored_rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    """Of each kind that our own checkpointers keep."""
+    """A channel of each kind in `STORED`, in turn."""
     async with open_rig(request.param, tmp_path) as rig:
         yield rig
 
 
 async def asked(channel: HitlChannel) -> HitlRequest:
-    """What the channel asks, now or next."""
+    """The channel's pending request, or its next one."""
     return await anext(aiter(channel.subscribe()))

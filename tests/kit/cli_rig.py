@@ -20,7 +20,7 @@ import pytest
 from askfirst.checkpointer.base import RunRecord, Step
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.cli.find import Asked, pending_items, short
+from askfirst.cli.find import AgentRequest, pending_items, short
 from askfirst.cli.main import main
 from askfirst.messages import UserMessage, call_digest
 from askfirst.requests import ApproveRequest, HitlPayload, HitlRequest, StoredRequest
@@ -42,14 +42,15 @@ CLEAN = {
 
 
 def command() -> list[str]:
-    """The command, as good as cold: cli/test_commands.py and project/test_exports.py look at what it loads."""
+    """The command in a warm process. What a cold one loads is tested in cli/test_commands.py and
+    project/test_exports.py."""
     return [*warm_python(), "-m", "askfirst.cli"]
 
 
 class Shell:
-    """Runs the command on one database: in a process of its own, in an empty folder, or right here.
+    """Runs the command on one database: in another process, in an empty folder, or in this process.
 
-    A process of its own is what a user has; here is quick, for what needs many of them.
+    Another process is what a user has; this process is quicker, for tests that run many commands.
     """
 
     def __init__(self, folder: Path, url: str | None = None, *, in_process: bool = False) -> None:
@@ -60,12 +61,12 @@ class Shell:
 
     @classmethod
     def on(cls, database: Database, folder: Path) -> Self:
-        """On a store of the conformance suite; processes of their own on SQLite and PostgreSQL."""
+        """A shell on a database of the conformance suite; in other processes on SQLite and PostgreSQL."""
         url = f"sqlite:///{database.address}" if database.kind == "sqlite" else database.address
         return cls(folder, url, in_process=database.kind == "mysql")
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """What came of it, whatever that is."""
+        """Run the command; returns its output and exit code, also if it fails."""
         if self._in_process:
             return self._run_here(arguments, stdin)
         done = subprocess.run(  # noqa: S603
@@ -96,7 +97,7 @@ class Shell:
         )
 
     def here(self, *arguments: str, code: int = 0) -> str:
-        """What the command prints, or the sentence with which it fails; in this process."""
+        """The output of the command in this process, or its error text if it fails."""
         done = self._run_here(arguments, "")
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         if code:
@@ -105,7 +106,7 @@ class Shell:
         return done.stderr if code else done.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """The command, going on."""
+        """Start the command without waiting for its end."""
         return subprocess.Popen(  # noqa: S603
             [*command(), *arguments],
             stdin=subprocess.DEVNULL,
@@ -117,13 +118,13 @@ class Shell:
         )
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """What the command prints, if it succeeds."""
+        """The output of the command, which has to succeed."""
         done = self.run(*arguments, stdin=stdin)
         assert (done.returncode, done.stderr) == (0, ""), (done.stdout, done.stderr)
         return done.stdout
 
     def fails(self, code: int, *arguments: str, stdin: str = "") -> str:
-        """The sentence with which the command fails."""
+        """The error text of the command, which has to fail with this exit code."""
         done = self.run(*arguments, stdin=stdin)
         assert (done.returncode, done.stdout) == (code, ""), (done.returncode, done.stdout, done.stderr)
         assert re.fullmatch(r"Error: [^\n]+\n", done.stderr), done.stderr
@@ -134,7 +135,7 @@ class Shell:
         return [json.loads(line) for line in self(*arguments).splitlines()]
 
     def on_database(self, work: Callable[[SqlCheckpointer], Awaitable[T]]) -> T:
-        """Do something to the database from here."""
+        """Run a function on the database, from this process."""
 
         async def run() -> T:
             async with checkpointer_from_url(self.url) as checkpointer:
@@ -142,7 +143,7 @@ class Shell:
 
         return run_coroutine(run())
 
-    # What there is to be found.
+    # What the command finds in the database.
 
     def ask(
         self,
@@ -193,17 +194,17 @@ class Shell:
         return self.on_database(work)
 
     def printed(self, question_id: str = "q1", thread_id: str = "t1") -> str:
-        """The short id that is printed for what an agent asks."""
+        """The short id that the command prints for an agent's request."""
 
         async def work(checkpointer: SqlCheckpointer) -> str:
             key = (thread_id, question_id)
-            found = [it async for it in pending_items(checkpointer) if isinstance(it, Asked)]
+            found = [it async for it in pending_items(checkpointer) if isinstance(it, AgentRequest)]
             return next(short(it) for it in found if (it.row.thread_id, it.row.question_id) == key)
 
         return self.on_database(work)
 
     def request(self, question_id: str = "q1", thread_id: str = "t1") -> StoredRequest:
-        """A request as it stands."""
+        """The current state of a request."""
 
         async def work(checkpointer: SqlCheckpointer) -> StoredRequest:
             found = await checkpointer.request(thread_id, question_id)
@@ -213,7 +214,7 @@ class Shell:
         return self.on_database(work)
 
     def case(self, case_id: str) -> Any:
-        """A case as it stands."""
+        """The current state of a case."""
         return self.on_database(lambda checkpointer: Cases(checkpointer).get(case_id))
 
 
@@ -224,7 +225,7 @@ def call(tool_name: str = "send", tool_call_id: str = "q1", **args: Any) -> Appr
 
 
 async def run_command(shell: Shell, *arguments: str) -> tuple[int | None, str, str]:
-    """The command beside other things that go on in this process."""
+    """Run the command without blocking the event loop of this process."""
     process = await asyncio.create_subprocess_exec(
         *command(),
         *arguments,

@@ -19,7 +19,7 @@ from kit.running_service import Agent, Opened, Served, serving
 
 
 class Person:
-    """A plain async function of the notice, who remembers everything and waits for more."""
+    """A delivery (a plain async function of the notice) that records all notices, and can wait for more."""
 
     def __init__(self) -> None:
         self.told: list[Notice] = []
@@ -34,7 +34,7 @@ class Person:
         return [notice.kind for notice in self.told]
 
     async def got(self, kind: str = "review", number: int = 1) -> Notice:
-        """The so-manieth notice of this kind, once it is there."""
+        """Wait for the notice of this kind with this number, counted from 1."""
         async with asyncio.timeout(PATIENCE):
             while self.kinds.count(kind) < number:
                 self._more.clear()
@@ -85,7 +85,7 @@ async def rig(
     also: Callable[[Person], Any] | None = None,
     **options: Any,
 ) -> AsyncGenerator[Rig]:
-    """``service`` are the service's options, ``options`` the client's; ``also`` makes what it delivers to."""
+    """Open a rig. ``service`` are the service's options, ``options`` the client's; ``also`` makes a delivery."""
     person = Person()
     async with serving(f"sqlite:///{tmp_path}/cases.db", **(service or {})) as served:
         agent = await served.agent()
@@ -100,7 +100,7 @@ async def rig(
 
 
 async def until(check: Callable[[], object]) -> None:
-    """Until something holds that is on the other side of a socket."""
+    """Wait until a condition on the other side of a socket holds."""
     async with asyncio.timeout(PATIENCE):
         while not check():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""What the crash matrices share: lives, some at once, and what is between one and the next."""
+"""What the crash matrices share: running lives, some at once, and waiting between one life and the next."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def lives(track: RaceTrack, target: str, jobs: list[dict[str, Any]]) -> li
 
 
 async def until_lapsed(checkpointer: Checkpointer, thread_id: str) -> None:
-    """Wait until a dead process's lease is over, so that the next life passes each point but once."""
+    """Wait until the lease of a dead process has lapsed, so that the next life passes each point only once."""
     async with asyncio.timeout(PATIENCE):
         while True:
             thread = await checkpointer.load(thread_id)
@@ -33,6 +33,6 @@ async def until_lapsed(checkpointer: Checkpointer, thread_id: str) -> None:
 
 
 def attempt_of(request: HitlRequest) -> int:
-    """Which attempt of a call an escalation is about."""
+    """The number of the attempt that an escalation is about."""
     payload = request.payload
     return payload.details["attempt"] if payload.kind == "escalate" and payload.details else 0

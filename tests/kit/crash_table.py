@@ -11,7 +11,7 @@ import pytest
 
 @dataclass
 class Tally:
-    """What was found on one store: points at which a process was killed, and what came of it."""
+    """The results on one store: the points at which a process was killed, and the lost and doubled effects."""
 
     tried: int = 0
     resumed: int = 0
@@ -29,12 +29,12 @@ def tally(store: str) -> Tally:
 
 
 def hand_over(output: dict[str, Any]) -> None:
-    """In one of several processes that share a test run: put the rows where the run's own process finds them."""
+    """In a worker process of pytest-xdist: put the rows into its output, for the main process."""
     output["crash_table"] = {store: asdict(row) for store, row in TALLIES.items()}
 
 
 def take_over(output: Mapping[str, Any]) -> None:
-    """Add the rows that another process has handed over."""
+    """In the main process: add the rows of a worker process."""
     for store, found in output.get("crash_table", {}).items():
         row = tally(store)
         for name, value in found.items():

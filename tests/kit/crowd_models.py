@@ -1,4 +1,4 @@
-"""What the models of a crowd say: calls at random, each under an id and with an amount that no other has."""
+"""The models of a crowd: random calls, each with a unique id and a unique amount."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CallingModels:
         self._calls = 0
 
     def turn(self, messages: list[Message]) -> Any:
-        """Some calls, a question, or a word; after results mostly the end."""
+        """A turn: some calls, a question, or a text; after results mostly the final text."""
         if messages[-1].role == "tool" and self._dice.random() < 0.8:
             return "done"
         match self._dice.choice(["one", "one", "some", "some", "ask", "talk"]):
@@ -37,11 +37,11 @@ class CallingModels:
         return ToolCall(f"{name}-{number}", name, {"amount": number})
 
     def delegating_turn(self, messages: list[Message]) -> Any:
-        """The same, and perhaps calls of ``helper``."""
+        """A turn that may also call ``helper``."""
         return self._with_help(messages, "helper", 0.5)
 
     def helping_turn(self, messages: list[Message]) -> Any:
-        """What ``helper`` says: it may call a ``clerk``."""
+        """A turn of ``helper``, which may call a ``clerk``."""
         return self._with_help(messages, "clerk", 0.25)
 
     def _with_help(self, messages: list[Message], name: str, chance: float) -> Any:
@@ -55,6 +55,6 @@ class CallingModels:
         return self._dice.choice([helping, [*helping, *said], [*said, *helping]])
 
     def next(self) -> int:
-        """A number that was in no call before."""
+        """A number that no call has used."""
         self._calls += 1
         return self._calls

@@ -1,4 +1,4 @@
-"""What the workers of a crowd run: an agent that pays once a person has said so, and writes down that it has."""
+"""What the workers of a crowd run: an agent that pays once a person has approved, and records each payment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def payer(thread_id: str) -> Tool:
 
 
 def agent_of(thread_id: str, store: Checkpointer, at: int = 1) -> Agent:
-    """A thread's agent, with as much of its script left as a run needs."""
+    """A thread's agent, with its script from turn ``at`` on."""
     turns = [ToolCall("c1", "pay", {"cents": 5}), "Done."][at:]
     return Agent(
         model=ScriptedModel(turns),

@@ -1,8 +1,8 @@
-"""The database servers of a test run: found by environment or on loopback, else started and thrown away.
+"""The database servers of a test run: found by environment or on loopback, else started and removed afterwards.
 
 - `find_or_start_postgres()` returns a Server, or Missing with the reason; so does `find_or_start_mysql()`.
-- `start_own(ThrowawayPostgres)` gives a test a server of its own to stop, kill and start; see throwaway_servers.py.
-- `begin()` and `summarize()` are what conftest.py calls at either end of the run.
+- `start_own(ThrowawayPostgres)` starts a server for one test, to stop, kill and start; see throwaway_servers.py.
+- conftest.py calls `begin()` at the start of the run and `summarize()` at its end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Missing:
-    """No server, and why. `asked_for` by the environment means that it should have been there."""
+    """No server, and why. `asked_for` means that the environment names a server that cannot be reached."""
 
     product: str
     reason: str
@@ -81,10 +81,10 @@ class Missing:
 
 
 def begin(session: pytest.Session) -> None:
-    """Put this run's servers in place, and have them removed at its end.
+    """Find or start this run's servers; those that were started are removed at its end.
 
-    A server that the environment names must be there, and with CI=true both must: else the run fails. A run of
-    the fast tests needs none.
+    The run fails if a server that the environment names cannot be reached, and with CI=true if either is missing. A
+    run of the fast tests needs none.
     """
     if session.config.option.collectonly or session.config.option.markexpr == "fast":
         return
@@ -99,7 +99,7 @@ def begin(session: pytest.Session) -> None:
 
 
 def summarize(reporter: pytest.TerminalReporter) -> None:
-    """Say which servers were used, and name all that was skipped, with why."""
+    """Print which servers were used, and which tests were skipped, with the reason."""
     found = reporter.config.stash.get(FOUND, [])
     missing = [one for one in found if isinstance(one, Missing)]
     if used := [str(one) for one in found if isinstance(one, Server)]:
@@ -125,7 +125,7 @@ def find_or_start_mysql(say: Callable[[str], None] = lambda _: None) -> Server |
 
 
 def start_own(kind: type[T], *, durable: bool = False) -> T:
-    """A throwaway server of a test's own. Without one the test is skipped, or fails if CI=true."""
+    """A temporary server for one test. If it cannot be started, the test is skipped, or fails if CI=true."""
     try:
         if kind.binary() is None and (refusal := install(kind.package, kind.binary, lambda _: None)):
             raise ServerError(refusal)
@@ -136,7 +136,7 @@ def start_own(kind: type[T], *, durable: bool = False) -> T:
 
 
 def find_or_start_all(say: Callable[[str], None]) -> list[Server | Missing]:
-    """Both at once. Those found are put into the environment, for the tests and their subprocesses."""
+    """Find or start both servers at once; their addresses go into the environment, for tests and subprocesses."""
     kinds: tuple[type[Throwaway], ...] = (ThrowawayPostgres, ThrowawayMySQL)
     with ThreadPoolExecutor(len(kinds)) as pool:
         results = list(pool.map(lambda kind: _find_or_start(kind, say), kinds))

@@ -1,4 +1,4 @@
-"""Debian's packages, installed for the tests where we may."""
+"""Debian's packages, installed for the tests if permissions allow it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from kit.throwaway_servers import shorten
 
 
 def install(package: str, is_there: Callable[[], object], say: Callable[[str], None]) -> str | None:
-    """Install a package, for whose sake ``is_there`` says whether it helped. Returns why not.
+    """Install a package. ``is_there`` says whether the program is installed afterwards. Returns the reason if not.
 
-    Whether the package manages to start its own service does not matter, so neither does apt-get's status
-    if what is wanted is there afterwards.
+    apt-get's exit status does not matter if the program is installed: the package may fail to start its own service.
     """
     if os.environ.get("ASKFIRST_TEST_INSTALL") == "no":
         return "ASKFIRST_TEST_INSTALL=no forbids to install it"
@@ -46,5 +45,5 @@ def _call(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def in_ci() -> bool:
-    """Whether nothing may be missing: what is, fails."""
+    """Whether this is a CI run, in which a test fails if its server or browser is missing."""
     return os.environ.get("CI", "").lower() in ("1", "true")

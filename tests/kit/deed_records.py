@@ -1,4 +1,4 @@
-"""What tools really did and people really said, held against what is on record of it."""
+"""Comparing what tools really did and people really said with what the store has on record."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ASKED = Statement(
 )
 _BEGUN = Statement(select(_E.tool_call_id, _E.attempt, _E.ended_at).where(_E.thread_id == param("thread_id")))
 _OPEN_END = ("unknown", "not run again", "may be tried again")
-"""How a result says that it is not known what came of a body that was begun."""
+"""The words with which a result says that the outcome of a begun body is unknown."""
 
 
 class Deed(NamedTuple):
@@ -50,7 +50,7 @@ class Deed(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a person said, under a name that nobody else has; ``counts`` is None if they do not know."""
+    """A person's answer, under a unique name; ``counts`` is None if the person does not know whether it counts."""
 
     by: str
     answer: Any
@@ -59,20 +59,20 @@ class Said(NamedTuple):
 
 @dataclass
 class Truth:
-    """What happened, whatever the store says."""
+    """What really happened, independent of the store."""
 
     deeds: list[Deed] = field(default_factory=list[Deed])
     said: list[Said] = field(default_factory=list[Said])
     effects: dict[str, str] = field(default_factory=dict[str, str])
     """By tool name: once, idempotent or none."""
     free: frozenset[str] = frozenset()
-    """The tools that nobody is asked about."""
+    """The tools that need no approval."""
     in_order: bool = True
-    """Whether results have to stand in the order of their calls."""
+    """Whether results have to be in the order of their calls."""
 
 
 async def lies(store: SqlCheckpointer, truth: Truth) -> list[str]:
-    """What is wrong with the threads of a store that are at rest, each with why."""
+    """The faults of a store's threads at rest, each as a sentence."""
     found: list[str] = []
     answered: dict[str, StoredRequest] = {}
     threads = await store.threads()
@@ -173,7 +173,7 @@ def _unjustified(deed: Deed, record: _Record, truth: Truth) -> Iterator[str]:
 
 
 def _retries(call_id: str, record: _Record) -> Iterator[tuple[int, Any]]:
-    """The attempts of a call after which a person had it run again, each with other arguments, if any."""
+    """The attempts of a call that a person had repeated, each with the changed arguments, if any."""
     for it in record.requests:
         about = asked_call(it.request.payload)
         answer = it.answer
@@ -194,7 +194,7 @@ def _approved(call_id: str, record: _Record) -> Iterator[int]:
 
 
 def _untrue(result: ToolResultMessage, deeds: Sequence[Deed], record: _Record, truth: Truth) -> Iterator[str]:
-    """What a result says that is not so."""
+    """The statements of a result that are not true."""
     call_id, text = result.tool_call_id, result.text
     hitl = (result.details or {}).get("hitl", {})
     done = [it for it in deeds if text.endswith(told(it.tool_name, it.amount, it.attempt))]
@@ -218,7 +218,7 @@ _DECISIONS = {"human_approve": "approve", "human_deny": "deny", "human_edit": "e
 
 
 def _undecided(call_id: str, hitl: dict[str, Any], record: _Record) -> Iterator[str]:
-    """A decision on a result's record that nobody made."""
+    """Decisions on record of a result that nobody made."""
     decision = hitl.get("decision")
     about = [it for it in record.requests if it.question_id.split(":")[0] == call_id]
     if decision in _DECISIONS:
@@ -239,7 +239,7 @@ def _undecided(call_id: str, hitl: dict[str, Any], record: _Record) -> Iterator[
 
 
 def _misheard(said: Sequence[Said], answered: dict[str, StoredRequest]) -> Iterator[str]:
-    """Answers that were taken and are not on record, or are though they were refused."""
+    """Answers that were accepted but are not on record, or were refused but are on record."""
     for it in said:
         known = answered.get(it.by)
         if it.counts and (known is None or known.status != "answered"):
@@ -258,12 +258,12 @@ def _is_answer(said: Any, known: StoredRequest) -> bool:
 
 
 def told(tool_name: str, amount: int, attempt: int) -> str:
-    """What a body says it did."""
+    """The text that a body returns."""
     return f"{tool_name} did {amount} at attempt {attempt}"
 
 
 def heard(error: BaseException | None) -> bool | None:
-    """Whether an answer counts, going by what whoever gave it has heard: None, if that cannot be told."""
+    """Whether an answer counts, judged by the error that its giver got; None if that cannot be known."""
     if error is None:
         return True
     return False if isinstance(error, HitlStaleAnswer) else None

@@ -1,4 +1,4 @@
-"""What the tests of pausing share: tools that keep account of what they did, models that may begin anywhere."""
+"""What the tests of pausing share: tools that record their effects, and models that continue from any transcript."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kit.transcripts import results
 
 
 class Deeds:
-    """What was really done, in order; makes the tools that do it."""
+    """The effects that really happened, in order; makes the tools that record them."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
 
     def tool(self, name: str, **options: Any) -> Tool:
-        """A tool that does a deed named after it and its argument, if it has one."""
+        """A tool that records a deed, named after the tool and its argument, if it has one."""
 
         async def body(what: str = "") -> str:
             self.done.append(f"{name} {what}".strip())
@@ -28,12 +28,12 @@ class Deeds:
         return tool(name=name, **options)(body)
 
     def asks(self, name: str, **options: Any) -> Tool:
-        """The same, but a person has to approve it first."""
+        """A tool that records a deed, and that a person has to approve first."""
         return self.tool(name, requires_approval=True, **options)
 
 
 def script(*turns: Any) -> ScriptedModel:
-    """A model whose next turn follows from the transcript alone, so that a fresh one can go on with a thread."""
+    """A model whose next turn depends only on the transcript, so that a new one can continue a thread."""
 
     def say(messages: list[Message]) -> Any:
         said = sum(isinstance(message, AssistantMessage) for message in messages)
@@ -54,22 +54,22 @@ def delegate(call_id: str, name: str, prompt: str = "do it") -> ToolCall:
 
 
 def approve(*ids: str) -> list[ApprovalResponse]:
-    """A yes to each."""
+    """An approval of each pending id."""
     return [ApprovalResponse(id=each, decision="approve") for each in ids]
 
 
 def deny(*ids: str, reason: str | None = None) -> list[ApprovalResponse]:
-    """A no to each."""
+    """A denial of each pending id."""
     return [ApprovalResponse(id=each, decision="deny", reason=reason) for each in ids]
 
 
 def edit(id: str, **args: Any) -> list[ApprovalResponse]:
-    """A yes to other arguments."""
+    """An approval with edited arguments."""
     return [ApprovalResponse(id=id, decision="edit", edited_args=args)]
 
 
 def pending_ids(result: AgentResult) -> list[str]:
-    """What a paused run waits for; the result and its checkpoint say the same."""
+    """The pending ids of a paused run; asserts that the result and its checkpoint have the same."""
     assert result.status == "paused", (result.status, result.reason)
     assert result.checkpoint is not None
     assert result.checkpoint.pending == result.pending_approvals
@@ -77,7 +77,7 @@ def pending_ids(result: AgentResult) -> list[str]:
 
 
 def paused_at(result: AgentResult, *ids: str) -> RunCheckpoint:
-    """The checkpoint of a run that waits for exactly these, as another process would read it."""
+    """The checkpoint of a run that waits for exactly these ids, decoded from JSON as in another process."""
     assert pending_ids(result) == list(ids)
     assert result.checkpoint is not None
     read = RunCheckpoint.from_json(result.checkpoint.to_json())
@@ -86,18 +86,18 @@ def paused_at(result: AgentResult, *ids: str) -> RunCheckpoint:
 
 
 async def go_on(spec: AgentSpec, paused: AgentResult, responses: Sequence[ApprovalResponse]) -> AgentResult:
-    """Resume from a checkpoint that has been to JSON and back."""
+    """Resume from a checkpoint that was encoded as JSON and decoded again."""
     return await run_agent_resume(spec, paused_at(paused, *pending_ids(paused)), responses)
 
 
 def completed(result: AgentResult) -> dict[str, str]:
-    """What came of each call of a run that is done, by call id."""
+    """The results of a completed run's calls, by call id."""
     assert result.status == "completed", (result.status, result.reason)
     return {call_id: message.text for call_id, message in results(result.messages).items()}
 
 
 def hitl(result: AgentResult, call_id: str) -> dict[str, Any]:
-    """What is recorded of the decision about a call."""
+    """The recorded decision on a call."""
     return (results(result.messages)[call_id].details or {}).get("hitl", {})
 
 
@@ -105,7 +105,7 @@ TWO = [call("c1", "mail", "a"), call("c2", "mail", "b")]
 
 
 def mailer(deeds: Deeds, *turns: Any, id: str = "mailer") -> AgentSpec:
-    """An agent whose model wants two mails sent, or what the turns say."""
+    """An agent whose model wants to send two mails, or makes the given turns."""
     return AgentSpec(id, script(*(turns or (TWO, "done"))), tools=[deeds.asks("mail"), deeds.tool("look")])
 
 
@@ -126,13 +126,13 @@ def account_spec(deleted: list[str]) -> AgentSpec:
 
 
 def refunds(deeds: Deeds, name: str, *turns: Any) -> AgentSpec:
-    """A subagent whose model wants to pay, or what the turns say."""
+    """A subagent whose model wants to pay, or makes the given turns."""
     model = script(*(turns or ([call("c1", "pay", name)], f"{name} paid")))
     return AgentSpec(name, model, tools=[deeds.asks("pay"), deeds.tool("look")])
 
 
 def support(deeds: Deeds, *names: str, children: list[AgentSpec] | None = None) -> AgentSpec:
-    """An agent that calls each of these at once, by their names; the calls are d0, d1 and so on."""
+    """An agent that calls all these subagents at once, by their names; the calls' ids are d0, d1 and so on."""
     turn = [delegate(f"d{n}", name) for n, name in enumerate(names)]
     specs = children or [refunds(deeds, name) for name in names]
     return AgentSpec("support", script(turn, "done"), subagents=specs)

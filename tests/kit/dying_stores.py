@@ -1,4 +1,4 @@
-"""A process that dies after so many commits, within the test's own."""
+"""The simulated death of a process after a number of commits, within the test's process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 
 
 class Died(BaseException):
-    """The process is gone."""
+    """The simulated process has died."""
 
 
 @contextmanager
 def dying_after(store: SqlCheckpointer, commits: int) -> Generator[None]:
-    """Whoever commits once more than that dies of it; what the store holds by then stays as it is."""
+    """Raise `Died` at the commit after the first ``commits``; what was committed before stays stored."""
     commit, left = store.commit, commits
 
     async def commit_or_die(*args: Any, **options: Any) -> int:

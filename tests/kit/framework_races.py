@@ -1,4 +1,4 @@
-"""Races of a framework's paused run: its own human-in-the-loop beside the gate, each step in a process of its own.
+"""Races of a framework's paused run: its own human-in-the-loop and the gate, each step in another process.
 
 `race_table` plays every row of `ROWS` natively, and with the gate on SQLite and on PostgreSQL, and asserts that with
 the gate there was one effect. Tests print what was found; ``scripts/bench races NAME`` also writes it into
@@ -6,7 +6,7 @@ the gate there was one effect. Tests print what was found; ``scripts/bench races
 
 To add a framework, write ``tests/adapters/frameworks/lives_<name>.py`` (with ``_`` for ``-``), a script that takes
 one verb as its argument, and call ``race_table("The framework", LIFE, tmp_path)`` in a test, and
-`in_three_processes` in another. The verbs:
+`in_three_processes` or `early_and_answered` in another. The verbs:
 
 - ``ask``: start a run whose model makes ``LIFE_CALLS`` calls of one tool, with ``cents`` of 5, 6, …; it pauses.
 - ``press``: read what the run waits for, call `at_the_line`, then approve it as the framework's documentation has it
@@ -18,10 +18,10 @@ one verb as its argument, and call ``race_table("The framework", LIFE, tmp_path)
 - ``alter``: change the cents to 9999 wherever the framework has stored them.
 
 The tool calls `write_effect`. ``LIFE_SIDE`` is ``native`` or ``ours``, ``LIFE_STORE`` the URL of our store,
-``LIFE_FOLDER`` where the framework's own storage belongs. ``NAME = "The framework"`` in the script names it in the
-table; ``UNSUPPORTED = {"the row": "why"}`` names rows that its seam has no way to show. Every process is forked from
-one that has loaded what the script imports, so that a row takes a second and not a minute: read the environment when
-the script runs, as all of them do.
+``LIFE_FOLDER`` the folder for the framework's own storage. ``NAME = "The framework"`` in the script is its name in
+the table; ``UNSUPPORTED = {"the row": "why"}`` names rows that the framework cannot play. Every process is forked
+from one that has loaded what the script imports, so that a row takes a second and not a minute. So the script has to
+read the environment when it runs, not when it is imported.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Stage:
     folder: Path
     calls: int = 1
     failures: list[str] = field(default_factory=list[str])
-    """The kinds of errors with which processes ended that were allowed to."""
+    """The kinds of errors of processes that were allowed to fail."""
 
     def start(self, verb: str, **options: str) -> subprocess.Popen[str]:
-        """Start a process that does one thing."""
+        """Start a process with one verb."""
         env = {
             **with_kit(),
             "LIFE_SIDE": self.side,
@@ -88,7 +88,7 @@ class Stage:
         )
 
     def run(self, verb: str, *, may_die: bool = False, **options: str) -> str:
-        """Do one thing in a process of its own; returns what it printed."""
+        """Run one verb in another process; returns its output."""
         process = self.start(verb, **options)
         out, err = process.communicate(timeout=PATIENCE * 4)
         if process.returncode != 0:
@@ -108,7 +108,7 @@ class Stage:
 
 
 def at_once(stage: Stage) -> None:
-    """Five processes answer and go on at the same time: each waits until all have seen what the run waits for."""
+    """Five processes answer and continue at the same time: each waits until all have read the pending calls."""
     stage.run("ask")
     (stage.folder / "line").mkdir()
     for process in [stage.start("press", LIFE_LINE=str(stage.folder / "line")) for _ in range(AT_ONCE)]:
@@ -116,20 +116,20 @@ def at_once(stage: Stage) -> None:
 
 
 def again(stage: Stage) -> None:
-    """The same answer comes again, with what it came with at first."""
+    """The same answer is given again, with the same value as the first time."""
     stage.run("ask")
     stage.run("press")
     stage.run("press", may_die=stage.side == "native", LIFE_AGAIN="1")
 
 
 def one_of_two(stage: Stage) -> None:
-    """Of two calls one is answered."""
+    """One of two calls is answered."""
     stage.run("ask")
     stage.run("press", LIFE_ONLY="1", may_die=stage.side == "native")
 
 
 def killed(stage: Stage) -> None:
-    """SIGKILL right after the effect, then another process goes on."""
+    """SIGKILL right after the effect, then another process continues."""
     stage.run("ask")
     stage.run("press", may_die=True, LIFE_CRASH="after_effect")
     stage.run("go_on", may_die=stage.side == "native")
@@ -156,12 +156,12 @@ ROWS: dict[str, tuple[Callable[[Stage], None], int, int]] = {
     "resumed without an answer": (early, 1, 0),
     "arguments altered in storage": (altered, 1, 0),
 }
-"""For each row: what is done, how many calls the model makes, and how many effects there are with the gate."""
+"""For each row: the function that plays it, the number of calls, and the expected number of effects with the gate."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of one row: the effects of the framework alone, and with the gate."""
+    """The result of one row: the effects with the framework alone, and with the gate."""
 
     native: str
     ours: str
@@ -170,7 +170,7 @@ class Found:
 def race_table(
     name: str, life: Path, tmp_path: Path, stores: Sequence[str] = KINDS, native: bool = True
 ) -> dict[str, Found]:
-    """Play every row, native beside ours on each kind of store; asserts ours."""
+    """Play every row, natively and with the gate on each kind of store; asserts the results with the gate."""
     unsupported: dict[str, str] = _constant(life, "UNSUPPORTED") or {}
     found: dict[str, Found] = {}
     for number, (row, (play, calls, allowed)) in enumerate(ROWS.items()):
@@ -194,7 +194,7 @@ def race_table(
 
 
 def _played(stage: Stage, play: Callable[[Stage], None]) -> str:
-    """What came of a row natively: how many effects, and whether a process failed."""
+    """The result of a row played natively: the number of effects, and whether a process failed."""
     play(stage)
     said = str(len(stage.effects))
     if any(line.endswith(" 9999") for line in stage.effects):
@@ -214,7 +214,7 @@ def _kind_of_error(said: str) -> str:
 
 
 def _constant(life: Path, name: str) -> Any:
-    """The value of a name at the top of a script, which is not run."""
+    """The value of a constant at the top of a script, read without running the script."""
     for statement in ast.parse(life.read_text("utf-8")).body:
         targets = (
             statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -225,9 +225,9 @@ def _constant(life: Path, name: str) -> Any:
 
 
 async def in_three_processes(life: Path, store: str, folder: Path, text: str | None = None) -> None:
-    """One process asks, this one answers, another goes on; whoever goes on once more, or early, runs nothing.
+    """One process asks, this one answers, another continues; continuing early, or once more, has no effect.
 
-    ``text`` is what the run says at its end, in the process that ended it and in every other.
+    ``text`` is the text at the run's end, the same in the process that ended it and in every other.
     """
     stage = Stage(life, "ours", store, folder)
     assert json.loads(stage.run("ask"))["paused"]
@@ -242,8 +242,18 @@ async def in_three_processes(life: Path, store: str, folder: Path, text: str | N
     assert [it.partition(" ")[2] for it in stage.effects] == ["5"]
 
 
+def early_and_answered(life: Path, store: str, folder: Path) -> None:
+    """One process asks, one resumes early with the framework's own approval, one answers and goes on: one effect."""
+    stage = Stage(life, "ours", store, folder)
+    assert '"paused": true' in stage.run("ask")
+    assert '"paused": true' in stage.run("early")
+    assert stage.effects == []
+    assert "charged 5" in stage.run("press")
+    assert [it.partition(" ")[2] for it in stage.effects] == ["5"]
+
+
 def write_effect(call: str, cents: int) -> None:
-    """What the tool of every life does: one line for each effect; then perhaps the process dies."""
+    """The effect of every life's tool: a line in a file; then the process dies, if ``LIFE_CRASH`` says so."""
     with (Path(os.environ["LIFE_FOLDER"]) / "effects.txt").open("a", encoding="utf-8") as file:
         file.write(f"{call} {cents}\n")
         file.flush()
@@ -256,7 +266,7 @@ def write_effect(call: str, cents: int) -> None:
 
 
 def at_the_line() -> None:
-    """Wait until all that answer at once have come so far, if any do."""
+    """Wait until all processes of `at_once` have come to this line; nothing in other rows."""
     line = os.environ.get("LIFE_LINE")
     if line is None:
         return
@@ -264,12 +274,12 @@ def at_the_line() -> None:
     until = time.monotonic() + PATIENCE
     while len(list(Path(line).iterdir())) < AT_ONCE:
         if time.monotonic() > until:
-            raise AssertionError("not all who answer at once have come to the line")
+            raise AssertionError("not all processes that answer at once have come to the line")
         time.sleep(0.005)
 
 
 async def answer(gate: Any) -> None:
-    """Approve what is open, or only the first of it."""
+    """Approve the open requests, or only the first one."""
     waiting = await gate.pending()
     at_the_line()
     for request in waiting[:1] if os.environ.get("LIFE_ONLY") else waiting:
@@ -278,7 +288,7 @@ async def answer(gate: Any) -> None:
 
 
 async def go_on(store: Any, resumers: Mapping[str, Any]) -> None:
-    """Go on as a worker does, also with what a worker that died has left: wait until its lease lapses."""
+    """Run due continuations as a worker does, also those of a dead worker: wait until its lease lapses."""
     worker = Worker(store, resumers, lease_seconds=1)
     while True:
         await worker.run_due()
@@ -289,7 +299,7 @@ async def go_on(store: Any, resumers: Mapping[str, Any]) -> None:
 
 
 def say(*, paused: bool, text: str) -> None:
-    """How the run stands, for whoever reads the output of a life."""
+    """Print the state of the run, for the test that reads the output."""
     sys.stdout.write(json.dumps({"paused": paused, "text": text}) + "\n")
 
 
@@ -297,7 +307,7 @@ def say(*, paused: bool, text: str) -> None:
 
 
 def packages(life: Path) -> list[str]:
-    """The packages that a life imports, with their versions: the framework's."""
+    """The framework's packages that a life imports, with their versions."""
     known = packages_distributions()
     names = dict.fromkeys(
         name.partition(".")[0]
@@ -314,7 +324,7 @@ def packages(life: Path) -> list[str]:
 
 
 def write_page(name: str, life: Path, found: Mapping[str, Found], page: Path = PAGE) -> None:
-    """Put what was found into the page, in the place of what was found before."""
+    """Write the results into the page, in place of the earlier ones."""
     cells = [it.ours if it.native == "–" else f"{it.native} → {it.ours}" for it in found.values()]
     line = (
         f"| **{name}** ({', '.join(packages(life))}) | {' | '.join(cells)} | {datetime.now(UTC):%Y-%m-%d} |\n"
@@ -328,7 +338,7 @@ def write_page(name: str, life: Path, found: Mapping[str, Found], page: Path = P
 
 
 def main(framework: str) -> None:
-    """Play the table of a framework whose packages are installed here, print it, and write it into the page."""
+    """Play the table of a framework that is installed in this environment, print it, and write it into the page."""
     life = TESTS / "adapters" / "frameworks" / f"lives_{framework.replace('-', '_')}.py"
     name: str = _constant(life, "NAME") or framework
     with tempfile.TemporaryDirectory() as folder:

@@ -22,7 +22,7 @@ KINDS = ("sqlite", "postgres")
 
 @contextmanager
 def new_store(kind: str, folder: Path) -> Iterator[str]:
-    """The URL of an empty database, which is gone afterwards. Without a server a test is skipped, or fails in CI."""
+    """The URL of an empty database, removed afterwards. Without a server the test is skipped, or fails in CI."""
     if kind == "sqlite":
         yield f"sqlite:///{folder}/askfirst.db"
         return
@@ -36,7 +36,7 @@ def new_store(kind: str, folder: Path) -> Iterator[str]:
 
 @cache
 def _template() -> str:
-    """A database that has our tables, to copy: that is quicker than to make the tables each time."""
+    """A template database with our tables: copying it is quicker than making the tables each time."""
     name = f"askfirst_test_{secrets.token_hex(4)}_new"
     asyncio.run(_on_server(_server(), f"CREATE DATABASE {name}"))
     asyncio.run(_make_tables(_url(name)))
@@ -51,7 +51,7 @@ async def _make_tables(url: str) -> None:
 
 @cache
 def _server() -> str:
-    """The address of a server that answers: a found one, or one that is started and thrown away."""
+    """The address of a server: one that was found, or one that is started and removed afterwards."""
     found = find_or_start_postgres()
     if isinstance(found, Missing):
         give_up = pytest.fail if in_ci() else pytest.skip

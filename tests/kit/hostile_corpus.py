@@ -1,7 +1,7 @@
-"""Requests that were made to hold the service up, as data: for tests, for fuzzing, and for ``scripts/bench``.
+"""Requests that are meant to overload the service, as data: for tests, for fuzzing, and for ``scripts/bench``.
 
-Each is a small recipe, for what it makes has up to the 4 MB that a request may have. Those that ask for too much are
-refused; those just within the limits are taken, and then cost what they may at most.
+Each is a function, because the request that it makes has up to 4 MB, the limit of a request. Requests beyond the
+limits are refused; those just within the limits are accepted, and cost the most that a request can cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Make = Callable[[], bytes]
 
 
 def filled(begin: bytes, piece: bytes, end: bytes, size: int = BIGGEST) -> bytes:
-    """As many pieces as fit, with commas between them."""
+    """As many pieces as fit into ``size``, separated by commas."""
     count = (size - len(begin) - len(end)) // (len(piece) + 1)
     return begin + b",".join([piece] * count) + end
 
@@ -99,7 +99,7 @@ OPENINGS: Mapping[str, Make] = {
     "20,000 values": opening({"a": [[0] for _ in range(9_900)]}),
     "escapes": lambda: b'{"type":"input","prompt":"p","context":{"a":"' + b"\\u0041" * 600_000 + b'"}}',
 }
-"""Reviews that somebody with a key opens: too much of everything, and as much as is allowed."""
+"""Reviews that a caller with a key opens: beyond every limit, and just within the limits."""
 
 ANSWERS: Mapping[str, tuple[str, str, Make]] = {
     "proofs": (JSON, "2 MB of text", BODIES["proofs without end"][1]),
@@ -133,4 +133,4 @@ ANSWERS: Mapping[str, tuple[str, str, Make]] = {
     "a form's long field": (FORM, "2 MB of text", BODIES["a form's long field"][1]),
     "fields that are not there": (FORM, "200 fields", lambda: b"&".join(b"f.%d=x" % n for n in range(9_000))),
 }
-"""Answers by whoever has the link: what they are sent as, to which of the openings, and what."""
+"""Answers by anybody who has the link: their content type, the opening that they answer, and their body."""

@@ -1,4 +1,4 @@
-"""Text that wants to be more than text, in every place of a page; and any text and any value."""
+"""Hostile text (markup, hidden characters) in every place of a page; and strategies for any text and any value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Little services that answer as other people's do: with the least that is needed, with more than is known, oddly.
+"""Small services with other styles: only the required fields, unknown fields everywhere, unusual values.
 
-They are `OtherService` in another dress: what goes out is dressed just before it does, so the same case is told of by
-polls, events, callbacks and inline answers alike.
+Each is an `OtherService` that changes its messages just before they are sent, so that polls, events, callbacks and
+inline answers describe a case in the same style.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TOKEN = "agt_" + "k" * 39
 
 
 class Bare(OtherService):
-    """The five required fields, and in every answer what is needed and nothing more."""
+    """Only the five required fields of the hitl object, and only the required fields of every answer."""
 
     has_events = False
     lifetime = 86_400.0
@@ -44,7 +44,7 @@ class BareWithEvents(Bare):
 
 
 class Chatty(OtherService):
-    """An unknown field in everything that is an object, however deep it lies."""
+    """An unknown field in every object, at every depth."""
 
     def wanted(self, case: OtherCase) -> dict[str, Any]:
         return more_everywhere(super().wanted(case))
@@ -62,7 +62,7 @@ class Chatty(OtherService):
 
 
 def more_everywhere(said: Any) -> Any:
-    """The same with one field more in every object but the person's own data."""
+    """A copy with one more field in every object, except in the person's own data."""
     if isinstance(said, list):
         return [more_everywhere(each) for each in said]
     if not isinstance(said, dict):
@@ -72,7 +72,7 @@ def more_everywhere(said: Any) -> Any:
 
 
 class Inline(OtherService):
-    """A service that takes answers by button. ``by`` is how it tells who pressed: each of them has its own way."""
+    """A service that accepts inline answers by button. Subclasses report who pressed in different forms."""
 
     by: ClassVar[Any] = None
     more: ClassVar[dict[str, Any]] = {}
@@ -103,7 +103,7 @@ class Inline(OtherService):
 
 
 class HandsOnThePress(Inline):
-    """``responded_by`` is ``submitted_by`` as it came."""
+    """``responded_by`` is the unchanged ``submitted_by``."""
 
     def told_by(self, submitted_by: dict[str, Any]) -> Any:
         return submitted_by
@@ -116,13 +116,13 @@ class NamesTheChannel(Inline):
 
 
 class NamesAnId(Inline):
-    """``responded_by`` has an id of the platform's, and a name that is null."""
+    """``responded_by`` has the platform's id, and a name that is null."""
 
     by: ClassVar[Any] = {"id": 123456789, "name": None, "via": "telegram_inline_button"}
 
 
 class NamesByList(Inline):
-    """``responded_by`` is a list; the context of the submission is told in the service's own words."""
+    """``responded_by`` is a list; the submission's context has the service's own field names."""
 
     by: ClassVar[Any] = [{"platform": "telegram", "user": 123456789}]
     more: ClassVar[dict[str, Any]] = {
@@ -132,7 +132,7 @@ class NamesByList(Inline):
 
 
 class Unreadable(OtherService):
-    """Its polls are answered, and say nothing: another kind of nonsense each time."""
+    """Its answers to polls cannot be read: each is invalid in another way."""
 
     nonsense: tuple[bytes, ...] = (
         b"<html>Please log in</html>",

@@ -1,7 +1,7 @@
 """The processes of the crash matrix: agents that live until they are killed, or until their thread is done.
 
-A *life* is one process with an agent on a stored thread. It prompts if there is nothing yet, else it resumes; it
-plays the person too, answering what is asked; and it ends when the thread does, unless it is killed before.
+A *life* is one process with an agent on a stored thread. It prompts if the thread does not exist, else it resumes. It
+also plays the person and answers the requests. It ends when the run has ended, unless it is killed before.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ QUESTION = {"questions": [{"key": "colour", "prompt": "Which colour?"}]}
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the model calls, how a person is reached, and what the person says."""
+    """The model's calls, how a person is asked, and the person's answers."""
 
     calls: tuple[ToolCall, ...]
     channel: bool = False
     doubt: Literal["skip", "retry"] = "skip"
     answer: Literal["approve", "edit"] = "approve"
     at_once: bool = False
-    """Whether the person answers all that is pending in one go, by `resume_with`."""
+    """Whether the person answers all pending requests at once, by `resume_with`."""
     first_crash: str | None = None
-    """Where an earlier life is killed, so that the matrix's own lives find an effect in doubt."""
+    """The point at which an earlier life is killed, so that the matrix's lives find an effect in doubt."""
 
 
 def _call(name: str, number: int = 1) -> ToolCall:
@@ -74,7 +74,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """One life. ``job["crash"]`` says where it is killed: a point, and how often to let it pass."""
+    """One life. ``job["crash"]`` says where it is killed: a point, and how often the point is passed before."""
     scenario = SCENARIOS[job["scenario"]]
     life = Life(scenario, job["thread_id"], Path(job["effects"]))
     reached: list[str] = []
@@ -99,9 +99,9 @@ async def opened(url: str) -> AsyncGenerator[Checkpointer]:
 
 @contextmanager
 def sure_of_its_lease() -> Generator[None]:
-    """A life that is slow does not make sure of its short lease on the way: other lives would not make that commit.
+    """Switch off the extra commits by which a slow process renews its short lease: a fast process makes none.
 
-    So on a busy machine it dies where it dies on a quiet one.
+    So a life passes the same points on a busy machine as on a quiet one.
     """
     with mock.patch.object(SqlCheckpointer, "lease_seconds", 30.0):
         yield
@@ -116,10 +116,10 @@ class Life:
         _effects.append(effects)
         self.answered: list[str] = []
         self.is_answering = True
-        """Whether the person is there."""
+        """Whether the person answers."""
 
     async def live(self, store: Checkpointer) -> str:
-        """Go on until the thread is done, waiting for a dead process's lease to lapse where there is one."""
+        """Continue until the run has ended; if a dead process holds the lease, wait until it lapses."""
         channel = None
         if self.scenario.channel:
             channel = CheckpointedChannel(checkpointer=store, thread_id=self.thread_id)
@@ -133,7 +133,7 @@ class Life:
                 await asyncio.wait([host])
 
     def agent(self, store: Checkpointer, channel: CheckpointedChannel | None) -> Agent:
-        """The agent that lives it."""
+        """The agent of this life."""
         return Agent(
             model=ScriptedModel([self._turn] * 10_000),
             tools=[*_tools(), *([ask_user_tool(channel)] if channel else [])],
@@ -143,7 +143,7 @@ class Life:
         )
 
     async def drive(self, agent: Agent, store: Checkpointer) -> str:
-        """What comes of it in the end."""
+        """Run the agent to its end; returns the run's final status."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             known = await store.load(self.thread_id)
@@ -188,7 +188,7 @@ class Life:
                 self.answered.append(request.question_id)
 
     def _turn(self, messages: list[Message]) -> Any:
-        """Call the tools once, then say that all is done."""
+        """Call the tools once, then end with a text."""
         said = any(isinstance(message, AssistantMessage) for message in messages)
         return "done" if said else list(self.scenario.calls)
 
@@ -207,11 +207,11 @@ def reply(request: HitlRequest, scenario: Scenario) -> Any:
 
 
 _effects: list[Path] = []
-"""Where the effects are written, for the tools; the last one is that of the life that this process lives."""
+"""The files for the tools' effects; the last one belongs to this process's life."""
 
 
 async def act(ctx: ToolContext, amount: int) -> str:
-    """The effect: a line on disk. On either side of it there is a point to die at."""
+    """The effect: a line on disk, with a crash point before and after it."""
     base.reached(f"body.before:{ctx.tool_name}")
     await asyncio.sleep(0)
     which = {"call": ctx.tool_call_id, "tool": ctx.tool_name, "key": ctx.idempotency_key}
@@ -224,7 +224,7 @@ async def act(ctx: ToolContext, amount: int) -> str:
 
 @cache
 def _tools() -> Sequence[Tool]:
-    """Made by the life that the others are forked from; in each of them that would take longer than the rest."""
+    """The tools, made in the process that lives are forked from: making them takes longer than the rest of a life."""
 
     @tool(requires_approval=True)
     async def pay(amount: int, ctx: ToolContext) -> str:
@@ -246,7 +246,7 @@ def _tools() -> Sequence[Tool]:
 
 
 def append(path: Path, entry: dict[str, Any]) -> None:
-    """Add a line to a file, whole, and see it onto the disk."""
+    """Append a whole line to a file, and flush it to the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, json.dumps(entry).encode() + b"\n")
@@ -261,7 +261,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 
 def faults(messages: Sequence[Message]) -> list[str]:
-    """What is wrong with a finished transcript: calls without a result, results twice or without a call."""
+    """The faults of a finished transcript: calls without a result, and results that come twice or without a call."""
     open_calls: dict[str, ToolCall] = {}
     found: list[str] = []
     for place, message in enumerate(messages):

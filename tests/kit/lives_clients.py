@@ -1,7 +1,7 @@
 """Processes that wait for reviews until they are killed, or until they have the outcome.
 
-A *life* is one process with a client on a shared store. Where ``die`` says so, it is killed with SIGKILL; the
-person's links go to a file, so that it is known who was sent what.
+A *life* is one process with a client on a shared store. At the point that ``die`` names, it kills itself with
+SIGKILL. The links for the person are written to a file, so that a test knows which were sent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _die() -> None:
 
 
 def _around(owner: Any, name: str, before: Callable[..., bool], after: Callable[..., bool]) -> None:
-    """Die on either side of a method when a function of its arguments says so."""
+    """Die before or after a method, if a function of its arguments returns True."""
     real = getattr(owner, name)
 
     async def wrapped(*args: Any, **options: Any) -> Any:
@@ -99,7 +99,7 @@ def _arm(die: str | None) -> None:
 
 
 def _note_what_is_stored(links: Path) -> None:
-    """A line for each state with a message in it: from then on nobody else sends the link."""
+    """Write a line for each stored state that has a sent message: from then on no other process sends the link."""
     real = Wait.waiting
 
     async def waiting(self: Wait, state: Any) -> None:
@@ -111,7 +111,7 @@ def _note_what_is_stored(links: Path) -> None:
 
 
 def _before_the_answer() -> None:
-    """Die when the service's last word has come, and before anything is made of it."""
+    """Die when the service's final answer has arrived, before it is processed."""
     real = Waiting._take
 
     def take(self: Waiting, answer: Any, **options: Any) -> None:
@@ -133,7 +133,7 @@ def _client(job: dict[str, Any], store: SqlCheckpointer, http: httpx2.AsyncClien
 
 
 async def warm_up(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> None:
-    """Load all that a life needs, in the process that lives are forked from."""
+    """Load what a life needs, in the process that lives are forked from."""
     shared_tls.begin()
     async with (
         connect(job["kind"], job["address"]) as store,
@@ -186,7 +186,7 @@ def agent_of(job: dict[str, Any], store: SqlCheckpointer, client: HitlClient) ->
 
 
 async def work(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """A life with an agent: it prompts, and then sees to what its thread has waiting in the store."""
+    """A life with an agent: it prompts, and then resumes its thread's waits from the store."""
     _note_what_is_stored(Path(job["links"]))
     _arm(job["die"])
     _only_its_own(f"thread {job['key']}")
@@ -199,7 +199,7 @@ async def work(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
 
 @contextmanager
 def _standing_still(seconds: float) -> Generator[None]:
-    """As on a busy machine: it stands still when an effect has begun, before the body is run."""
+    """Simulate a busy machine: block the process after an effect was begun, before its body runs."""
     before = base.hook
 
     def stand_still(point: str) -> None:
@@ -216,7 +216,7 @@ def _standing_still(seconds: float) -> Generator[None]:
 
 
 def _only_its_own(thread_id: str) -> None:
-    """Many lives share a store, and each is to die of its own affairs."""
+    """Make this process see only its own thread's waits: many lives share a store; each dies at its own points."""
     real = Waits.kept
 
     async def kept(self: Waits) -> AsyncIterator[KeptWait]:
@@ -239,7 +239,7 @@ async def _work(job: dict[str, Any]) -> dict[str, Any]:
         resumed = resume_when_decided(client, lambda _: agent_of(job, store, client))
         looking = asyncio.create_task(_drain(resumed))
         try:
-            while (messages := await agent.load()) and _is_open(messages):  # whoever goes on with it
+            while (messages := await agent.load()) and _is_open(messages):  # until some process ended the run
                 await asyncio.sleep(0.05)
                 if job.get("resume"):
                     await agent.resume()

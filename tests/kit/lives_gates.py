@@ -1,7 +1,7 @@
-"""The processes of the gate's crash matrix and of its races: calls of one key, by processes that may be killed.
+"""The processes of the gate's crash matrix and of its races: calls with one key, by processes that may be killed.
 
 A *life* is one process that calls a function through a gate, and plays the person who is asked. It ends when the call
-does, unless it is killed before.
+has ended, unless it is killed before.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from askfirst.checkpointer.base import Checkpointer
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.errors import HitlNoPendingRequest, HitlStaleAnswer
 from askfirst.gate.gate import Gate
+from askfirst.gate.key_state import thread_of
 from askfirst.gate.outcomes import Ran
-from askfirst.gate.standing import thread_of
 from askfirst.hitl.testing import crash_at
 from kit.lives_agents import opened
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """How the function is guarded, and what the person says."""
+    """How the function is guarded, and the person's answers."""
 
     effect: Literal["once", "idempotent"] = "once"
     asks: bool = True
@@ -45,7 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """One life. ``job["crash"]`` says where it is killed: a point, and how often to let it pass."""
+    """One life. ``job["crash"]`` says where it is killed: a point, and how often the point is passed before."""
     reached: list[str] = []
     crash = job["crash"]
     base.hook = reached.append
@@ -61,7 +61,7 @@ async def live(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
 async def race(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
     """One of many processes that call the same key at the same time."""
     async with checkpointer_from_url(job["url"]) as store:
-        await store.load("nothing")  # it is connected
+        await store.load("nothing")  # connects
         await start()
         return await _call(store, SCENARIOS[job["scenario"]], job["key"], Path(job["effects"]))
 
@@ -91,7 +91,7 @@ async def _call(store: Checkpointer, scenario: Scenario, key: str, effects: Path
 
 
 async def _answer_all(store: Checkpointer, scenario: Scenario, key: str, retried: list[str]) -> None:
-    """The person: looks what is asked under the key, and answers it."""
+    """The person: reads the open requests of the key, and answers them."""
     thread_id = thread_of(key)
     while True:
         pending = await store.load_pending_request(thread_id)
@@ -117,5 +117,5 @@ def _note(effects: Path, what: str) -> None:
 
 
 def done(effects: Path) -> list[str]:
-    """What took effect."""
+    """The recorded effects."""
     return effects.read_text().split() if effects.exists() else []

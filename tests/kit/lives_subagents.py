@@ -21,7 +21,7 @@ APPROVE = {"decision": "approve"}
 
 
 def tree(effects: Path) -> AgentSpec:
-    """A boss whose clerk has a payer of its own, which asks before it pays; payments are lines of a file."""
+    """An agent with a subagent, which has a subagent that asks before it pays; payments are lines in a file."""
 
     @tool(requires_approval=True)
     async def pay(what: str) -> str:
@@ -34,13 +34,13 @@ def tree(effects: Path) -> AgentSpec:
 
 
 def waiter_on(store: Checkpointer, effects: Path, thread_id: str) -> Agent:
-    """An agent that waits for the answer itself."""
+    """An agent with a channel, which waits for the answer in its own process."""
     channel = CheckpointedChannel(checkpointer=store, thread_id=thread_id)
     return Agent.from_spec(tree(effects), channel=channel)
 
 
 async def act(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> Any:
-    """A process that asks and is killed while it waits, one that waits, one that answers, or one that only looks."""
+    """One process, by its job: asks and is killed while it waits, waits, answers, or only reads."""
     effects, thread_id = Path(job["effects"]), job["thread_id"]
     async with checkpointer_from_url(job["url"]) as store:
         agent = waiter_on(store, effects, thread_id)

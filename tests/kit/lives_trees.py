@@ -1,8 +1,8 @@
 """The processes of the crash matrix for trees: an agent whose subagent asks a person before it acts.
 
-The boss has its clerk charge somebody, which a person has to approve; then it books that itself, or does so at the
-same time, or has its teller pay somebody else meanwhile. A life here is one of three: it goes on until the boss is
-done, it goes on until a person is asked and ends quietly, or it ends what waits for the person, by an abort or a
+The boss lets its clerk charge somebody, which a person has to approve. Then it books the charge itself, or does so at
+the same time, or lets its teller pay somebody else meanwhile. A life here is one of three: it continues until the
+boss has ended; it continues until a person is asked, and ends; or it ends the pending requests, by an abort or a
 newer prompt.
 """
 
@@ -44,19 +44,19 @@ Phase = Literal["go on", "ask", "end"]
 
 @dataclass(frozen=True)
 class TreeScenario(Scenario):
-    """How the person is reached and what the person says, and what becomes of the tree."""
+    """How the person is asked, the person's answers, and how the tree ends."""
 
     calls: tuple[ToolCall, ...] = ()
     turns: tuple[tuple[Call, ...], ...] = ((CLERK,), (BOOK,))
-    """What the boss's model calls, before it says that all is done."""
+    """The calls of the boss's model, turn by turn, before its final text."""
     ends: Literal["abort", "supersede"] | None = None
-    """How the tree is ended that waits for the person; the process that does so is the one that is killed."""
+    """How a tree that waits for the person is ended; the process that ends it is the one that is killed."""
     span: tuple[str | None, str | None] = (None, None)
-    """The first and the last of the points to be killed at, where those around them are another scenario's too."""
+    """The first and the last point to be killed at, if another scenario has the points before and after them."""
 
     @property
     def phase(self) -> Phase:
-        """What the process does that is killed."""
+        """The phase of the process that is killed."""
         return "go on" if self.ends is None else "end"
 
 
@@ -84,9 +84,10 @@ TREES: dict[str, TreeScenario] = {
 
 
 async def live_tree(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """One life. ``job["crash"]`` says where it is killed: a point, with whose it is, and how often to let it pass.
+    """One life. ``job["crash"]`` says where it is killed: a point with its agent's name, and how often the point is
+    passed before.
 
-    With ``job["notes"]`` it says which points it has passed. Without either there is no hook, as in production.
+    With ``job["notes"]`` it reports the points that it has passed. Without both there is no hook, as in production.
     """
     life = TreeLife(TREES[job["scenario"]], job["phase"], job["thread_id"], Path(job["effects"]))
     reached: list[str] = []
@@ -110,7 +111,7 @@ _whose: ContextVar[str] = ContextVar("whose", default="?")
 
 @asynccontextmanager
 async def _naming(hook: Callable[[str], None], store: Checkpointer, thread_id: str) -> AsyncGenerator[None]:
-    """Have a hook told of points with whose they are: ``"clerk effect.started"``."""
+    """Call a hook with the names of points and of their agents: ``"clerk effect.started"``."""
     stored = await store.load(thread_id)
     names = {thread_id: "boss"} | names_of(thread_id, stored.messages if stored is not None else ())
 
@@ -137,13 +138,13 @@ async def _naming(hook: Callable[[str], None], store: Checkpointer, thread_id: s
 
 
 def names_of(thread_id: str, messages: Sequence[Message]) -> dict[str, str]:
-    """The threads that calls on a thread have, if they run subagents, and the names of what is called."""
+    """The subagents' threads for the calls on a thread, with the names of the called tools."""
     said = [message for message in messages if isinstance(message, AssistantMessage)]
     return {child_thread_id(thread_id, call.id): call.name for each in said for call in each.tool_calls}
 
 
 class TreeLife(Life):
-    """A boss with its clerk, and the person whom they ask."""
+    """A boss with its clerk, and the person who is asked."""
 
     def __init__(self, scenario: TreeScenario, phase: Phase, thread_id: str, effects: Path) -> None:
         quiet = replace(scenario, channel=scenario.channel and phase != "ask")
@@ -159,7 +160,7 @@ class TreeLife(Life):
         return Agent.from_spec(boss, channel=channel, checkpointer=store, thread_id=self.thread_id)
 
     async def drive(self, agent: Agent, store: Checkpointer) -> str:
-        """Go on, or end what waits; a run that waits through the channel here ends by that."""
+        """Continue the run, or end its pending requests, which also ends a run that waits in this process."""
         if self.ends is None:
             return await super().drive(agent, store)
         waiting = None
@@ -178,7 +179,7 @@ class TreeLife(Life):
 
 @cache
 def _parts() -> tuple[Tool, AgentSpec, AgentSpec]:
-    """What a boss is made of. Made by the life that the others are forked from."""
+    """The tools and subagents of a boss, made in the process that lives are forked from."""
 
     @tool(requires_approval=True)
     async def charge(amount: int, ctx: ToolContext) -> str:
@@ -203,9 +204,9 @@ async def _act(name: str, ctx: ToolContext, amount: int) -> str:
 
 
 def _script(*turns: str | Sequence[Call]) -> ScriptedModel:
-    """A model that goes on from the transcript alone; to what is newer it only says that all is well.
+    """A model whose next turn depends only on the transcript; to a newer prompt it only answers with a text.
 
-    Asked again, it makes other calls, as a real one does: what was done for a call that is forgotten shows.
+    If it is asked again, its calls have other ids, as with a real model: so an effect of a forgotten call shows.
     """
 
     def say(messages: list[Message]) -> Any:

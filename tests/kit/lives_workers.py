@@ -1,4 +1,4 @@
-"""The processes of the workers' crash matrix: each goes on with answers until it is killed or done."""
+"""The processes of the workers' crash matrix: each runs continuations until it is killed or all have ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kit.patience import PATIENCE
 
 
 def payer(effects: Path) -> Tool:
-    """A tool that needs approval, and writes down what it has done."""
+    """A tool that needs approval, and records its effects in a file."""
 
     @tool(requires_approval=True)
     async def pay(cents: int) -> str:
@@ -41,7 +41,7 @@ def payer(effects: Path) -> Tool:
 
 
 def agent_of(thread_id: str, store: Checkpointer, effects: Path, at: int) -> Agent:
-    """The agent, with as much of its script left as a run needs; each thread has a resumer of its own."""
+    """The agent, with its script from turn ``at`` on; each thread has its own resumer."""
     turns = [ToolCall("c1", "pay", {"cents": 5}), "Done."][at:]
     return Agent(
         model=ScriptedModel(turns),
@@ -53,7 +53,7 @@ def agent_of(thread_id: str, store: Checkpointer, effects: Path, at: int) -> Age
 
 
 async def work(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """A worker, until its threads have gone on; ``job["crash"]`` says where it is killed."""
+    """A worker, until its threads have been resumed; ``job["crash"]`` says where it is killed."""
     effects, crash, reached = Path(job["effects"]), job["crash"], list[str]()
 
     async def resume(continuation: Continuation) -> object:
@@ -78,7 +78,7 @@ async def work(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
 
 
 async def _done(known: Continuations, threads: list[str], doubt: str, store: Checkpointer) -> None:
-    """Wait until all threads have ended; a person says what to do about bodies that were cut off."""
+    """Wait until all threads have ended; a person decides about calls in doubt."""
     async with asyncio.timeout(PATIENCE):
         left = set(threads)
         while left:

@@ -11,7 +11,7 @@ ANN = {"name": "Ann", "email": "ann@example.com"}
 
 
 async def by_header(request: Request) -> Any:
-    """What a single sign-on proxy says."""
+    """The user in the header of a single sign-on proxy."""
     said = request.headers.get("x-user")
     return None if said is None else json.loads(said)
 

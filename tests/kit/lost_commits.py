@@ -17,7 +17,7 @@ SESSIONS: dict[str, Any] = {"postgres": PostgresSession, "mysql": MySQLSession}
 
 
 def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -> None:
-    """The next COMMIT loses its connection, after or before the server has done it."""
+    """Make the next COMMIT lose its connection, after the server has committed, or before."""
     fates = iter([committed])
     for name, breaking in _breaking(kind, lambda: next(fates, None)):
         monkeypatch.setattr(SESSIONS[kind], name, breaking)
@@ -25,7 +25,7 @@ def break_once(monkeypatch: pytest.MonkeyPatch, kind: str, *, committed: bool) -
 
 @contextmanager
 def breaking_some(kind: str, dice: random.Random, *, risk: float) -> Generator[None]:
-    """Some COMMITs lose their connections, on a server; a store of another ``kind`` has none."""
+    """Make some COMMITs lose their connections; only on servers, because other kinds of stores have none."""
     with ExitStack() as stack:
         if kind in SESSIONS:
             for name, breaking in _breaking(
@@ -36,7 +36,7 @@ def breaking_some(kind: str, dice: random.Random, *, risk: float) -> Generator[N
 
 
 def _breaking(kind: str, fate: Callable[[], bool | None]) -> Iterator[tuple[str, Any]]:
-    """The methods that commit. ``fate``: None, or the connection is lost after the commit (True) or before it."""
+    """The methods that commit, patched. ``fate()`` is None, True (lose the connection after the commit) or False."""
     session = SESSIONS[kind]
 
     def breaking(commit: Any) -> Any:

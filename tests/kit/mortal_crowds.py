@@ -1,4 +1,4 @@
-"""A crowd of agents on one thread that die at any moment, while others go on beside them and people answer."""
+"""A crowd of agents on one thread that die at random moments, while others continue and people answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FREE = frozenset({"note"})
 
 @dataclass(eq=False)
 class Member:
-    """A process with an agent on the thread."""
+    """A simulated process with an agent on the thread."""
 
     crowd: Crowd
     life: Life
@@ -41,7 +41,7 @@ class Member:
     agent: Agent
 
     async def live(self, act: Act) -> None:
-        """Do something, unless it dies of it; that somebody else was first is no surprise, nor a failing store."""
+        """Run an act; it may die, another member may have been first, and the store may fail."""
         task = asyncio.current_task()
         assert task is not None
         self.life.tasks.add(task)
@@ -57,7 +57,7 @@ class Member:
 
 
 member: ContextVar[Member] = ContextVar("member")
-"""The process that this code runs in."""
+"""The simulated process that the current code runs in."""
 Act = Callable[[Member], Awaitable[object]]
 
 
@@ -77,7 +77,7 @@ def _tools() -> list[Tool]:
 
 
 class Crowd:
-    """Three processes at a time, each with a store handle of its own; when one dies, another takes its place."""
+    """Three simulated processes at a time, each with its own store handle; a dead one is replaced."""
 
     def __init__(self, seed: int, database: Database, desk: SqlCheckpointer, *, delegates: bool) -> None:
         self.seed = seed
@@ -85,7 +85,7 @@ class Crowd:
         self.clock = desk._clock
         assert isinstance(self.clock, FakeClock)
         self.desk = desk
-        """Where people, who do not crash, find what they are asked."""
+        """The store handle of the people, who do not crash."""
         self.truth = Truth(effects=EFFECTS, free=FREE)
         self.surprises: list[BaseException] = []
         self.members: list[Member] = []
@@ -163,7 +163,7 @@ class Crowd:
     # What anybody may do at any time.
 
     async def do_something(self) -> None:
-        """One deed of one of them."""
+        """One random act of a random member."""
         somebody = await self._somebody()
         await somebody.live(self.dice.choice(self._acts))
 
@@ -192,7 +192,7 @@ class Crowd:
         await somebody.store.expire_due()
 
     async def _cancel_soon(self, somebody: Member) -> None:
-        """Like a web server that shuts down."""
+        """Start a run and cancel it soon, like a web server that shuts down."""
         agent = somebody.agent
         task = asyncio.ensure_future(agent.resume() if self.dice.random() < 0.5 else agent.prompt("go"))
         somebody.life.tasks.add(task)
@@ -206,7 +206,7 @@ class Crowd:
             task.result()
 
     async def _read_a_little(self, somebody: Member) -> None:
-        """Like a browser that is closed."""
+        """Read a few events of a stream and close it, like a browser that is closed."""
         events = somebody.agent.stream("go", abort_on_leave=True)
         try:
             for _ in range(self.dice.choice([1, 5, 20])):
@@ -223,7 +223,7 @@ class Crowd:
         await self.pass_time(self.dice.choice([0.6, 1.1]))
 
     async def pass_time(self, leases: float) -> None:
-        """So much of a lease's length: those who live may renew theirs in time, or not."""
+        """Advance the clock by a number of lease lengths: living members may renew theirs in time, or not."""
         await self.clock.advance(LEASE_SECONDS * leases)
 
     async def _answer_there(self, somebody: Member) -> None:
@@ -269,7 +269,7 @@ class Crowd:
     # What people say.
 
     async def answer(self, store: SqlCheckpointer) -> None:
-        """A person answers, or cancels, whatever is asked."""
+        """A person answers or cancels an open request."""
         for asked in await store.pending():
             where, chance = (asked.thread_id, asked.question_id), self.dice.random()
             if chance < 0.1:
@@ -302,14 +302,14 @@ class Crowd:
         return self.dice.choice(answers[kind])
 
     async def pause(self) -> None:
-        """A moment, in which others go on."""
+        """Yield, so that other tasks run."""
         moment = self.dice.choice([0, 0, 0.0005, 0.002])
         await asyncio.sleep(moment)
 
     # How it goes.
 
     async def run(self, deeds: int) -> None:
-        """All at once, until everybody is done or dead; and then the thread is brought to its end."""
+        """Run all acts at once, until every member has ended or died; then bring the thread to its end."""
         tasks: set[asyncio.Task[None]] = set()
         for _ in range(deeds):
             tasks.add(asyncio.create_task(self.do_something()))
@@ -326,13 +326,13 @@ class Crowd:
         return sum(it.life.is_over for it in self.members)
 
     async def bury(self) -> None:
-        """What the dead had sent arrives, or not."""
+        """Let the writes that dead members had sent arrive, or fail."""
         unheard = [job for it in self.members for job in it.life.unheard]
         if unheard:
             await asyncio.wait(unheard)
 
     async def rest(self) -> None:
-        """A process that does not die goes on until nothing is left to do; leases of the dead lapse."""
+        """Resume with a member that does not die until nothing is left to do; leases of dead members lapse."""
         if await self.desk.load(THREAD) is None:
             return
         await self.pass_time(2)
@@ -350,7 +350,7 @@ class Crowd:
         return (await fresh.agent.resume()).status
 
     async def go_on(self) -> None:
-        """Nobody who lives is shut out: each can be told something, and gets to its end."""
+        """Check that every living member still works: each is prompted, and its run ends."""
         for it in list(self.members):
             if it.life.is_over:
                 continue

@@ -1,7 +1,7 @@
-"""Processes within the test's own that may die of any write, and whose store may fail them.
+"""Simulated processes, within the test's process, that may die at any write, and whose store may fail.
 
-A *life* stands for a process. Its store handle asks it before every write what is to come of it; once the life is
-over nothing of it reaches the store any more, nobody renews its leases, and what it was doing is cut short.
+A *life* stands for a process. Before every write, its store handle asks the life for the write's fate. After the life
+has ended, nothing of it reaches the store, its leases are not renewed, and its tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kit.dying_stores import Died
 from kit.stores import KINDS, Database
 
 Fate = Literal["dies", "dies unheard", "fails", "is unheard"]
-"""What may come of a write: its writer dies before it, or after it was sent; or it fails, or only its reply does."""
+"""The fate of a write: its writer dies before it, or after it was sent; or the write fails, or its reply is lost."""
 
 LEASE_SECONDS = 30.0
 _WRITES = ("commit", "settle", "expire", "expire_due", "save_request")
@@ -28,19 +28,19 @@ _OF_THE_TEST = ("close", "check_home", "hub", "engine")
 
 
 class Life:
-    """One process: what goes on in it, and how likely each write of it goes wrong."""
+    """One simulated process: its tasks, and the probability that a write goes wrong."""
 
     def __init__(self, dice: random.Random, *, risk: float) -> None:
         self._dice = dice
         self._risk = risk
         self.is_over = False
         self.tasks: set[asyncio.Task[Any]] = set()
-        """What the process is doing, beside what that has begun itself."""
+        """The tasks of the process, without the tasks that they have started."""
         self.unheard: list[asyncio.Future[Any]] = []
-        """What it had sent when it died."""
+        """The writes that it had sent when it died."""
 
     def check(self) -> None:
-        """Raise `Died` if it has."""
+        """Raise `Died` if the process has died."""
         if self.is_over:
             raise Died
 
@@ -51,18 +51,18 @@ class Life:
             task.cancel()
 
     def calm(self) -> None:
-        """Nothing goes wrong any more."""
+        """Set the probability of faults to zero."""
         self._risk = 0.0
 
     def risk(self) -> None:
-        """A moment at which it may die, or may have died."""
+        """Maybe die here; raises `Died` if the process dies now or has died."""
         self.check()
         if self._dice.random() < self._risk:
             self.end()
             raise Died
 
     def fate(self) -> Fate | None:
-        """What comes of its next write."""
+        """The fate of the next write."""
         self.check()
         if self._dice.random() >= self._risk:
             return None
@@ -70,7 +70,7 @@ class Life:
 
 
 class MortalStore:
-    """A store as seen from a life."""
+    """A store, as a life sees it."""
 
     def __init__(self, store: Store, life: Life, *, closes: bool) -> None:
         self._store = store
@@ -93,13 +93,13 @@ class MortalStore:
         return work
 
     def renew(self, *args: Any) -> asyncio.Future[Any]:
-        """A dead process's heart stops, and nobody hears of it."""
+        """Renew leases; the heartbeat of a dead process does nothing, and raises nothing."""
         if self._life.is_over:
             raise asyncio.CancelledError
         return self._store.renew(*args)
 
     async def close(self) -> None:
-        """Disconnect, unless others use it too."""
+        """Close the store, unless other lives use it too."""
         if self._closes:
             await self._store.close()
 
@@ -122,8 +122,8 @@ class MortalStore:
 
 
 def _without_reply(job: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
-    """The failure of a write that nobody hears the end of; no sooner than a ``job`` is done that comes before it,
-    or that is this very write."""
+    """The failure of a write whose reply is lost. It comes only after ``job`` is done: this write, or the one before
+    it."""
     heard: asyncio.Future[Any] = Decided()
 
     def fail(job: asyncio.Future[Any] | None) -> None:
@@ -139,7 +139,7 @@ def _without_reply(job: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
 
 
 class _Mortal(SqlCheckpointer):
-    """A checkpointer of a life; ``shared`` is the store in memory that all of them use, if they do."""
+    """A checkpointer of a life; ``shared`` is the store in memory that all lives use, if they share one."""
 
     life: Life
     shared: Store | None
@@ -156,7 +156,7 @@ _KINDS = {
 
 
 def mortal(database: Database, life: Life, clock: FakeClock, shared: Store | None) -> SqlCheckpointer:
-    """A checkpointer for one life, not open yet."""
+    """A checkpointer for one life, not yet open."""
     address = () if database.kind == "memory" else (database.address,)
     made = _KINDS[database.kind](*address, clock=clock, lease_seconds=LEASE_SECONDS)
     made.life, made.shared = life, shared

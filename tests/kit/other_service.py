@@ -1,7 +1,7 @@
-"""A little service that asks a human, written from the protocol's SPEC alone: it shares no line with ours.
+"""A small service that asks a human, written from the protocol's SPEC alone: it shares no code with ours.
 
-`OtherService` keeps to the protocol, in its own way: other addresses than our service, thin events, and answers
-that come from the test, which plays the person. What can be wrong with a service is in `other_bugs`.
+`OtherService` conforms to the protocol, and differs from our service: it has other addresses and minimal events. The
+test plays the person. Services with faults are in `kit.other_service_bugs`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QuickClock:
 
 
 class Cut(Exception):
-    """The connection ends here, without a word."""
+    """The connection is closed here, without an answer."""
 
 
 @dataclass
@@ -62,13 +62,13 @@ class Asked:
 
 @dataclass
 class Reply:
-    """What is answered: a body, or a stream of pieces that may raise `Cut`."""
+    """An answer: a body, or a stream of pieces that may raise `Cut`."""
 
     status: int = 200
     body: bytes | AsyncIterator[bytes] = b""
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cut: bool = False
-    """Whether the connection ends after the body, whatever the headers promised."""
+    """Whether the connection is closed after the body, even if the headers announced more."""
 
     @classmethod
     def of(cls, content: Any, status: int = 200, **headers: str) -> Reply:
@@ -78,7 +78,7 @@ class Reply:
 
 @dataclass
 class OtherCase:
-    """One thing a person is asked, and everything that happened to it."""
+    """One case, and everything that happened to it."""
 
     case_id: str
     offer: dict[str, Any]
@@ -93,7 +93,7 @@ class OtherCase:
     polls: int = 0
     streams: int = 0
     last_event_ids: list[str | None] = field(default_factory=list[str | None])
-    """What each stream said it had heard already."""
+    """The ``Last-Event-ID`` of each stream."""
 
     @property
     def is_over(self) -> bool:
@@ -101,7 +101,7 @@ class OtherCase:
 
     @property
     def is_known(self) -> bool:
-        """Whether somebody has asked how it stands, or follows it."""
+        """Whether a client has polled the case, or follows its events."""
         return self.polls + self.streams > 0
 
 
@@ -116,16 +116,16 @@ class OtherService:
         self.now = now
         self.url = ""
         self.fields: dict[str, Any] = {}
-        """More for the hitl object of each case that is opened."""
+        """Additional fields for the hitl object of each case."""
         self.cases: dict[str, OtherCase] = {}
         self.requests: list[Asked] = []
         self.connections = 0
-        """How many were ever made."""
+        """How many connections were ever made."""
         self.live = 0
         self.most = 0
-        """How many there were at once, at most."""
+        """The largest number of connections at once."""
         self.calls: list[int | None] = []
-        """The status of each callback that was sent; None where there was no answer."""
+        """The status of each callback that was sent; None if there was no answer."""
         self._noticed = asyncio.Event()
 
     # What the person and the clock do.
@@ -151,7 +151,7 @@ class OtherService:
         self.tell(case, "review.reminder", {"reminder_sent_at": self.stamp()})
 
     def move(self, case: OtherCase, status: str, **facts: Any) -> None:
-        """Put a case into a state; the first end counts."""
+        """Put a case into a state; the first final state counts."""
         if case.is_over:
             return
         case.status = status
@@ -170,7 +170,7 @@ class OtherService:
     # What the agent asks.
 
     async def answer(self, asked: Asked) -> Reply:
-        """The one door: every request comes through here."""
+        """Answer a request: every request comes through this method."""
         self.requests.append(asked)
         noticed, self._noticed = self._noticed, asyncio.Event()
         noticed.set()
@@ -271,7 +271,7 @@ class OtherService:
     # Calling back.
 
     async def call_back(self, case: OtherCase) -> None:
-        """Tell the agent how a case ended, in at most three attempts."""
+        """Send the callback about a case's end, in at most three attempts."""
         body = json.dumps({"event": f"review.{case.status}", "case_id": case.case_id, **case.facts}).encode()
         for attempt in range(3):
             status = await self.post(case, body, self.signature(body))
@@ -283,7 +283,7 @@ class OtherService:
         return "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
 
     async def post(self, case: OtherCase, body: bytes, signature: str) -> int | None:
-        """One attempt; the status it got."""
+        """One attempt; returns the status of the answer."""
         assert case.callback_url is not None
         url = urlsplit(case.callback_url)
         head = (
@@ -304,13 +304,13 @@ class OtherService:
     # For tests.
 
     async def until(self, check: Callable[[], bool]) -> None:
-        """Wait until something holds; looked at whenever a request comes in."""
+        """Wait until a condition holds; it is checked whenever a request comes in."""
         async with asyncio.timeout(PATIENCE):
             while not check():
                 await self._noticed.wait()
 
     async def case(self, number: int = 0) -> OtherCase:
-        """A case in the order of opening, once the agent has asked how it stands."""
+        """The case with this number, in the order of opening, once the agent has polled it."""
         await self.until(lambda: len(self.cases) > number and self.nth(number).is_known)
         return self.nth(number)
 
@@ -351,7 +351,8 @@ async def _connection(
     try:
         while (asked := await _read(reader)) is not None:
             answering = asyncio.create_task(_answer(service, asked, writer))
-            gone = asyncio.create_task(reader.read(1))  # a caller says nothing more until it is answered
+            # This returns only if the client disconnects: it sends nothing more before it gets its answer.
+            gone = asyncio.create_task(reader.read(1))
             try:
                 await asyncio.wait([answering, gone], return_when=asyncio.FIRST_COMPLETED)
                 if not answering.done():

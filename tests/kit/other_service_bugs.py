@@ -1,4 +1,4 @@
-"""What can be wrong with a service: each bug is an `OtherService` that gets one thing wrong."""
+"""Services with faults: each is an `OtherService` with one bug."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kit.other_service import Asked, Cut, OtherCase, OtherService, Reply
 
 
 class Polls(OtherService):
-    """No streams: what is wrong is wrong with the polls. ``first`` of them are bad, None means all."""
+    """A service without streams whose polls are faulty: the ``first`` ones, or all for None."""
 
     follows = False
     first: int | None = 3
@@ -42,7 +42,7 @@ class PollsAreCut(Polls):
 
 
 class PollsEndEarly(PollsAreCut):
-    """An answer ends too early, and its length says that it is whole."""
+    """An answer is cut off, and its Content-Length matches the part that was sent."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         whole = self.text(case)
@@ -50,14 +50,14 @@ class PollsEndEarly(PollsAreCut):
 
 
 class PollsAreDropped(Polls):
-    """The connection ends before a word is said."""
+    """The connection is closed before an answer is sent."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         return Reply(200, b"", {"Content-Length": "10"}, cut=True)
 
 
 class PollsFail(Polls):
-    """A storm of 5xx, in every strength."""
+    """Polls are answered with 5xx statuses, several different ones."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         status = (500, 502, 503, 504, 599)[case.polls % 5]
@@ -65,7 +65,7 @@ class PollsFail(Polls):
 
 
 class PollsHang(Polls):
-    """It takes the question and never answers."""
+    """It accepts a poll and never answers."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         await asyncio.Event().wait()
@@ -85,14 +85,14 @@ class PollsDrip(Polls):
 
 
 class PollsAreHuge(Polls):
-    """An answer of twenty megabytes, and valid."""
+    """A valid answer of twenty megabytes."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         return Reply.of({**self.state(case), "reason": "x" * 20_000_000})
 
 
 class PollsSay(Polls):
-    """Something that is no poll answer; ``says`` is added to the true one, or is the whole body."""
+    """An invalid answer to a poll; ``says`` is added to the correct answer, or is the whole body."""
 
     says: ClassVar[dict[str, Any] | bytes] = {}
 
@@ -104,7 +104,7 @@ class PollsSay(Polls):
 
 
 class PollsRefuse(Polls):
-    """Another status than 200, for ever."""
+    """Another status than 200, every time."""
 
     first = None
     status = 404
@@ -115,14 +115,14 @@ class PollsRefuse(Polls):
 
 
 class PollsAreRateLimited(PollsRefuse):
-    """429 for ever."""
+    """429, every time."""
 
     status = 429
     headers: ClassVar[dict[str, str]] = {"Retry-After": "120"}
 
 
 class PollsRedirect(PollsRefuse):
-    """Every poll is sent to another host."""
+    """Every poll is redirected to another host."""
 
     status = 307
     target = ""
@@ -132,7 +132,7 @@ class PollsRedirect(PollsRefuse):
 
 
 class RetryAfter(Polls):
-    """Says when to come back, in one way or another."""
+    """Answers with a Retry-After header."""
 
     first = None
     says = "30"
@@ -145,14 +145,14 @@ class RetryAfter(Polls):
 
 
 class RetryAfterDate(RetryAfter):
-    """As a date of HTTP."""
+    """Answers with Retry-After as an HTTP date."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         return replace(good, headers={**good.headers, "Retry-After": self.in_a_minute()})
 
 
 class TagsLie(Polls):
-    """Whoever sends a tag hears that nothing has changed, whatever has."""
+    """Every poll with an ETag gets 304, even if the case has changed."""
 
     first = None
 
@@ -163,14 +163,14 @@ class TagsLie(Polls):
 
 
 class NotModifiedAtFirst(Polls):
-    """Says 304 to one who has never heard anything."""
+    """Answers 304 to a first poll, which has no ETag."""
 
     async def bad_poll(self, case: OtherCase, good: Reply) -> Reply:
         return Reply(304)
 
 
 class TakesItBack(OtherService):
-    """Completed, says an event that does not say how; and pending, says every poll afterwards."""
+    """An event says completed, without a result; every later poll says pending."""
 
     def event(self, number: int, name: str, data: Any) -> bytes:
         return super().event(number, name, {"case_id": data["case_id"]})
@@ -180,7 +180,7 @@ class TakesItBack(OtherService):
 
 
 class TakesItBackWhenAsked(Polls):
-    """Completed, says a poll that does not say how; and pending, says the next."""
+    """A poll says completed, without a result; the next poll says pending."""
 
     first = None
 
@@ -197,11 +197,11 @@ class GoesBack(Polls):
         return Reply.of({"status": "in_progress" if case.polls == 1 else "pending", "case_id": case.case_id})
 
 
-# Streams. The person has decided when a stream has gone wrong, so that only the polls can tell.
+# Streams. The person decides after the stream has failed, so that only polls can report the outcome.
 
 
 class Streams(OtherService):
-    """What is wrong is wrong with the first streams."""
+    """The first streams are faulty."""
 
     first: int | None = 2
     content_type = "text/event-stream"
@@ -216,7 +216,7 @@ class Streams(OtherService):
 
 
 class StreamsAreCut(Streams):
-    """The connection ends in the middle of an event, which would have been the last."""
+    """The connection is closed in the middle of the final event."""
 
     async def bad_stream(self, case: OtherCase) -> AsyncIterator[bytes]:
         self.open_page(case)
@@ -227,7 +227,7 @@ class StreamsAreCut(Streams):
 
 
 class StreamsEndInAnEvent(Streams):
-    """The last event has no end, though its line has: it must not count. Nobody has decided anything."""
+    """The last event lacks its closing blank line, so it must not count. Nobody has decided anything."""
 
     first = None
 
@@ -238,7 +238,7 @@ class StreamsEndInAnEvent(Streams):
 
 
 class StreamsAreSilent(Streams):
-    """The stream is open, and nothing ever comes: no event, no heartbeat."""
+    """The stream is open, and sends neither events nor heartbeats."""
 
     first = None
 
@@ -248,7 +248,7 @@ class StreamsAreSilent(Streams):
 
 
 class StreamsStopHalfway(Streams):
-    """Half an event comes, and then nothing."""
+    """The stream sends half an event, and then nothing."""
 
     first = None
 
@@ -258,7 +258,7 @@ class StreamsStopHalfway(Streams):
 
 
 class StreamsNeverBegin(OtherService):
-    """The request for a stream is taken, and not even a status comes."""
+    """The request for a stream is accepted, and no status is ever sent."""
 
     async def events(self, case: OtherCase, asked: Asked) -> Reply:
         await asyncio.Event().wait()
@@ -266,7 +266,7 @@ class StreamsNeverBegin(OtherService):
 
 
 class StreamsOnlyBeat(Streams):
-    """A heart that beats well, and never an event."""
+    """The stream sends heartbeats, and never an event."""
 
     first = None
 
@@ -277,7 +277,7 @@ class StreamsOnlyBeat(Streams):
 
 
 class StreamsNeverEndALine(Streams):
-    """Megabyte after megabyte, and no end of the line."""
+    """The stream sends megabytes without an end of line."""
 
     first = None
 
@@ -288,7 +288,7 @@ class StreamsNeverEndALine(Streams):
 
 
 class StreamsAskForPatience(Streams):
-    """Ends at once, and asks to come back in a thousand years."""
+    """The stream ends at once, with a ``retry`` of a thousand years."""
 
     first = None
 
@@ -297,7 +297,7 @@ class StreamsAskForPatience(Streams):
 
 
 class StreamsFail(OtherService):
-    """No stream can be had; ``status`` says why."""
+    """Every request for a stream fails with ``status``."""
 
     status = 503
 
@@ -306,13 +306,13 @@ class StreamsFail(OtherService):
 
 
 class StreamsArePages(StreamsFail):
-    """200, and it is a page of a proxy."""
+    """A request for a stream gets 200 and an HTML page, as from a proxy."""
 
     status = 200
 
 
 class StreamsRedirect(OtherService):
-    """Every stream is sent to another host."""
+    """Every stream is redirected to another host."""
 
     target = ""
 
@@ -321,7 +321,7 @@ class StreamsRedirect(OtherService):
 
 
 class EventsAreMuddled(Streams):
-    """Late, early, twice, unknown, empty, of no JSON, without a number; then the true end."""
+    """Events out of order, twice, unknown, empty, not JSON, or without an id; then the correct final event."""
 
     first = 1
 
@@ -333,7 +333,7 @@ class EventsAreMuddled(Streams):
         yield self.event(6, "review.applauded", me)
         yield self.event(7, "review.reminder", {**me, "reminder_sent_at": self.stamp()})
         yield self.event(7, "review.reminder", {**me, "reminder_sent_at": self.stamp()})
-        yield b"event: review.completed\ndata: this is no JSON\n\n"
+        yield b"event: review.completed\ndata: this is not JSON\n\n"
         yield b"event: review.completed\ndata\n\n"
         yield b"event: review.completed\n\n"
         yield b"data: {}\n\n"
@@ -344,7 +344,7 @@ class EventsAreMuddled(Streams):
 
 
 class EventsAreOfAnother(Streams):
-    """A whole and valid end, of a case of somebody else."""
+    """A valid final event of another case."""
 
     first = None
 
@@ -356,7 +356,7 @@ class EventsAreOfAnother(Streams):
 
 
 class EventsMisnameTheirState(Streams):
-    """The name says completed, the data say pending, and there is a result that nobody gave."""
+    """The event's name says completed, its data say pending, and it has a result that nobody gave."""
 
     first = None
 
@@ -367,7 +367,7 @@ class EventsMisnameTheirState(Streams):
 
 
 class EventsRepeatThemselves(OtherService):
-    """Whoever comes back hears everything again from the first."""
+    """A client that reconnects gets all events again from the first one."""
 
     async def events(self, case: OtherCase, asked: Asked) -> Reply:
         return Reply(200, self.cut_stream(case), {"Content-Type": "text/event-stream"})
@@ -417,7 +417,7 @@ class RoundsNeverEnd(Polls):
 
 
 class RoundsLeadNowhere(Polls):
-    """The case that follows is not there."""
+    """The next case does not exist."""
 
     first = None
 
@@ -430,7 +430,7 @@ class RoundsLeadNowhere(Polls):
 
 
 class CallsAreForged(Polls):
-    """Callbacks of somebody who does not know the secret."""
+    """Callbacks signed with a wrong secret."""
 
     first = None
 
@@ -439,7 +439,7 @@ class CallsAreForged(Polls):
 
 
 class CallsAreUnsigned(CallsAreForged):
-    """Callbacks whose signature is no signature at all."""
+    """Callbacks with an empty signature."""
 
     def signature(self, body: bytes) -> str:
         return ""

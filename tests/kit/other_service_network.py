@@ -1,4 +1,4 @@
-"""A network in this process between a client and `OtherService`: it can be cut, slow, doubled and down."""
+"""A simulated network between a client and `OtherService`: it loses, cuts, delays and duplicates messages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ URL = "http://127.0.0.1:1"
 Weather = Literal[
     "fine",
     "lost",  # a request never arrives
-    "answer lost",  # it arrives, and its answer is lost
-    "half",  # half of an answer comes; of a stream half of its next event
+    "answer lost",  # the request arrives, and its answer is lost
+    "half",  # half of an answer arrives; of a stream, half of its next event
     "slow",  # an answer comes long after it was given
     "doubled",  # a request arrives twice; each event of a stream comes twice
     "swapped",  # an event comes after the next one
@@ -28,7 +28,7 @@ WEATHERS: tuple[Weather, ...] = get_args(Weather)
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """Carries requests to a service, through the weather of polls and of streams."""
+    """A transport to a service; one kind of fault (weather) is set for polls, and one for streams."""
 
     def __init__(self, service: OtherService, clock: Clock) -> None:
         self.service = service
@@ -40,7 +40,7 @@ class Network(httpx2.AsyncBaseTransport):
         self._cut = asyncio.Event()
 
     def cut_streams(self) -> None:
-        """Every stream that is open ends in the middle."""
+        """Cut every open stream in the middle."""
         cut, self._cut = self._cut, asyncio.Event()
         cut.set()
 
@@ -73,7 +73,7 @@ class Network(httpx2.AsyncBaseTransport):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The bytes of an answer, as the weather lets them through."""
+    """The bytes of an answer, with the fault applied to them."""
 
     def __init__(self, reply: Reply, weather: Weather, cut: asyncio.Event) -> None:
         self._reply = reply

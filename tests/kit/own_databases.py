@@ -1,4 +1,4 @@
-"""Databases of a test's own, one for each server process that it kills."""
+"""Temporary databases for one test, one for each server process that it kills."""
 
 from __future__ import annotations
 

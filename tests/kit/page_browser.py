@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from askfirst.errors import InvalidFormData, InvalidReview
@@ -58,6 +58,21 @@ def axe_source() -> str:
         return script.read().decode()
 
 
+def answering(html: str) -> Callable[[Any], None]:
+    """What answers a navigation with a page.
+
+    An open page fetches its own address now and then. Here it gets nothing: what it would get is the next scene.
+    """
+
+    def answer(route: Any) -> None:
+        if route.request.is_navigation_request():
+            route.fulfill(body=html, content_type="text/html")
+        else:
+            route.abort()
+
+    return answer
+
+
 class Desk:
     """Cases by name, each with its page at ``/review/{name}?token=``."""
 
@@ -71,7 +86,7 @@ class Desk:
         return f"{self.url}/review/{name}?token={TOKEN}"
 
     def result(self, name: str) -> Any:
-        """How a case was answered, or None."""
+        """The result of a case, or None."""
         return self.cases[name].result
 
     def app(self) -> Starlette:
@@ -96,6 +111,10 @@ class Desk:
         case = self.cases[name]
         posted = parse_qs((await request.body()).decode(), keep_blank_values=True)
         submission = read_submission(case, posted)
+        if submission.begun is not None:
+            self.cases[name] = case = dataclasses.replace(case, draft=submission.begun)
+            if submission.intent in ("drop", "draft"):
+                return RedirectResponse(f"/review/{name}?token={TOKEN}", 303)
         if submission.faults:
             return _page(_again(case, submission, submission.faults), 422)
         if submission.intent == "answer":
@@ -131,7 +150,7 @@ def _page(html: str, status: int = 200) -> Response:
 
 @contextmanager
 def served(desk: Desk) -> Iterator[Desk]:
-    """The desk on a real server, for as long as the block runs."""
+    """Serve the desk on a real server within this context."""
     load_pages()
     server = uvicorn.Server(uvicorn.Config(desk.app(), port=0, log_level="error", lifespan="off"))
     config = server.config

@@ -38,7 +38,7 @@ EMAIL_ARGS: dict[str, Any] = {
 def service_case(
     kind: str, context: dict[str, Any] | None = None, *, status: State = "opened", **facts: Any
 ) -> Case:
-    """A case that another service opened."""
+    """A case that a service opened over HTTP."""
     ended = None if status in ("pending", "opened", "in_progress") else NOW
     given: dict[str, Any] = {"prompt": "Please decide.", "ended_at": ended, **facts}
     return Case(
@@ -55,7 +55,7 @@ def service_case(
 
 
 def agent_case(payload: HitlPayload, *, status: State = "opened", **facts: Any) -> Case:
-    """A case that an agent's request became."""
+    """A case of an agent's request."""
     question_id = payload.tool_call_id if isinstance(payload, ApproveRequest) else "question_1"
     request = HitlRequest(question_id=question_id, payload=payload, created_at=ASKED, timeout_seconds=DAY)
     return Case(
@@ -237,7 +237,7 @@ def agent_confirmation() -> Case:
 
 
 def escalation() -> Case:
-    """An agent that does not know whether a call went through."""
+    """An agent's call in doubt."""
     details: dict[str, Any] = {
         "tool_name": "charge_card",
         "tool_call_id": "call_1",

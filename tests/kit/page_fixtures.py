@@ -1,4 +1,4 @@
-"""A desk with cases and a browser to look at them: fixtures, for modules that name this one as a plugin."""
+"""Fixtures for a desk with cases and a browser, for modules that name this module as a plugin."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kit.page_browser import Desk, served
 
 @pytest.fixture(scope="module")
 def desk() -> Iterator[Desk]:
-    """An empty one, served."""
+    """A desk without cases, on a server."""
     with served(Desk()) as desk:
         yield desk
 
 
 @pytest.fixture(scope="module")
 def browser(desk: Desk) -> Iterator[Any]:
-    """After the desk: a browser leaves a loop running in this thread, in which our code may not read files."""
+    """A browser, started after the desk: it leaves an event loop running in this thread, so code must not block."""
     from playwright.sync_api import sync_playwright
 
     path = chromium_path()

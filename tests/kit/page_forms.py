@@ -21,7 +21,7 @@ def edit_page_of(case: Case, **given: Any) -> Page:
 
 
 def post(case: Case, page: Page | None = None, **changed: list[str] | str) -> Submission:
-    """What comes of the page's own fields, with some of them changed."""
+    """The submission of the page's own fields, with some of them changed."""
     fields = (page or page_of(case)).fields()
     for name, value in changed.items():
         fields[name.replace("__", ".")] = [value] if isinstance(value, str) else value

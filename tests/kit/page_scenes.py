@@ -1,4 +1,4 @@
-"""Scenes of the review page: every type and every state, each as one looks at it. For tests and for screenshots."""
+"""Scenes of the review page: every type and every state. For tests and for screenshots."""
 
 from __future__ import annotations
 
@@ -6,199 +6,123 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-from askfirst.display import Display
-from askfirst.messages import call_digest
-from askfirst.requests import ApproveRequest, EscalateRequest
 from askfirst.service.case import Case
+from askfirst.service.case_state import CaseState, Outcome, Previous, Step, case_state_of
 from askfirst.service.pages import Reader, render_case
+from askfirst.service.pages.choices import Reading
 from askfirst.service.pages.decision import decision_of
-from askfirst.service.pages.rows import View
+from askfirst.service.pages.row import View
 from askfirst.service.pages.sight import Second, Sight
 from askfirst.service.risk_patterns import shipped_patterns
-from askfirst.service.standing import Outcome, Previous, Standing, Step, standing_of
 from kit import page_cases as cases
-from kit.page_cases import ASKED, NOW, TOKEN
-
-REFUND = Display(
-    title="Pay refund",
-    sentence="Pay back {cents:money:EUR} for order {order_id}",
-    approve="Pay {cents:money:EUR}",
-    labels={"cents": "Amount", "order_id": "Order", "reason": "Reason"},
-    formats={"cents": "money:EUR", "order_id": "id"},
-    important=["cents", "order_id"],
-    consequences=["money"],
-    undo="Void the payment within 1 h on the bank's page.",
+from kit.page_cases import NOW, TOKEN
+from kit.standing_cases import (
+    EDITED,
+    ERASE,
+    REFUND_ARGS,
+    accounts,
+    call,
+    doubt,
+    ended,
+    flights,
+    refund,
+    rollout,
+    shell,
 )
-SHELL = Display(
-    sentence="Run a script on {host}",
-    approve="Run on production",
-    labels={"host": "Host", "timeout_seconds": "Stops after", "command": "Script"},
-    formats={"timeout_seconds": "duration:s", "command": "code:sh"},
-    consequences=["production", "irreversible"],
-)
-ERASE = Display(
-    sentence="Erase customer {customer_id} with all invoices",
-    approve="Erase for good",
-    labels={"customer_id": "Customer", "erase_invoices": "Invoices too"},
-    consequences=["irreversible", "data"],
-    risk="critical",
-)
-SCRIPT = "\n".join(
-    [
-        "set -euo pipefail",
-        "export AWS_PROFILE=prod",
-        "cd /srv/billing",
-        "git fetch --tags origin",
-        "git checkout v2.4.0",
-        "python -m venv .venv-new",
-        ". .venv-new/bin/activate",
-        "pip install --require-hashes -r requirements.txt",
-        "python manage.py check --deploy",
-        "python manage.py collectstatic --noinput",
-        'pg_dump "$DATABASE_URL" --format=custom --file=/backup/billing-$(date +%F).dump',
-        "systemctl stop billing-worker",
-        "for table in invoice_audit session_log webhook_log; do",
-        '  psql "$DATABASE_URL" -c "DELETE FROM $table"',
-        "done",
-        "rm -rf /srv/billing/cache",
-        "iptables -F",
-        "docker image prune -af",
-        *(f"./migrate --step {step}" for step in range(1, 22)),
-        "systemctl start billing-worker",
-    ]
-)
-REFUND_ARGS: dict[str, Any] = {
-    "cents": 4900,
-    "order_id": "A-1042",
-    "reason": "Kettle arrived with a cracked lid; customer sent a photo.",
-}
-WHY = {"reason": "Refunds above 5.00 EUR need a person.", "matched_rule_id": "refunds"}
-
-
-def call(tool: str, args: dict[str, Any], display: Display, agent: str, **facts: Any) -> Case:
-    """An agent's call, in its author's words."""
-    details = {"agent_path": [agent], **facts.pop("details", {})}
-    payload = ApproveRequest(
-        tool_name=tool,
-        tool_call_id="call_1",
-        args=args,
-        details=details,
-        digest=call_digest(tool, args),
-        display=display.shown(args),
-    )
-    return dataclasses.replace(cases.agent_case(payload, **facts), thread_id="ticket-7")
-
-
-def refund(**facts: Any) -> Case:
-    """A refund of 49.00 EUR."""
-    details = {"principal": "bo@example.com", **WHY, "note": "The customer was upset."}
-    return call("pay_refund", REFUND_ARGS, REFUND, "refund-desk", details=details, **facts)
-
-
-def shell(script: str = SCRIPT) -> Case:
-    """A script on production, for which 24 minutes are left."""
-    args = {"host": "web-1.prod.example.com", "timeout_seconds": 1800, "command": script}
-    case = call("run_shell", args, SHELL, "deployer", default_action="reject")
-    return dataclasses.replace(case, expires_at=NOW + 24 * 60)
-
-
-def doubt() -> Case:
-    """A transfer that may or may not have gone out."""
-    details: dict[str, Any] = {
-        "agent_path": ["treasury"],
-        "tool_name": "transfer",
-        "tool_call_id": "call_1",
-        "args": {"cents": 1_240_000, "iban": "DE89370400440532013000"},
-        "attempt": 1,
-        "idempotency_key": "5f0c91aa-77d1",
-    }
-    payload = EscalateRequest(
-        prompt="The effect of transfer is not known.", choices=["retry", "skip", "abort"], details=details
-    )
-    return cases.agent_case(payload)
-
-
-def accounts(count: int = 12) -> Case:
-    """Accounts to delete, some or all."""
-    items = [
-        {"id": f"a{place}", "title": f"user{place}@example.com", "last_login": "3 Jan", "invoices": place % 4}
-        for place in range(count)
-    ]
-    context = {"items_to_confirm": items}
-    case = cases.service_case("confirmation", context, prompt="Delete these 12 inactive accounts?")
-    return dataclasses.replace(case, message="None has logged in since January.")
-
-
-def flights() -> Case:
-    """A flight to choose."""
-    items = [
-        {"id": "tp", "title": "TAP TP1331", "price": "182.40 EUR", "refundable": False, "stops": 0},
-        {"id": "lh", "title": "Lufthansa LH901", "price": "240.10 EUR", "refundable": True, "stops": 0},
-        {"id": "ib", "title": "Iberia IB3167", "price": "151.00 EUR", "refundable": False, "stops": 1},
-    ]
-    return cases.service_case(
-        "selection", {"items": items, "multiple": False}, prompt="Which flight to Lisbon?"
-    )
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A page: its case, how it stands, and what else the page is given."""
+    """A page: its case, the case's state, and the other arguments of the page."""
 
     case: Case
-    standing: Standing | None = None
+    standing: CaseState | None = None
     given: dict[str, Any] = field(default_factory=dict[str, Any])
     sight: dict[str, Any] = field(default_factory=dict[str, Any])
     open: str | None = None
-    """What to press before one looks."""
+    """The selector of an element to click before the screenshot."""
 
     def html(self, reader: Reader | None = None, *, token: str = TOKEN, base_path: str = "") -> str:
         """The page."""
         reader = reader or Reader()
         view = self.sight.get("view", View())
         decision = decision_of(
-            self.case, patterns=shipped_patterns(), key_name="billing", style=reader.style, view=view
+            self.case,
+            patterns=shipped_patterns(),
+            key_name="billing",
+            style=reader.style,
+            view=view,
+            begun_at=NOW - 540,
         )
-        sight = Sight(
-            decision=decision,
-            standing=self.standing or standing_of(self.case, NOW),
-            organisation="Shop GmbH",
-            reader="Ada Ngo",
-            nonce="n" * 22,
-            hold_seconds=5,
-            path=f"{base_path}/review/{self.case.case_id}",
-            confirm_value="c" * 64,
+        seen: dict[str, Any] = {
+            "decision": decision,
+            "standing": self.standing or case_state_of(self.case, NOW),
+            "organisation": "Shop GmbH",
+            "reader": "Ada Ngo",
+            "nonce": "n" * 22,
+            "hold_seconds": 5,
+            "path": f"{base_path}/review/{self.case.case_id}",
+            "confirm_value": "c" * 64,
             **self.sight,
-        )
-        given = {"sight": sight, "now": NOW, **self.given}
+        }
+        sight = Sight(**seen)
+        given: dict[str, Any] = {"sight": sight, "now": NOW, **self.given}
         return render_case(self.case, token=token, base_path=base_path, reader=reader, **given)
-
-
-def ended(case: Case, action: str, data: dict[str, Any] | None = None) -> Case:
-    """The case after a decision of Ada's."""
-    return dataclasses.replace(
-        case,
-        status="completed",
-        opened_at=ASKED + 20,
-        ended_at=NOW,
-        result={"action": action, "data": data or {}},
-        responded_by={"name": "Ada Ngo"},
-    )
 
 
 def _after(state: Any, case: Case, outcome: Outcome | None = None, **facts: Any) -> Scene:
     action = str((case.result or {}).get("action") or "approve")
     given: dict[str, Any] = {"action": action, "by": "Ada Ngo", "at": NOW, "is_yours": True, **facts}
-    return Scene(case, Standing(state, 1, outcome=outcome, **given))
+    return Scene(case, CaseState(state, 1, outcome=outcome, **given))
 
 
-EDITED = {**REFUND_ARGS, "cents": 4000, "reason": "Kettle arrived with a broken lid; customer sent a photo."}
 BEFORE = (
     Step("person", "My kettle arrived broken, order A-1042."),
     Step("agent", "order_id: A-1042", "find_order"),
     Step("tool", "49.00 EUR, delivered on 12 November", "find_order"),
 )
+CHANGED: dict[str, Any] = {"version": "2.4.1", "limit_07": 7000, "flag_12": False, "flag_13": True}
+"""Some of 60 arguments, with other values than the tool has as defaults."""
 LONG = "\n".join(f"line {number} of a long log" for number in range(1, 3000))
+
+
+PEOPLE = [
+    {
+        "id": f"u{place}",
+        "title": f"Account {place:03}",
+        "plan": "Team" if place % 3 else "Free",
+        "seats": place,
+    }
+    for place in range(1, 201)
+]
+"""The items of a long list."""
+QUESTIONS = [
+    {"key": f"q{place}", "label": f"Question {place}", "type": "text", "hint": "As it is in the contract."}
+    for place in range(1, 151)
+]
+"""The fields of a form that no page has room for at once."""
+
+
+def large_scenes() -> dict[str, Scene]:
+    """Scenes of cases that a page shows in parts."""
+    reading = Reading(3, "", frozenset(range(60)))
+    chosen = [f"u{place}" for place in (2, 40, 63, 64)]
+    many = cases.service_case("selection", {"items": PEOPLE}, prompt="Which accounts are to be closed?")
+    all_of = cases.service_case(
+        "confirmation", {"items_to_confirm": PEOPLE}, prompt="Are these the accounts to close?"
+    )
+    options = [{"value": f"c{place}", "label": f"City {place}"} for place in range(400)]
+    city = [{"key": "city", "label": "City", "type": "select", "options": options, "required": True}]
+    form = {"form": {"fields": QUESTIONS + city}}
+    parts = cases.service_case("input", form, prompt="Please fill in the contract.")
+    return {
+        "selection-many": Scene(many, given={"values": {"selected": chosen}, "reading": reading}),
+        "selection-first": Scene(many),
+        "selection-search": Scene(many, given={"reading": Reading(1, "account 19")}),
+        "confirmation-many": Scene(all_of, given={"reading": reading}),
+        "form-parts": Scene(parts, given={"step": 2}),
+        "form-options": Scene(parts, given={"step": 5}),
+    }
 
 
 def scenes() -> dict[str, Scene]:
@@ -208,7 +132,7 @@ def scenes() -> dict[str, Scene]:
     with_code = dataclasses.replace(pay, verify_email=("ann@example.com", "carl@example.com"))
     asked = Second("approve", "v" * 64, decision_of(critical), "feedback", "", True, False, False, ())
     again = Previous(
-        "case_0", {**REFUND_ARGS, "reason": "Broken."}, "edit", "Say what is broken.", "Ada", NOW
+        "case_0", {**REFUND_ARGS, "reason": "Broken."}, "changes", "Say what is broken.", "Ada", NOW
     )
     return {
         "approval": Scene(pay, sight={"before": BEFORE}),
@@ -221,6 +145,8 @@ def scenes() -> dict[str, Scene]:
         "approval-service": Scene(cases.content_review()),
         "approval-long-text": Scene(cases.approval({"log": LONG})),
         "approval-part": Scene(cases.approval({"log": LONG}), sight={"view": View(row=0, start=100)}),
+        "approval-many": Scene(rollout(**CHANGED)),
+        "approval-many-open": Scene(rollout(**CHANGED), open=".act summary"),
         "approval-round": Scene(pay, sight={"previous": again}),
         "edit": Scene(pay, given={"stage": "edit"}),
         "edit-check": Scene(pay, given={"values": {"edits": EDITED}, "step": 2}),
@@ -249,4 +175,5 @@ def scenes() -> dict[str, Scene]:
         "decided-by-another": _after("rejected", ended(pay, "reject"), is_yours=False, by="Bo Lee"),
         "expired": Scene(refund(status="expired", default_action="reject")),
         "cancelled": Scene(refund(status="cancelled", reason="The customer called it off.")),
+        **large_scenes(),
     }

@@ -1,4 +1,4 @@
-"""A page as a reader finds it: its texts with the marks read back, its elements, its form fields."""
+"""A parsed page: its elements, its form fields, and its texts, with marks for hidden characters decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MARK = re.compile(r"(U\+([0-9A-F]{4,6})|[⇥␍␣])(?: × (\d+))?")
 
 @dataclass
 class Element:
-    """An element with its attributes and the text in it, marks read back as characters."""
+    """An element with its attributes and its text, in which marks are decoded to characters."""
 
     tag: str
     attrs: dict[str, str | None]
@@ -23,7 +23,7 @@ class Element:
     inside: list[str] = field(default_factory=list[str])
     """The classes and tags of the elements around it."""
     off: bool = False
-    """Whether it, or an element around it, is disabled."""
+    """Whether the element, or an element around it, is disabled."""
 
 
 class Page(HTMLParser):
@@ -31,6 +31,7 @@ class Page(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
+        self.html = html
         self.elements: list[Element] = []
         self._open: list[Element] = []
         self.feed(html)
@@ -72,15 +73,24 @@ class Page(HTMLParser):
         ]
 
     def texts(self) -> list[str]:
-        """What stands whole in the boxes for text of others."""
+        """The whole texts in the boxes for untrusted text."""
         boxes = ("div", "span", "ol", "li", "dd", "td", "p")
         return [each.text for tag in boxes for each in self.all(tag, class_="text")]
 
     def fields(self) -> dict[str, list[str]]:
-        """What a browser would post, without the button: every field that is filled in and not disabled."""
+        """The fields that a browser would post, without the button: all that have a value and are not disabled."""
         posted: dict[str, list[str]] = {}
+        chosen: str | None = None
         for each in self.elements:
             name = each.attrs.get("name")
+            if each.tag == "select":
+                chosen = None if each.off else name
+            if each.tag == "option" and chosen is not None:  # the first one, unless another is selected
+                if "selected" in each.attrs or chosen not in posted:
+                    posted[chosen] = [each.attrs.get("value") or ""]
+                continue
+            if each.tag == "select":
+                continue
             if name is None or each.tag in ("meta", "button") or each.off:
                 continue
             kind = each.attrs.get("type")

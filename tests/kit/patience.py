@@ -1,6 +1,7 @@
-"""How long a test waits for what has to come: long enough for a machine on which much else is going on.
+"""The time-out of waits in tests: long enough for a busy machine.
 
-It is no measure of anything. What comes, comes at once; what does not come has failed after three minutes.
+It measures nothing. An event that has to come usually comes at once; if it has not come after three minutes, the test
+fails.
 """
 
 from __future__ import annotations
@@ -8,4 +9,4 @@ from __future__ import annotations
 PATIENCE = 180.0
 
 WITHIN_A_LEASE = 25.0
-"""Where what must not be waited for is that a lease of 30 seconds lapses."""
+"""The time-out of a wait that must end before a lease of 30 seconds lapses."""

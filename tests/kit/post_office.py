@@ -1,4 +1,4 @@
-"""A mail server on this machine that keeps what it gets, and refuses what it is told to."""
+"""A mail server on this machine that stores the mails it gets, and refuses configured addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 @dataclass
 class PostOffice:
-    """Mails that came in, oldest first, each with whom it was for; ``refused`` has addresses and a reply."""
+    """The received mails, oldest first, with their recipients; ``refused`` has addresses with the server's reply."""
 
     host: str
     port: int = 0
@@ -61,7 +61,7 @@ class PostOffice:
 async def post_office(
     tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", implicit: bool = False
 ) -> AsyncGenerator[PostOffice]:
-    """A mail server for as long as the block runs; with ``tls`` it takes mail over an encrypted line only."""
+    """Run a mail server within this context; with ``tls`` it accepts mail over an encrypted connection only."""
     office = PostOffice(host)
 
     def connected() -> SMTP:

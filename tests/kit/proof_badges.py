@@ -1,4 +1,4 @@
-"""A provider of proofs for the tests: a badge that makes a code for one case, action and challenge."""
+"""A provider of proofs for tests: a badge makes a code for one case, action and challenge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICY: dict[str, Any] = {
 
 @dataclass
 class Badges:
-    """``good_anywhere`` takes a code for any case and action; ``fails`` raises instead of asking."""
+    """The provider. ``good_anywhere`` accepts a code for any case and action; with ``fails`` it raises an error."""
 
     clock: Clock = field(default_factory=SystemClock)
     good_anywhere: bool = False
@@ -38,7 +38,7 @@ class Badges:
     seen: list[VerificationEvidence] = field(default_factory=list[VerificationEvidence])
 
     def make(self, case_id: str, action: str, number: int = 1) -> str:
-        """What a person's badge shows, now."""
+        """The code that a person's badge shows now."""
         made = f"{number}-{self.clock.now():.3f}"
         return f"{made}-{self._sign(made, case_id, action)}"
 

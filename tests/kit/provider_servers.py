@@ -1,10 +1,10 @@
 """Providers for tests: local servers that speak two wire formats, and the rules that the real ones check.
 
-`openai_complaints` and `anthropic_complaints` say what the provider would refuse in a request's body.
-`OpenAIServer` and `AnthropicServer` refuse it, and otherwise give the scripted replies in turn, recording
-what they were sent. `openai_body` and `anthropic_body` tell what a request becomes on the wire, without one.
+`openai_complaints` and `anthropic_complaints` list what the provider would refuse in a request's body. `OpenAIServer`
+and `AnthropicServer` refuse such a request, otherwise give the scripted replies in turn, and record the requests.
+`openai_body` and `anthropic_body` return the body of a request without sending it.
 
-The SDKs are imported by those who need them: every process of a test run would else load them to collect tests.
+The SDKs are imported inside functions: otherwise every process of a test run would load them to collect tests.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOOL_USE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def openai_complaints(body: Json) -> list[str]:
-    """What OpenAI would refuse in the body of a Chat Completions request; empty if nothing."""
+    """The faults for which OpenAI would refuse the body of a Chat Completions request."""
     messages = body.get("messages")
     if not isinstance(body.get("model"), str):
         return ["model: is required"]
@@ -92,7 +92,7 @@ def _openai_assistant(at: str, message: Json) -> Complaints:
 
 
 def _openai_pairs(messages: list[Json]) -> Complaints:
-    """Every call is answered by the tool messages right behind it, and these answer nothing else."""
+    """Every call is answered by the tool messages directly after it, and these answer nothing else."""
     unanswered: list[str] = []
     ended: list[Json] = [*messages, {"role": "end"}]
     for index, message in enumerate(ended):
@@ -123,7 +123,7 @@ def _openai_tools(body: Json) -> Complaints:
 
 
 def anthropic_complaints(body: Json) -> list[str]:
-    """What Anthropic would refuse in the body of a Messages request; empty if nothing."""
+    """The faults for which Anthropic would refuse the body of a Messages request."""
     messages = body.get("messages")
     if not isinstance(body.get("model"), str):
         return ["model: is required"]
@@ -146,7 +146,7 @@ def anthropic_complaints(body: Json) -> list[str]:
 
 
 def _merged(messages: list[Json]) -> list[Json]:
-    """The turns: neighbours of one role are one turn, and a string is one text block."""
+    """The turns: adjacent messages of one role are one turn, and a string is one text block."""
     turns: list[Json] = []
     for message in messages:
         content = message["content"]
@@ -238,7 +238,7 @@ def _tool_use_block(at: str, block: Json) -> Complaints:
 
 
 def _anthropic_pairs(turns: list[Json]) -> Complaints:
-    """Every tool_use has its tool_result at the start of the next turn, and the other way round."""
+    """Every tool_use has its tool_result at the start of the next turn, and every tool_result its tool_use."""
     seen: set[str] = set()
     asked: list[str] = []
     ended: list[Json] = [*turns, {"role": "end", "content": []}]
@@ -293,24 +293,24 @@ class Reply:
 
 
 def openai_error(status: int, message: str = "no", code: str | None = None, **headers: str) -> Reply:
-    """An error as OpenAI words it; underscores in header names become dashes."""
+    """An error in OpenAI's format; underscores in header names become dashes."""
     error = {"message": message, "type": "an_error", "param": None, "code": code}
     return Reply(status, {k.replace("_", "-"): v for k, v in headers.items()}, {"error": error})
 
 
 def anthropic_error(status: int, message: str = "no", kind: str = "api_error", **headers: str) -> Reply:
-    """An error as Anthropic words it; underscores in header names become dashes."""
+    """An error in Anthropic's format; underscores in header names become dashes."""
     error = {"type": "error", "error": {"type": kind, "message": message}}
     return Reply(status, {k.replace("_", "-"): v for k, v in headers.items()}, error)
 
 
 def openai_text(*pieces: str) -> list[Json]:
-    """Deltas that say text."""
+    """Deltas of a text."""
     return [{"content": piece} for piece in pieces]
 
 
 def openai_call(index: int, id: str, name: str, *pieces: str) -> list[Json]:
-    """Deltas that call a tool, its arguments in pieces."""
+    """Deltas of a tool call, its arguments in pieces."""
     first = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
     rest = [{"index": index, "function": {"arguments": piece}} for piece in pieces]
     return [{"tool_calls": [call]} for call in (first, *rest)]
@@ -382,8 +382,8 @@ def anthropic_reply(
 class WireServer:
     """An HTTP server on this event loop.
 
-    ``requests`` holds the bodies it got, ``connections`` counts who came, and ``left`` is set when a client
-    goes while a reply hangs.
+    ``requests`` has the bodies that it received, ``connections`` is the number of connections, and ``left`` is set
+    when a client disconnects while a reply hangs.
     """
 
     path: str
@@ -440,7 +440,7 @@ class WireServer:
             writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             await writer.drain()
         if reply.then == "hang":
-            await reader.read()  # nothing more is sent: this returns when the client has gone
+            await reader.read()  # the client sends nothing more: this returns when it disconnects
             self.left.set()
         elif reply.then == "cut":
             writer.close()
@@ -449,7 +449,7 @@ class WireServer:
 
 
 async def _head(reader: asyncio.StreamReader) -> str:
-    """The next request's head, or nothing if the client has gone."""
+    """The next request's head, or an empty text if the client has disconnected."""
     try:
         return (await reader.readuntil(b"\r\n\r\n")).decode()
     except asyncio.IncompleteReadError:
@@ -534,7 +534,7 @@ async def anthropic_body(request: ModelRequest) -> Json:
 
 
 class _Recorder:
-    """An HTTP client that keeps the bodies it is to send, and answers every one with the same reply."""
+    """An HTTP client that records the bodies of requests, and answers every one with the same reply."""
 
     def __init__(self, reply: Reply) -> None:
         self._reply = "".join(reply.events)

@@ -1,4 +1,4 @@
-"""The protocol's published schemas and examples, where they are at hand, and documents made after them."""
+"""The protocol's published schemas and examples, if they are available, and documents modelled on them."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ FIELD = {
     "validation": {"minLength": 1, "maxLength": 9, "pattern": "^a", "min": 1, "max": 2.5},
     "conditional": {"field": "other", "operator": "in", "value": [1, "a"]},
 }
-"""A field with everything that a field may have; the published files have no form."""
+"""A field with every attribute that a field may have; the published examples have no form."""
 
 FULL = {
     "spec_version": "0.8",
@@ -241,7 +241,7 @@ EVIDENCE = {
 
 
 def documents() -> list[tuple[type[Wire], dict[str, Any]]]:
-    """The published objects and ours, which have what those lack."""
+    """The published objects, and our own with the features that those lack."""
     stepped = copy.deepcopy(FULL)
     stepped["context"]["form"] = STEPS  # type: ignore[index]
     own: list[tuple[type[Wire], dict[str, Any]]] = [

@@ -1,4 +1,4 @@
-"""What the processes of the race tests do: each opens the store, says that it is ready, and acts."""
+"""The processes of the race tests: each opens the store, reports that it is ready, and acts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Start = Callable[[], Awaitable[None]]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that no event tells of; not for ever."""
+    """Wait for a condition without an event, by polling, with a time-out."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > deadline:
@@ -40,7 +40,7 @@ def agent_on(
     wait_for: int = 0,
     timeout: float | None = None,
 ) -> Agent:
-    """An agent whose tool writes down that it ran, and first waits until so many others have given up."""
+    """An agent whose tool records that it ran, and first waits until a number of other processes have given up."""
 
     @tool(requires_approval=True)
     async def pay(amount: int, ctx: ToolContext) -> str:
@@ -67,7 +67,7 @@ def _turn(messages: list[Message]) -> Any:
 
 
 async def act(job: dict[str, Any], start: Start) -> str:
-    """One racer. What it returns is how far it got; being told that it came too late is an exception."""
+    """One racer. It returns the status that it reached; if it was too late, it raises."""
     thread_id, folder = job["thread_id"], Path(job["folder"])
     clock = _Tomorrow() if job["act"] == "time_out" else None
     async with checkpointer_from_url(job["url"], clock=clock) as store:
@@ -86,7 +86,7 @@ async def _answer(agent: Agent, store: Checkpointer, job: dict[str, Any], start:
 
 
 async def _answer_with(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
-    """Like `_answer`, by the pending approval instead of the request."""
+    """Answer by the pending approval instead of the request."""
     await start()
     response = ApprovalResponse(id=CALL, decision=job["act"].removesuffix("_with"))
     return (await agent.resume_with([response], by=job["by"], via="race")).status
@@ -133,7 +133,7 @@ async def _wait(agent: Agent, store: Checkpointer, job: dict[str, Any], start: S
 
 
 async def _warm_up(agent: Agent, store: Checkpointer, job: dict[str, Any], start: Start) -> str:
-    """Pass through everything once."""
+    """Run all code paths once, to load them."""
     await agent.prompt("go")
     result = await agent.respond(answer={"decision": "approve"})
     return result.status if result is not None else "delivered"

@@ -1,4 +1,4 @@
-"""What each process of the races for one checkpoint does; see proofs/test_races_claims.py."""
+"""The processes of the races for one checkpoint; see proofs/test_races_claims.py."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TTL_SECONDS = 600
 
 
 async def act(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> Any:
-    """Claim, or resolve, a checkpoint; returns what a claim brought."""
+    """Claim or resolve a checkpoint; returns the result of a claim."""
     name, by = job["checkpoint_id"], job["by"]
     async with checkpointer_from_url(job["url"]) as store:
-        await store.get_checkpoint(name, AGENT)  # it is connected, and has seen the schema
+        await store.get_checkpoint(name, AGENT)  # connects, and loads the schema
         await start()
         if job["act"] == "resolve":
             await store.resolve_checkpoint(name, AGENT, by=by)

@@ -1,4 +1,4 @@
-"""What each process of the races to resume a paused run does; see proofs/test_races_run_checkpoints.py."""
+"""The processes of the races to resume a paused run; see proofs/test_races_run_checkpoints.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[[], Awaitable[None]]
 
 
 def payer(folder: Path, *, dies: bool = False) -> AgentSpec:
-    """An agent that pays twice, if people approve; its tool writes down that it did, and may then die."""
+    """An agent that pays twice, if people approve; its tool records the payment, and then may kill the process."""
 
     @tool(requires_approval=True)
     async def pay(what: str, ctx: ToolContext) -> str:
@@ -34,7 +34,7 @@ def payer(folder: Path, *, dies: bool = False) -> AgentSpec:
 
 
 def family(folder: Path) -> AgentSpec:
-    """An agent with two that pay for it, each after another one of its own has paid."""
+    """An agent with two subagents that pay, each after its own subagent has paid."""
     clerk = payer(folder)
 
     def managed(name: str) -> AgentSpec:
@@ -46,7 +46,7 @@ def family(folder: Path) -> AgentSpec:
 
 
 async def act(job: dict[str, Any], start: Start) -> Any:
-    """One racer. What it returns is how far it got; being told that it came too late is an exception."""
+    """One racer. It returns the status that it reached; if it was too late, it raises."""
     folder = Path(job["folder"])
     async with checkpointer_from_url(job["url"]) as memory:
         store = RunCheckpointStore(memory, claim_ttl_seconds=600)

@@ -1,4 +1,4 @@
-"""What each process of the races over one database does; see proofs/test_races_store.py."""
+"""The processes of the races on one database; see proofs/test_races_store.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLAIMS = 60
 
 
 async def race(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """Take part, and report what was achieved."""
+    """Race for leases and answers; returns those that this process won."""
     number, claimed, settled = job["number"], list[int](), list[int]()
     async with connect(job["kind"], job["address"], owner=f"process {number}") as checkpointer:
         await start()
@@ -35,7 +35,7 @@ async def race(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> dic
 
 
 async def open_fresh(job: dict[str, Any], start: Callable[[], Awaitable[None]]) -> None:
-    """Be among the first to open a database, and use it; nobody is warned of the others."""
+    """Open a new database at the same time as other processes, and use it; a warning is an error."""
     await start()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -48,6 +48,6 @@ OPEN = f"{__name__}:{open_fresh.__name__}"
 
 
 async def warm_up(track: RaceTrack, kind: str, address: str) -> None:
-    """Have whatever a store of this kind needs loaded by the process that the others are forked from."""
+    """Load what a store of this kind needs, in the process that racers are forked from."""
     job = {"kind": kind, "address": address, "thread_id": secrets.token_hex(4)}
     await track.race(OPEN, [], warm_up=job)

@@ -1,4 +1,4 @@
-"""Random trees of agents and what people decide about their calls, for Hypothesis; and what has to come of it."""
+"""Random trees of agents and people's decisions on their calls, for Hypothesis; and the expected results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from askfirst.messages import ToolCall
 from kit.deeds import Deeds, delegate, script
 
 Say = Literal["approve", "deny", "edit", "never"]
-"""What a person says of a call, or that nobody ever will."""
+"""A person's decision on a call; ``never`` if nobody decides."""
 
 
 @dataclass(frozen=True)
 class Free:
-    """A call that nobody is asked about."""
+    """A call that needs no approval."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Asks:
 
 @dataclass(frozen=True)
 class Child:
-    """A call of a subagent, which a person may have to approve itself."""
+    """A call of a subagent; the call itself may need an approval, too."""
 
     turns: tuple[tuple[Item, ...], ...]
     say: Say | None = None
@@ -44,7 +44,7 @@ _leaves = st.one_of(st.builds(Free), st.builds(Asks, _says), st.builds(Asks, _sa
 
 
 def _nodes(depth: int, gates: st.SearchStrategy[Any]) -> st.SearchStrategy[Child]:
-    """Agents with so many levels below them at most; rather wide at the top, so that siblings wait together."""
+    """Agents with at most ``depth`` levels below them; wider at the top, so that siblings wait together."""
     child = _nodes(depth - 1, _gates) if depth else None
     item = _leaves if child is None else st.one_of(_leaves, child, child)
     turn = st.lists(item, min_size=1, max_size=3 if depth == 3 else 2).map(tuple)
@@ -61,7 +61,7 @@ class Tree:
         self.root = root
         self.gate = gate
         self.says: dict[str, Say] = {}
-        """What is said of each pending approval, by its id."""
+        """The decision on each pending approval, by its id."""
         self.labels: dict[str, str] = {}
         for path, item in _walk(root, ()):
             asked = "/".join(path)
@@ -71,7 +71,7 @@ class Tree:
                 self.says[asked] = item.say
 
     def spec(self, deeds: Deeds) -> AgentSpec:
-        """The tree as agents, made anew as after a restart."""
+        """The tree as new agents, as after a restart."""
         return self._spec(self.root, (), (deeds.tool("free"), deeds.asks("asks")))
 
     def _spec(self, node: Child, path: tuple[str, ...], leaves: tuple[Tool, Tool]) -> AgentSpec:
@@ -94,14 +94,14 @@ class Tree:
         return AgentSpec(name, script(*turns, f"{name} is done"), tools=tools, tool_gate=self.gate)  # type: ignore[arg-type]
 
     def response(self, id: str) -> ApprovalResponse:
-        """What the person says."""
+        """The person's response."""
         say = self.says[id]
         assert say != "never"
         edited = {"what": f"{self.labels[id]}!"} if say == "edit" else None
         return ApprovalResponse(id=id, decision=say, edited_args=edited)
 
     def expected(self) -> tuple[list[str], bool]:
-        """The deeds that have to be done once everybody who answers has, and whether the run then completes."""
+        """The expected deeds after all decisions, and whether the run then completes."""
         done: list[str] = []
         completes = self._expect(self.root, (), done)
         return sorted(done), completes

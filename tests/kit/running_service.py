@@ -1,4 +1,4 @@
-"""The service on a real uvicorn, and those who talk to it: agents by API, people by forms."""
+"""The service on a real uvicorn, and its clients: agents over the API, people with forms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BUTTON = {
 
 
 class HandClock:
-    """A clock that stands still until it is turned; who sleeps by it comes back soon."""
+    """A clock that stands still until it is turned; its ``sleep`` returns soon."""
 
     def __init__(self) -> None:
         self.time = float(int(time.time()))
@@ -70,7 +70,7 @@ class _Server(uvicorn.Server):
 
 
 class _Hasty:
-    """`asyncio` as uvicorn gets it: it would take a fifth of a second to notice that it is to end, and to end."""
+    """`asyncio` with a shorter ``sleep``, for uvicorn, which otherwise takes a fifth of a second to shut down."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, 0.005))
@@ -81,7 +81,7 @@ class _Hasty:
 
 @asynccontextmanager
 async def listening(make: Callable[[str], Any]) -> AsyncGenerator[tuple[str, Any]]:
-    """An application on a port of this machine; ``make`` gets its address."""
+    """Serve an application on a port of this machine; ``make`` makes it from its address."""
     # With the protocol named, asyncio sends without delay; else each answer waits for 40 ms.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
@@ -112,7 +112,7 @@ class Served:
     app: FastAPI
     http: httpx2.AsyncClient
     tokens: list[str] = field(default_factory=list)
-    """Everything secret that was issued through it."""
+    """All secrets that the service issued."""
 
     @property
     def service(self) -> Service:
@@ -129,7 +129,7 @@ class Served:
 async def serving(
     store: SqlCheckpointer | str, *, quick: bool = True, **options: Any
 ) -> AsyncGenerator[Served]:
-    """The service over a store; ``quick`` makes what it does by itself come at once."""
+    """Run the service on a store; with ``quick`` its background tasks run without delay."""
     options = {"secret": SECRET, "development": True, "hold_seconds": 0, **options}
     with _quick() if quick else nullcontext():
         async with (
@@ -153,7 +153,7 @@ def _quick() -> Any:
 
 @dataclass
 class Agent:
-    """One who opens cases, and asks how they stand. Every message is held against the published schemas."""
+    """A client that opens and polls cases. Every message is validated against the published schemas."""
 
     served: Served
     key_id: str
@@ -190,7 +190,7 @@ class Opened:
 
     @property
     def token(self) -> str:
-        """The link's token; empty where the service keeps it back."""
+        """The link's token; empty if the service does not give it to the caller."""
         return parse_qs(urlsplit(self.hitl["review_url"]).query).get("token", [""])[0]
 
     @property
@@ -198,7 +198,7 @@ class Opened:
         return self.agent.served.http
 
     async def poll(self) -> dict[str, Any]:
-        """How it stands."""
+        """The answer to a poll."""
         answer = await self.http.get(self.hitl["poll_url"], headers=self.agent.headers)
         assert answer.status_code == 200, answer.text
         return fits(PollResponse, answer.json())
@@ -225,7 +225,7 @@ class Opened:
         return _fitting(await self.http.post(self.hitl["submit_url"], json=body, headers=headers))
 
     async def cancel(self, **body: Any) -> httpx2.Response:
-        """The agent takes it back."""
+        """The agent cancels the case."""
         return await self.agent.post(f"/v1/reviews/{self.case_id}/cancel", body or None)
 
     @property
@@ -242,7 +242,7 @@ def _fitting(answer: httpx2.Response) -> httpx2.Response:
 
 
 def fits(model: type[Wire], body: Any) -> Any:
-    """A message, once it agrees with our model and, where they are at hand, with the published schemas."""
+    """Assert that a message fits our model and, if available, the published schemas; returns the message."""
     model.read(body)
     if PUBLISHED.is_dir():
         faults = [error.message for error in published_validator(model).iter_errors(body)]
@@ -251,7 +251,7 @@ def fits(model: type[Wire], body: Any) -> Any:
 
 
 async def until(check: Callable[[], Awaitable[Any]]) -> Any:
-    """What ``check`` gives once it gives something."""
+    """Call ``check`` until it returns something true, and return that."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await check()):  # noqa: ASYNC110  (what it waits for may be in another process)
             await asyncio.sleep(0.01)
@@ -270,7 +270,7 @@ class Event:
 async def events(
     http: httpx2.AsyncClient, url: str, headers: dict[str, str], after: int | None = None
 ) -> AsyncIterator[Event]:
-    """A stream's events until it closes; after ``after``, for one who has been away."""
+    """A stream's events until it closes; ``after`` is the id of the last known event, as after a reconnect."""
     told = headers if after is None else {**headers, "Last-Event-ID": str(after)}
     async with http.stream("GET", url, headers=told) as stream:
         assert stream.status_code == 200
@@ -289,7 +289,7 @@ async def events(
 
 
 def not_answering(*_: object) -> asyncio.Future[Any]:
-    """What an engine's ``read`` comes to while its database is away."""
+    """An engine's ``read`` while its database does not answer: a future that never ends."""
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(StoreError("the database at db.internal does not answer"))
     return failed

@@ -1,4 +1,4 @@
-"""A server on a real socket that answers each path with what the test has written down for it."""
+"""A server on a real socket with scripted answers for each path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass
 class Said:
-    """One answer: a body, or pieces that come one by one; after the last the connection ends."""
+    """One answer: a body, or pieces that are sent one by one; after the last piece the connection is closed."""
 
     status: int = 200
     body: Any = None
@@ -33,7 +33,7 @@ class Heard:
 
 @dataclass
 class Scripted:
-    """``script`` has the answers of each path, one after the other; the last one is given again and again."""
+    """A server. ``script`` has the answers of each path, in order; the last one is repeated."""
 
     url: str = ""
     script: dict[str, list[Said]] = field(default_factory=dict[str, list[Said]])
@@ -74,7 +74,7 @@ class Scripted:
                     break
 
     async def _say(self, said: Said, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection ends with it."""
+        """Send an answer; returns whether the connection is closed after it."""
         body = b"" if said.body is None else said.body
         encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **said.headers}
@@ -93,7 +93,7 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted() -> AsyncGenerator[Scripted]:
-    """A server of this kind, on a port of this machine."""
+    """Run a scripted server on a port of this machine."""
     served = Scripted()
     tasks: set[asyncio.Task[None]] = set()
 

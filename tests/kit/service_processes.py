@@ -1,6 +1,6 @@
-"""Servers in processes of their own, forked from one that has loaded everything, to be killed and started anew.
+"""Servers in separate processes, forked from a process that has loaded everything, to be killed and restarted.
 
-As a program (``python service_processes.py``) it is that process: a line of JSON in, a server's pid out.
+As a program (``python service_processes.py``) it is that process: it reads a line of JSON, and writes a server's pid.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from typing import Any, Self
 import uvicorn
 
 from askfirst.delivery.base import Ended, Notice, Sent
-from askfirst.service import background, callbacks, cases, teller
+from askfirst.service import background, callbacks, cases, deliveries
 from askfirst.service.app import create_app
 from askfirst.service.background import OnCase
 from askfirst.service.callbacks import CallbackSender
 from askfirst.service.case import Case
-from askfirst.store import case_queues, deliveries
+from askfirst.store import case_queues
 from askfirst.store import cases as case_store
+from askfirst.store import deliveries as delivery_store
 from askfirst.store.schema import migration
 from askfirst.store.server_engine import ServerEngine
 from askfirst.store.sqlite_engine import SQLiteEngine
@@ -62,10 +63,10 @@ class Nursery:
         hold: float = 0,
         board: str | None = None,
     ) -> int:
-        """A server's pid. ``crash`` is the point at which it kills itself; ``log`` gets those it passes.
+        """Start a server; returns its pid. ``crash`` is the point at which it kills itself.
 
-        ``told`` gets the ids of the cases that `on_case` hears of, ``hold`` is for how long decisions are held,
-        ``board`` gets the messages of a delivery.
+        ``log``, ``told`` and ``board`` are files: for the points that it passes, for the ids of the cases for which
+        `on_case` is called, and for the messages of a delivery. ``hold`` is how long decisions are held.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -83,7 +84,7 @@ class Nursery:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a server lives still."""
+    """Whether a server is still running."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -93,19 +94,20 @@ def is_alive(pid: int) -> bool:
 
 WRITING = (
     *(case_store.create, case_store.change, case_queues.callback_done, case_queues.told),
-    *(deliveries.plan, deliveries.sent, deliveries.updated),
+    *(delivery_store.plan, delivery_store.sent, delivery_store.updated),
 )
 TAKING = {
     case_queues.take_callbacks: "take",
     case_queues.take_untold: "untold",
-    deliveries.take: "message",
+    delivery_store.take: "message",
 }
 
 
 class Points:
-    """Counts what the service does to the store, and dies at one of these points.
+    """Counts the service's writes to the store, and kills the process at one of these points.
 
-    A point is ``moment:what:number``: before it is begun, during it, or after it is on disk but nobody knows.
+    A point is ``moment:what:number``. The moment is before a write begins, during it, or after it is on disk but
+    before the service knows.
     """
 
     def __init__(self, crash: str | None, log: str | None) -> None:
@@ -126,7 +128,7 @@ class Points:
     def watched(self, write: Callable[..., Any]) -> Callable[..., Any]:
         """An engine's ``write``, with points at some of its transactions.
 
-        Some take something up, again and again; their points are those at which there is something.
+        Some transactions poll for work; they have points only if they find some.
         """
 
         def watching(engine: Any, transaction: Any, *args: Any, **named: Any) -> Any:
@@ -163,11 +165,11 @@ class Points:
 
 
 def serve(job: dict[str, Any]) -> None:
-    """Be a server until killed."""
+    """Run a server until it is killed."""
     background.SWEEP_SECONDS = background.HINT_SECONDS = 0.05
     callbacks.TAKEN_MILLISECONDS = cases.TELL_MILLISECONDS = 400
-    if job["crash"] is not None:  # whoever lives keeps what it has taken, however busy the machine is
-        teller.LEASE_MILLISECONDS = 400
+    if job["crash"] is not None:  # a living server keeps its claims, also on a busy machine
+        deliveries.LEASE_MILLISECONDS = 400
     Points(job["crash"], job["log"]).watch()
     base_url = f"http://127.0.0.1:{job['port']}"
     on_case = None if job["told"] is None else _noting(job["told"])

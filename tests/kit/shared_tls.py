@@ -1,6 +1,6 @@
-"""The certificates of this machine, read once for all HTTP clients of a process: that takes longer than most tests.
+"""The machine's certificates, read once for all HTTP clients of a process: reading them takes longer than most tests.
 
-`begin` is for conftest.py, and for the programs of the kit from which others are forked.
+`begin` is called by conftest.py, and by the kit's programs from which others are forked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _real: Any = httpcore2.default_ssl_context
 
 
 def begin() -> None:
-    """From now on, all who name no certificates of their own get the same ones, until those are others."""
+    """From now on, clients without their own certificates share one TLS context, until the certificates change."""
     httpcore2.default_ssl_context = _shared
     _shared()
 

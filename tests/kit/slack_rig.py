@@ -1,4 +1,4 @@
-"""A service's end of Slack, without the service: cases of agents in a store, a Slack delivery, and its presses."""
+"""The Slack side of a service, without the service: agents' cases in a store, a Slack delivery, and its presses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ADA_ACCOUNT = f"slack:{TEAM}:{ADA.id}"
 
 @dataclass
 class SlackRig:
-    """A workspace, a store with cases, and what connects the two."""
+    """A workspace, a store with cases, and the delivery between them."""
 
     slack: LocalSlack
     people: People
@@ -37,7 +37,7 @@ class SlackRig:
     checkpointer: SqlCheckpointer
 
     async def ask(self, thread: str, request: HitlRequest, link: str | None = LINK) -> tuple[Case, Sent]:
-        """Have an agent ask something, and post it."""
+        """Open an agent's request, and post its case."""
         await asked(self.checkpointer, thread, request)
         [case] = await self.cases.adopt()
         return case, await self.post(case, link)
@@ -49,7 +49,7 @@ class SlackRig:
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[None]:
-        """Take presses to their cases."""
+        """Receive presses, and settle their cases."""
         desk = Presses(self.cases)
 
         async def on_press(press: Press) -> PressAnswer:
@@ -77,7 +77,7 @@ class SlackRig:
 
     @property
     def told(self) -> list[str]:
-        """What single persons were told."""
+        """The ephemeral messages, which only one person sees."""
         return [each["text"] for each in self.slack.ephemerals]
 
 

@@ -1,4 +1,4 @@
-"""A mail server on this machine that keeps what it gets."""
+"""A mail server on this machine that stores the mails it gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 @dataclass
 class Mailbox:
-    """What came in, oldest first; ``refuse`` makes the server refuse every mail."""
+    """The received mails, oldest first; with ``refuse`` the server refuses every mail."""
 
     url: str = ""
     mails: list[EmailMessage] = field(default_factory=list[EmailMessage])
@@ -49,7 +49,7 @@ class Mailbox:
 
 @asynccontextmanager
 async def mailbox() -> AsyncGenerator[Mailbox]:
-    """A mail server, for as long as the block runs."""
+    """Run a mail server within this context."""
     box = Mailbox()
 
     def connected() -> SMTP:

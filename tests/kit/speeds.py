@@ -1,12 +1,12 @@
-"""The speed of each test, as a mark: what `scripts/test fast` and `scripts/test stores` choose from.
+"""The speed of each test, as a marker by which `scripts/test fast` and `scripts/test stores` select tests.
 
-- ``stores``: it runs on PostgreSQL or MariaDB.
-- ``fast``: it runs in this process alone, on SQLite at most: it starts nothing (no process, server or browser), and
-  is no proof.
+- ``stores``: the test runs on PostgreSQL or MariaDB.
+- ``fast``: the test runs in this process alone, on SQLite at most: it starts no process, server or browser, and is
+  neither in ``proofs/`` nor in ``project/``.
 
-Nobody marks a test by hand. Its parameters tell on which store it runs; its folder, that it is a proof or about
-the project; and what it starts is found by looking through the functions that it, its fixtures and its
-parameters call, in its own file and in the kit.
+Tests are not marked by hand. The parameters of a test show on which store it runs, and its folder shows whether it is
+a proof or about the project. What it starts is found in the functions that the test, its fixtures and its parameters
+call, in its own file and in the kit.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ ON_SERVERS = {
     "project/test_kit_servers.py",
     "workers/test_procrastinate_engine.py",
 }
-"""Files whose tests need a server, or start some of their own, whatever their parameters are."""
+"""Files whose tests need a server, or start their own, independent of their parameters."""
 STARTS = {
     *("Popen", "create_subprocess_exec", "subprocess", "fork", "race_track", "RaceTrack", "Nursery"),
     *("sync_playwright", "async_playwright", "pyright"),
     *("uvicorn", "start_server", "create_server", "HTTPServer", "ThreadingHTTPServer"),
 }
-"""Names that stand for another process or for a server, wherever a function uses one."""
+"""Names whose use in a function means that it starts another process or a server."""
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Say of each test how fast it is."""
+    """Mark each test with its speed."""
     for item in items:
         if is_on_server(item):
             item.add_marker("stores")
@@ -50,7 +50,7 @@ def mark(items: list[pytest.Item]) -> None:
 
 
 def is_on_server(item: pytest.Item) -> bool:
-    """Whether it needs a database server."""
+    """Whether a test needs a database server."""
     file = place(item)
     if file in ON_SERVERS:
         return True
@@ -60,7 +60,7 @@ def is_on_server(item: pytest.Item) -> bool:
 
 
 def is_fast(item: pytest.Item) -> bool:
-    """Whether it starts nothing, and is no proof and not about the project."""
+    """Whether a test starts nothing, and is neither a proof nor about the project."""
     if not isinstance(item, pytest.Function) or place(item).startswith(("proofs/", "project/")):
         return False
     fixtures = [
@@ -70,7 +70,7 @@ def is_fast(item: pytest.Item) -> bool:
 
 
 def _given(item: pytest.Function) -> Iterator[Any]:
-    """The functions that its parameters are, or that are fields of theirs."""
+    """The functions among a test's parameters and their fields."""
     given = getattr(item, "callspec", None)
     for value in given.params.values() if given else ():
         named = fields(value) if is_dataclass(value) and not isinstance(value, type) else ()
@@ -79,7 +79,7 @@ def _given(item: pytest.Function) -> Iterator[Any]:
 
 
 def place(item: pytest.Item) -> str:
-    """The test's file, as it stands in the folder of tests."""
+    """The path of a test's file, relative to the folder of tests."""
     return _below(item.path)
 
 
@@ -95,7 +95,7 @@ def _parameters(item: pytest.Item) -> list[str]:
 
 @cache
 def starts_something(function: Any) -> bool:
-    """Whether another process or a server is started by it, or by what it calls in its own file and in the kit."""
+    """Whether a function, or one that it calls in its own file or in the kit, starts another process or a server."""
     seen: set[Any] = set()
     left = [inspect.unwrap(function)]
     while left:
@@ -113,13 +113,13 @@ def starts_something(function: Any) -> bool:
 
 @cache
 def _names(code: CodeType) -> frozenset[str]:
-    """All names that are used in it, and in the functions within it."""
+    """All names that a function's code uses, inner functions included."""
     inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
     return frozenset().union(code.co_names, code.co_varnames[: code.co_argcount], *inner)
 
 
 def _functions(found: Any) -> Iterator[Any]:
-    """The functions of a name: itself, what it wraps, or a class's methods; of tests and of the kit alone."""
+    """The functions behind a name: itself, what it wraps, or a class's methods; only of tests and of the kit."""
     if isinstance(found, type):
         for kind in filter(_is_ours, found.__mro__):
             yield from (

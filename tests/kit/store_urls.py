@@ -11,7 +11,8 @@ STORES = ("sqlite", "postgresql", "mysql")
 
 
 class StoreUrls:
-    """A database of each kind, made when it is first asked for: fifty processes need servers of their own."""
+    """A database of each kind, made at its first use; PostgreSQL and MySQL on their own servers, because fifty
+    processes connect to them."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder

@@ -1,6 +1,6 @@
-"""The stores that the conformance suite runs over, each with a database of this run's own.
+"""The stores of the conformance suite, each with a new database for this run.
 
-Fixtures (by way of conftest.py): `database`, an empty one on each store in turn, made by `databases`, and
+Fixtures (through conftest.py): `database`, an empty database on each store in turn, made by `databases`, and
 `checkpointer`, opened on it. They fail a test that leaves a connection, a thread or a task behind.
 """
 
@@ -34,9 +34,9 @@ from kit.patience import PATIENCE
 from kit.throwaway_servers import mysql_login, run_coroutine
 
 STORES = ("memory", "sqlite", "postgres", "mysql")
-"""All of them. The one in memory is SQLite, too: it is here for the conformance suite and for proofs."""
+"""All stores. The one in memory is SQLite, too: it is only for the conformance suite and for proofs."""
 SHARED = STORES[1:]
-"""Those that several processes can open."""
+"""The stores that several processes can open."""
 SERVERS = STORES[2:]
 TABLES = (
     *("effects", "requests", "messages", "runs", "threads", "checkpoints", "permissions", "data_keys"),
@@ -79,7 +79,7 @@ class Database:
     address: str
 
     def checkpointer(self, **options: Any) -> SqlCheckpointer:
-        """A checkpointer on it, not open yet."""
+        """A checkpointer on this database, not yet open."""
         return connect(self.kind, self.address, **options)
 
 
@@ -94,7 +94,7 @@ def connect(kind: str, address: str, **options: Any) -> SqlCheckpointer:
 
 
 class Unreachable(Exception):
-    """There is no such server to test on."""
+    """The test server cannot be reached."""
 
 
 async def on_server(kind: str, *statements: str, database: str | None = None) -> list[Any]:
@@ -128,10 +128,9 @@ def server_address(kind: str, database: str | None = None) -> str:
 
 
 class Fresh:
-    """Makes one database per server and run, when it is first asked for, and removes it at the end.
+    """Makes one database per server and run, at its first use, and removes it at the end.
 
-    Of SQLite's file it makes one, too, of which each test gets a copy: to make the tables takes longer than most
-    tests do.
+    For SQLite it makes a file of which each test gets a copy, because making the tables takes longer than most tests.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -140,7 +139,7 @@ class Fresh:
         self._missing: dict[str, str] = {}
 
     def copy(self, path: Path) -> None:
-        """Put a SQLite database there that has its tables, and no rows."""
+        """Copy a SQLite database with tables and without rows to this path."""
         made = self._folder / "made.db"
         if not made.exists():
             run_coroutine(_open_and_close("sqlite", str(made)))
@@ -163,7 +162,7 @@ class Fresh:
         return server_address(kind, self._names[kind])
 
     def remove(self) -> None:
-        """Drop what was made."""
+        """Drop the databases that were made."""
         for kind, name in self._names.items():
             force = " WITH (FORCE)" if kind == "postgres" else ""
             run_coroutine(on_server(kind, f"DROP DATABASE {name}{force}"))
@@ -177,10 +176,9 @@ def fresh_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fresh]
 
 
 def databases(*kinds: str) -> Any:
-    """A fixture ``database``: an empty one on each of these stores in turn.
+    """A fixture ``database``: an empty database on each of these stores in turn.
 
-    Folders and files that need other stores than most define it anew; a test that needs others still parametrises
-    it indirectly.
+    Folders and files that need other stores define the fixture again; a single test parametrizes it indirectly.
     """
 
     @pytest.fixture(params=kinds)
@@ -214,7 +212,7 @@ async def checkpointer(database: Database) -> AsyncIterator[SqlCheckpointer]:
 
 
 async def _open_and_close(kind: str, address: str) -> None:
-    """Have the tables made."""
+    """Make the tables, by opening the database once."""
     async with connect(kind, address):
         pass
 
@@ -227,7 +225,7 @@ async def empty(kind: str, address: str) -> None:
 
 
 def check_threads() -> None:
-    """No worker thread outlives its checkpointer."""
+    """Assert that no worker thread outlives its checkpointer."""
     for thread in threading.enumerate():
         if thread.name.startswith("askfirst-"):
             thread.join(timeout=PATIENCE)
@@ -235,7 +233,7 @@ def check_threads() -> None:
 
 
 async def check_connections(kind: str, address: str) -> None:
-    """No connection outlives its checkpointer; the server may need a moment to see that it is gone."""
+    """Assert that no connection outlives its checkpointer; the server may need a moment to notice the end."""
     name = urlsplit(address).path.lstrip("/")
     count = {
         "postgres": f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'",  # noqa: S608
@@ -262,9 +260,16 @@ def said(*messages: Message, run_id: str = RUN, **fields: Any) -> Step:
     return Step(run_id, messages, **fields)
 
 
-def approval(question_id: str = "call-1", created_at: float = 1_700_000_000.0, **fields: Any) -> HitlRequest:
+def approval(
+    question_id: str = "call-1",
+    created_at: float = 1_700_000_000.0,
+    details: dict[str, Any] | None = None,
+    **fields: Any,
+) -> HitlRequest:
     """A request to approve a call."""
-    payload = ApproveRequest(tool_name="send", tool_call_id=question_id, args={"n": 1}, digest="d" * 64)
+    payload = ApproveRequest(
+        tool_name="send", tool_call_id=question_id, args={"n": 1}, digest="d" * 64, details=details
+    )
     return HitlRequest(question_id=question_id, payload=payload, created_at=created_at, **fields)
 
 
@@ -282,7 +287,7 @@ def effect(tool_call_id: str = "call-1", attempt: int = 1) -> StoredEffect:
 async def asked(
     checkpointer: SqlCheckpointer, thread_id: str = "t", *requests: HitlRequest
 ) -> tuple[int, list[HitlRequest]]:
-    """A thread that waits for a person, leased to nobody; its fence and what is asked."""
+    """Make a thread that waits for a person, without a lease; returns its fence and the request."""
     opened = list(requests) or [approval()]
     fence = await checkpointer.commit(thread_id, prompt(), fence=0, acquire=True)
     step = said(AssistantMessage(CALL), opened=opened, release=True)

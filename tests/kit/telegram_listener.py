@@ -1,4 +1,4 @@
-"""A process that reads a bot's presses, says so, and never gets done with the first: ``URL DATABASE``."""
+"""A process that receives a bot's presses, prints a line, and never finishes the first press: ``URL DATABASE``."""
 
 from __future__ import annotations
 

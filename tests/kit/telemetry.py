@@ -1,4 +1,4 @@
-"""What is traced and measured, kept in memory: fixtures, for modules that name this one as a plugin."""
+"""Fixtures that keep spans and metrics in memory, for modules that name this module as a plugin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from askfirst import tracing
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What is traced from now on."""
+    """The spans from now on."""
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
@@ -24,7 +24,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
-    """What is measured from now on."""
+    """The metrics from now on."""
     reader = InMemoryMetricReader()
     monkeypatch.setattr(metrics, "get_meter", MeterProvider(metric_readers=[reader]).get_meter)
     monkeypatch.setattr(tracing, "_instruments", {})

@@ -1,7 +1,7 @@
 """Programs that ask the person at their terminal; the test in delivery/test_terminal.py is that person.
 
-`python terminal_scenes.py SCENE [PATH]`. SIGUSR1 stands for somebody who answers elsewhere. What came of it is
-the last line, as JSON.
+`python terminal_scenes.py SCENE [PATH]`. SIGUSR1 simulates an answer on another surface. The result is printed as
+JSON, in the last line.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def approve(path: str) -> Any:
 
 
 async def stored(path: str) -> Any:
-    """The same with a channel that others can answer on, too."""
+    """An agent asks for a payment on a stored channel, on which other processes can answer, too."""
     async with SQLiteCheckpointer(path) as checkpointer:
         channel = CheckpointedChannel(checkpointer=checkpointer, thread_id="t1")
         agent = agent_on(channel, checkpointer=checkpointer, thread_id="t1")
@@ -98,7 +98,7 @@ async def kinds(path: str) -> Any:
 
 
 async def desk(path: str) -> Any:
-    """Whatever is open in a store."""
+    """All open requests of a store."""
     async with SQLiteCheckpointer(path) as checkpointer:
         await desk_in_terminal(checkpointer)
         return [stored.question_id for stored in await checkpointer.pending()]

@@ -26,7 +26,7 @@ for unwanted in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE",
 
 
 class Screen:
-    """A process in a terminal of 80 columns: what it has written so far, and its keyboard."""
+    """A process in a terminal of 80 columns: its output so far, and its keyboard."""
 
     def __init__(self, master: int, process: subprocess.Popen[bytes]) -> None:
         self.master = master
@@ -34,7 +34,7 @@ class Screen:
         self.output = ""
 
     def read_until(self, text: str | None) -> None:
-        """Read until a text was seen, or to the end."""
+        """Read until a text appears, or to the end."""
         raw = b""
         with suppress(OSError):  # what Linux says at the end of a terminal
             while (text is None or text not in self.output) and (piece := os.read(self.master, 65536)):
@@ -46,7 +46,7 @@ class Screen:
 
     @property
     def is_as_it_was(self) -> bool:
-        """Whether the terminal shows what is typed, and waits for whole lines."""
+        """Whether the terminal's settings are restored: it echoes typed text, and reads whole lines."""
         flags = termios.tcgetattr(self.master)[3]
         return bool(flags & termios.ECHO and flags & termios.ICANON)
 
@@ -65,7 +65,7 @@ class Screen:
 
 @contextmanager
 def screen(script: Path, *args: str) -> Iterator[Screen]:
-    """A Python script in a terminal of its own."""
+    """Run a Python script in a new terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(  # noqa: S603

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 QUICK = 20.0  # seconds for a server that runs already to let us in; one that is not there refuses at once
 
-# Told each process id of the server in turn; cleans up on "done", or when the test run dies in whatever way.
+# A guard process: it is given each process id of the server, and cleans up on "done" or when the test run dies.
 GUARD = """
 pid=
 while read -r line; do [ "$line" = done ] && break; pid=$line; done
@@ -91,7 +91,7 @@ class Throwaway(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What runs the server in the foreground."""
+        """The command that runs the server in the foreground."""
 
     @staticmethod
     @abstractmethod
@@ -101,10 +101,10 @@ class Throwaway(ABC):
     @property
     @abstractmethod
     def dsn(self) -> str:
-        """Where the server's database `test` is, for a login without a password."""
+        """The address of the server's database `test`, for a login without a password."""
 
     def start(self) -> None:
-        """Start the server and wait until it lets us in. Harmless if it runs."""
+        """Start the server and wait until it accepts a login. Does nothing if it is running."""
         deadline = time.monotonic() + PATIENCE
         while True:
             if self.process is None:
@@ -122,7 +122,7 @@ class Throwaway(ABC):
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Shut the server down in good order: clients are cut off, work under way is rolled back."""
+        """Shut the server down cleanly: clients are disconnected, open transactions are rolled back."""
         if self.process is None:
             return
         self.process.send_signal(self.stop_signal)
@@ -158,7 +158,7 @@ class Throwaway(ABC):
         self.close()
 
     def run(self, *command: str | Path, stdin: str = "") -> None:
-        """Run a command as the server's account, or raise with what it said."""
+        """Run a command as the server's account; raises `ServerError` with its output if it fails."""
         done = subprocess.run(command, input=stdin.encode(), capture_output=True, **self._surroundings())  # noqa: S603
         if done.returncode:
             said = (done.stderr or done.stdout).decode(errors="replace")
@@ -183,7 +183,7 @@ class Throwaway(ABC):
         self._tell_guard(str(self.process.pid))
 
     def _reap(self) -> bool:
-        """Forget the process if it has ended, and say whether there is none."""
+        """Forget the process if it has ended; returns whether there is no process."""
         if self.process is not None and self.process.poll() is not None:
             self.process = None
             self._tell_guard("")
@@ -209,7 +209,7 @@ class Throwaway(ABC):
 
 
 class ThrowawayPostgres(Throwaway):
-    """A PostgreSQL of one's own."""
+    """A temporary PostgreSQL server."""
 
     product = "PostgreSQL"
     variable = "ASKFIRST_TEST_POSTGRES"
@@ -259,7 +259,7 @@ class ThrowawayPostgres(Throwaway):
 
 
 class ThrowawayMySQL(Throwaway):
-    """A MariaDB of one's own, or a MySQL where that is what is installed."""
+    """A temporary MariaDB server, or MySQL if that is installed."""
 
     product = "MariaDB or MySQL"
     variable = "ASKFIRST_TEST_MYSQL"
@@ -335,7 +335,7 @@ def mysql_login(dsn: str) -> dict[str, Any]:
 def free_port() -> int:
     """A free loopback port below the range that the system gives to clients.
 
-    In that range, a client that keeps knocking while its server is down can be given the server's port.
+    In that range, a client that keeps connecting while its server is down could be given the server's port.
     """
     ports = (random.randint(15_000, 32_000) for _ in range(1000))
     return next(port for port in ports if _is_free(port))
@@ -390,7 +390,7 @@ def _newest_first(pattern: str) -> list[Path]:
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread of its own, so that callers may have a running loop."""
+    """Run a coroutine in another thread, so that callers may have a running event loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 

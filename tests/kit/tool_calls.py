@@ -1,4 +1,4 @@
-"""Calling one tool, and looking at what a model is told of it."""
+"""Calling one tool, and reading its schema as a model gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the agent share: reading transcripts, checking them, and tools that wait to be let go."""
+"""What the tests of the agent share: reading transcripts, checking them, and tools that wait until released."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_calls(messages: Sequence[Message]) -> list[str]:
 
 
 def assert_sound(messages: Sequence[Message]) -> None:
-    """At rest: every call has exactly one result, and it comes before anybody speaks again."""
+    """Assert that a transcript at rest is sound: every call has exactly one result, before the next message."""
     assert open_calls(messages) == []
     waiting: set[str] = set()
     for message in messages:
@@ -52,7 +52,7 @@ def calls(*names: str) -> list[ToolCall]:
 
 
 class Held:
-    """A tool whose body starts, says so, and waits until it is released or cancelled."""
+    """A tool whose body starts, sets an event, and waits until it is released or cancelled."""
 
     def __init__(self, name: str = "held", **options: str) -> None:
         self.started, self.release, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -71,7 +71,7 @@ class Held:
 async def stopped(
     agent: Agent, ready: Awaitable[Any], *, twice: bool = False, text: str = "go"
 ) -> AgentResult:
-    """Prompt, wait until it is ready, abort."""
+    """Prompt an agent, wait until a condition holds, and abort the run."""
     run = asyncio.create_task(agent.prompt(text))
     await ready
     agent.abort()

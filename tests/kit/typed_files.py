@@ -1,4 +1,4 @@
-"""Pyright's opinion of a file, in its standard mode."""
+"""Checking a file with pyright, in its standard mode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG = {"typeCheckingMode": "standard", "pythonVersion": "3.11", "extraPaths":
 
 
 def type_faults(folder: Path, code: str) -> list[str]:
-    """What pyright finds wrong with a file: the line's number and a sentence, for each fault."""
+    """Pyright's faults in a file: each with its line number and a sentence."""
     (folder / "agent.py").write_text(code, "utf-8")
     (folder / "pyrightconfig.json").write_text(json.dumps(CONFIG))
     command = [

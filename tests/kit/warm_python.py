@@ -1,8 +1,8 @@
-"""Python that has loaded the project already: what a test runs with it is forked, in the time that a fork takes.
+"""A Python command that forks programs from a process that has loaded the project, so that they start quickly.
 
 ``[*warm_python(), "-m", "askfirst.cli", "pending"]`` is a command like the one with `sys.executable`: a process
-with its own arguments, streams, folder and environment, that ends as a program ends. What it is no evidence of
-is what a program loads and how; tests of that, and one of every program, start an interpreter of their own.
+with its own arguments, streams, folder and environment, and with a program's exit code. It does not show what a
+program loads; tests of that, and one test of every program, start a new interpreter.
 
 The process that is started is a stand-in, warm_stand_in.py; the program is forked from warm_zygote.py, which is
 started when it is first needed and ends with the tests.
@@ -23,8 +23,8 @@ from kit.paths import with_kit
 
 HERE = Path(__file__).parent
 
-# Runs its arguments with the terminal that it was given as the one that Ctrl-C comes from. What runs in the
-# background, as these tests may, has Ctrl-C ignored, and so has whatever it starts.
+# Runs its arguments with the given terminal as the controlling terminal, from which Ctrl-C comes. A background
+# process, as these tests may be, ignores Ctrl-C, and so do the processes that it starts.
 TAKE_TERMINAL = (
     "import fcntl, os, signal, sys, termios;"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
@@ -34,7 +34,7 @@ TAKE_TERMINAL = (
 
 
 def warm_python(*, terminal: bool = False, like: Path | None = None) -> list[str]:
-    """What to put in the place of `sys.executable`; ``terminal``: the program's input is where Ctrl-C comes from.
+    """The command to use in place of `sys.executable`. With ``terminal``, Ctrl-C comes from the program's input.
 
     ``like`` is a script: then what it imports is loaded, in place of the whole project.
     """
@@ -46,7 +46,7 @@ def warm_python(*, terminal: bool = False, like: Path | None = None) -> list[str
 
 @cache
 def _zygote(like: Path | None) -> str:
-    """Where the zygote listens; it need not have loaded yet."""
+    """The address at which the zygote listens; it may still be loading."""
     folder = tempfile.TemporaryDirectory(prefix="askfirst-warm-")
     address = f"{folder.name}/zygote"
     with socket.socket(socket.AF_UNIX) as listener:

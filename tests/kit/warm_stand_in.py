@@ -1,4 +1,5 @@
-"""What stands in for a program that warm_zygote.py runs: it hands over all that it was given, and ends alike."""
+"""The stand-in for a program that warm_zygote.py runs: it passes on its streams, arguments and environment, and exits
+with the program's exit code."""
 
 from __future__ import annotations
 

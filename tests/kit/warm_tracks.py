@@ -1,4 +1,4 @@
-"""Which race tracks have done a thing on a store once, so that what is forked from them finds it loaded."""
+"""Which race tracks have run a target on a store once, so that the processes forked from them find it loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DONE: WeakKeyDictionary[RaceTrack, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def is_cold(track: RaceTrack, target: str, url: str) -> bool:
-    """Whether nobody has asked this before: then the target should be warmed up on that database."""
+    """Whether this is the first call with these values: then the target has to be warmed up on that database."""
     done = _DONE.setdefault(track, set())
     if (target, url) in done:
         return False

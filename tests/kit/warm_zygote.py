@@ -1,6 +1,6 @@
-"""The process from which `warm_python` has programs forked. Ends, with all of them, when its input does.
+"""The process from which `warm_python` forks programs. When its input ends, it ends with all its programs.
 
-With a script as its second argument it has loaded what that script imports, in place of the whole project.
+With a script as its second argument it loads what that script imports, in place of the whole project.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIBRARIES = (
     "uvicorn.protocols.websockets.auto",
     "yaml",
 )
-"""What is loaded late by those who need it: on a first connection, for a first page."""
+"""Modules that programs load late: at the first connection, or for the first page."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Running:
 
 
 def load() -> None:
-    """Import all that a program may need, and do what is slow when it is done first."""
+    """Import what a program may need, and do once what is slow the first time."""
     ours = [each.name for each in pkgutil.walk_packages(askfirst.__path__, "askfirst.")]
     for name in [*ours, *LIBRARIES]:
         if not name.endswith((".__main__", ".env")):  # these do something
@@ -98,7 +98,7 @@ def load_for(script: Path) -> None:
 
 
 def open_database() -> None:
-    """Make a database, which is slow when it is done first."""
+    """Make a database, which is slow the first time."""
     from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 
     async def open_new(path: str) -> None:
@@ -170,7 +170,7 @@ def _all(selector: selectors.BaseSelector) -> list[Running]:
 
 
 def become(order: Order) -> None:
-    """Be a process as the order wants it, with the program's options taken from its arguments."""
+    """Set this process up as the order says: streams, folder, environment, and Python's options from arguments."""
     os.setsid()
     for place, stream in enumerate(order.streams):
         os.dup2(stream, place)
@@ -200,7 +200,7 @@ def _output(descriptor: int, encoding: str, errors: str) -> Any:
 
 
 def run(arguments: list[str]) -> None:
-    """The program, as the interpreter would run it."""
+    """Run the program as the interpreter would."""
     match arguments:
         case ["-m", module, *rest]:
             sys.argv = [module, *rest]

@@ -118,7 +118,7 @@ def test_catastrophic_patterns_end(pattern: str) -> None:
         ("host_in", "münchen.de", "write it in ASCII"),
         ("host_in", "a b", "which is none"),
         ("host_in", "0x7f.1", "which is none"),
-        ("like", 5, "'like' is no test; there are equals"),
+        ("like", 5, "'like' is not a test; there are equals"),
     ],
 )
 def test_an_operand_that_makes_no_sense_is_refused(test: str, operand: Any, said: str) -> None:

@@ -19,8 +19,10 @@ from askfirst.permissions import (
     Scope,
     StaticPermissionPolicy,
     decide,
+    tighten,
 )
 from askfirst.permissions.rules import EFFECTS, Effect
+from askfirst.permissions.static import is_own_sentence
 
 pytestmark = pytest.mark.anyio
 
@@ -347,6 +349,34 @@ def test_an_explanation_in_words() -> None:
     ]
 
 
+def test_a_rule_says_why_in_a_sentence_of_its_own() -> None:
+    policy = StaticPermissionPolicy(
+        [
+            {
+                "id": "big",
+                "scope": {"tool": "pay", "arg_constraints": [{"path": "cents", "gt": 500}]},
+                "effect": "require_approval",
+                "reason": "Payments above 5.00 EUR need a person.",
+            },
+            {"id": "rest", "effect": "require_approval"},
+        ]
+    )
+    big, odd = PendingAction(tool="pay", args={"cents": 501}), PendingAction(tool="pay", args={"cents": "x"})
+    decision = policy.evaluate(big)
+    assert (decision.reason, decision.matched_rule_id) == ("Payments above 5.00 EUR need a person.", "big")
+    assert is_own_sentence(decision.reason, "big")
+    assert str(policy.explain(big)) == (
+        "rule 'big' requires approval: Payments above 5.00 EUR need a person."
+    )
+    said = policy.evaluate(odd).reason
+    assert said is not None
+    assert said.startswith("Payments above 5.00 EUR need a person. ('cents' is absent or nothing")
+    named = policy.evaluate(PendingAction(tool="read"))
+    assert not is_own_sentence(named.reason, named.matched_rule_id)
+    with pytest.raises(InvalidPolicy, match="reason is text and not empty"):
+        Rule(id="r", effect="deny", reason="")
+
+
 def test_no_value_of_an_argument_is_in_words_or_reprs() -> None:
     constraints = [{"path": "to", "equals": "bob"}]
     for effect in EFFECTS:
@@ -357,3 +387,81 @@ def test_no_value_of_an_argument_is_in_words_or_reprs() -> None:
             action = PendingAction(tool="pay", args=args)
             explanation = policy.explain(action)
             assert "s3cr3t" not in f"{explanation} {explanation!r} {action!r} {policy.evaluate(action)!r}"
+
+
+# What a rule and a guardrail tell the person who is asked.
+
+
+def test_a_rule_gives_its_reason_and_raises_the_risk() -> None:
+    rule = Rule(
+        id="refunds",
+        effect="require_approval",
+        reason="Refunds need a person.",
+        risk="high",
+        hold_seconds=20,
+    )
+    policy = StaticPermissionPolicy([rule])
+    decision = policy.evaluate(PendingAction(tool="pay"))
+    assert (decision.reason, decision.risk) == ("Refunds need a person.", "high")
+    assert decision.hold_seconds == 20
+    assert decision.matched_rule_id == "refunds"
+    assert str(policy.explain(PendingAction(tool="pay"))) == (
+        "rule 'refunds' requires approval: Refunds need a person."
+    )
+
+
+def test_a_reason_and_what_could_not_be_told_are_one_sentence() -> None:
+    small = Scope(tool="pay", arg_constraints=[ArgConstraint("cents", "lte", 500)])
+    policy = StaticPermissionPolicy(
+        [Rule(id="r", scope=small, effect="require_approval", reason="Pay less.")]
+    )
+    assert policy.evaluate(PendingAction(tool="pay", args={"cents": 5})).reason == "Pay less."
+    said = policy.evaluate(PendingAction(tool="pay")).reason
+    assert said == "no rule matched"  # the default denies, and goes before what may have matched
+    asking = StaticPermissionPolicy(policy.rules, default=Decision.ask())
+    assert asking.evaluate(PendingAction(tool="pay")).reason == (
+        "Pay less. ('cents' is absent or nothing that 'lte' can be tested on)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"effect": "deny", "risk": "high"}, "risk goes with the effect require_approval"),
+        (
+            {"effect": "require_approval", "risk": "dire"},
+            "risk is one of low, normal, high, critical, not 'dire'",
+        ),
+        ({"effect": "require_approval", "reason": 7}, "reason is text and not empty, not int"),
+        ({"effect": "deny", "hold_seconds": 5}, "hold_seconds goes with the effect require_approval"),
+        ({"effect": "require_approval", "hold_seconds": 61}, "hold_seconds is a number from 0 to 60, not 61"),
+        ({"effect": "require_approval", "hold_seconds": True}, "hold_seconds is a number from 0 to 60"),
+    ],
+)
+def test_words_of_a_rule_that_make_no_sense_are_refused(words: dict[str, Any], said: str) -> None:
+    for make in (lambda: Rule(id="r", **words), lambda: StaticPermissionPolicy([{"id": "r", **words}])):
+        with pytest.raises(InvalidPolicy, match=said):
+            make()
+
+
+def test_a_risk_that_is_none_is_refused_in_a_decision() -> None:
+    with pytest.raises(InvalidPolicy, match="a decision's risk is one of"):
+        Decision.of({"allowed": False, "requires_approval": True, "risk": "dire"})
+
+
+async def test_of_all_who_ask_the_reasons_are_kept_and_the_highest_risk() -> None:
+    rule = Rule(id="refunds", effect="require_approval", reason="Refunds need a person.", risk="low")
+    action = PendingAction(tool="pay")
+    guardrails = [
+        lambda _: Decision.ask("A large amount.", risk="critical", hold_seconds=30),
+        lambda _: Decision.ask("A new customer.", risk="high", hold_seconds=0),
+        lambda _: None,
+    ]
+    [decision] = await tighten([StaticPermissionPolicy([rule]).evaluate(action)], [action], guardrails)
+    assert decision.risk == "critical"
+    assert decision.hold_seconds == 30
+    assert decision.reason == "Refunds need a person."
+    assert [(it.reason, it.matched_rule_id) for it in decision.also] == [
+        ("A large amount.", None),
+        ("A new customer.", None),
+    ]

@@ -89,3 +89,23 @@ def test_the_tests_mirror_the_package_and_their_page_says_so() -> None:
     others = {"proofs", "attacks", "project", "kit", "data", "service/pages", "adapters/frameworks"}
     assert named == folders | others
     assert [name for name in sorted(named) if not (ROOT / "tests" / name).is_dir()] == []
+
+
+def test_every_test_file_begins_with_the_noun_of_a_module() -> None:
+    tests = ROOT / "tests"
+    lost = [str(path.relative_to(tests)) for path in tests.rglob("test_*.py") if not has_its_noun(path)]
+    assert sorted(lost) == [], "begin the name with that of the module under test: test_gate_digest.py"
+
+
+def has_its_noun(test: Path) -> bool:
+    """Whether a test file begins with the name of a module, or package, of the folder that it mirrors."""
+    folder = test.parent.relative_to(ROOT / "tests")
+    if folder.parts[:1] in {("proofs",), ("attacks",), ("project",)} or folder.name == "frameworks":
+        return True
+    mirrored = PACKAGE / folder
+    nouns = {path.stem for path in mirrored.glob("*.py")} | {
+        path.parent.name for path in mirrored.glob("*/*.py")
+    }
+    if folder.name == "checkpointer":  # the conformance suite: what a checkpointer keeps
+        nouns |= {"checkpoints", "grants", "requests", "threads"}
+    return any(f"{test.stem}_".startswith(f"test_{noun}_") for noun in nouns)

@@ -86,8 +86,11 @@ def test_auto_shows_each_step_and_succeeds() -> None:
     assert None not in found
     assert found == sorted(found, key=lambda n: n or 0)
     assert lines[-1] == steps[-1]
-    assert " result │ pay_refund: 49.00 EUR paid for A-1042" in lines
-    assert any("gives 200, '" in line and "pproved: " in line for line in lines)
+    assert " result │ pay_refund: Paid 49.00 EUR for A-1042" in lines
+    ended = ("You approved: ", "It ran: ")  # it ran, if the demo was slower than the page's undo time
+    assert any(
+        f"gives 200, '{said}Pay back 49.00 EUR for order A-1042'" in line for line in lines for said in ended
+    )
 
 
 def test_auto_fails_if_the_page_does_not_show_what_will_run(
@@ -150,7 +153,7 @@ def test_auto_gives_up_in_the_end(
 @pytest.mark.parametrize(
     ("action", "data", "said"),
     [
-        ("approve", {}, "Done: 49.00 EUR paid for A-1042"),
+        ("approve", {}, "Done, after a person said yes: Paid 49.00 EUR for A-1042"),
         ("reject", {"feedback": "Ask Bo first."}, "I have paid nothing."),
     ],
 )
@@ -170,7 +173,7 @@ def test_a_person_answers_on_the_page(action: str, data: dict[str, str], said: s
     rest, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
     assert said in rest
-    assert rest.endswith("    run │ completed\n")
+    assert "    run │ completed\n        │ \n        │ What you just saw: " in rest
 
 
 def test_the_page_is_faster_than_the_key() -> None:
@@ -180,13 +183,15 @@ def test_the_page_is_faster_than_the_key() -> None:
         assert found is not None
         answer(found[0], "approve", {})
         assert seen.end() == 0
-    assert "Done: 49.00 EUR paid for A-1042" in seen.text
+    assert "Done, after a person said yes: Paid 49.00 EUR for A-1042" in seen.text
 
 
 # Somebody is there, with a keyboard.
 
 
-@pytest.mark.parametrize(("key", "said"), [(b"a", "Done: 49.00 EUR paid"), (b"d", "I have paid nothing.")])
+@pytest.mark.parametrize(
+    ("key", "said"), [(b"a", "Done, after a person said yes: Paid 49.00 EUR"), (b"d", "I have paid nothing.")]
+)
 def test_a_person_answers_by_a_key(key: bytes, said: str) -> None:
     with screen(DEMO, "--fast") as seen:
         seen.read_until(HINT)
@@ -199,7 +204,7 @@ def test_a_person_answers_by_a_key(key: bytes, said: str) -> None:
         assert seen.is_as_it_was
     assert "\x1b[1;31m  error" in seen.output
     assert said in seen.text.replace("\n        │ ", " ")
-    assert seen.text.endswith("    run │ completed\n")
+    assert "    run │ completed\n        │ \n        │ What you just saw: " in seen.text
     assert seen.output.rindex("\x1b[?25h") > seen.output.rindex("\x1b[?25l")
 
 
@@ -210,7 +215,7 @@ def test_keys_pressed_before_the_question_decide_nothing() -> None:
         seen.read_until(HINT)
         seen.press(b"a")
         assert seen.end() == 0
-    assert "Done: 49.00 EUR paid" in seen.text
+    assert "Done, after a person said yes: Paid 49.00 EUR" in seen.text
 
 
 def test_the_link_is_there_whole_and_no_code_for_an_address_that_no_phone_reaches() -> None:
@@ -283,7 +288,7 @@ def test_a_port_that_is_taken_is_told_plainly() -> None:
 def test_a_base_url_that_cannot_be_is_told_plainly() -> None:
     done = run("--auto", "--fast", "--base-url", "http://192.168.1.5:8000")
     assert done.returncode == 1
-    assert done.stderr.startswith("base_url is where people reach the service")
+    assert done.stderr.startswith("base_url must be the address at which people reach the service")
 
 
 # The model.

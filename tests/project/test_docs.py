@@ -232,6 +232,7 @@ INTERNAL = {
     "CallAnswer",
     "Frozen",
     "KINDS",
+    "Made",
     "UNWRITABLE",
     "Why",
     "anonymous",

@@ -44,7 +44,7 @@ Done.
 paused: call_delete wants delete_account {'account_id': '12345'}
 because rule 'deletions' requires approval
 approve or deny WHY >   (deleting 12345)
-completed: This is what came of it: account 12345 is gone
+completed: The result was: account 12345 is gone
 """,
     "two_children.py": """\
 paused: 2 calls wait for a person
@@ -73,7 +73,7 @@ approve, deny WHY or edit JSON >  answer │ c2: {"decision": "edit", "edited_ar
  result │ pay: Note: a person changed the arguments before this ran. It ran with {"to": "Ada", "cents": 4900}. \
 Its result:
         │ 49.00 EUR sent to Ada
-  agent │ This is what came of it: 49.00 EUR sent to Ada
+  agent │ The result was: 49.00 EUR sent to Ada
     run │ completed
 """,
 }
@@ -84,7 +84,7 @@ TYPED = {
 
 
 def test_no_example_is_forgotten() -> None:
-    """Others have tests of their own: test_demo.py, test_guides.py, and test_recipes_engines.py of workers."""
+    """Others have tests of their own: test_demo.py, test_guides.py, and test_examples_engines.py."""
     of_the_gate = {f"gate_{kind}.py" for kind in ("script", "fastapi", "flask", "celery")}
     of_chats = {"slack_bot.py", "telegram_bot.py", "local_telegram.py"}
     first_page = "ten_lines.py"
@@ -132,7 +132,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
 )
 def test_any_answer_in_the_terminal(typed: str, came_of_it: str, tmp_path: Path) -> None:
     printed = run("approve_in_terminal.py", tmp_path, typed=typed)
-    assert printed.endswith(f"  agent │ This is what came of it: {came_of_it}\n    run │ completed\n")
+    assert printed.endswith(f"  agent │ The result was: {came_of_it}\n    run │ completed\n")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_any_answer_in_the_terminal(typed: str, came_of_it: str, tmp_path: Path)
     [
         (
             "deny she has open orders\n",
-            "completed: This is what came of it: A person denied delete_account: ",
+            "completed: The result was: A person denied delete_account: ",
         ),
         ("perhaps\n", "paused: 1 call waits for a person\n"),
         ("", "nobody is at the keyboard\npaused: 1 call waits for a person\n"),

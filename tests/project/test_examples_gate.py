@@ -148,7 +148,6 @@ def worker(broker: str, queue: str, folder: Path) -> Iterator[subprocess.Popen[b
             process.wait()
 
 
-@pytest.mark.timeout(600)
 def test_a_celery_task_waits_for_a_person_and_pays_once(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

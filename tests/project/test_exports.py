@@ -70,6 +70,15 @@ def test_using_the_core_loads_no_extra() -> None:
     assert not loaded & {"alembic", "asyncmy", "asyncpg", "opentelemetry", "sqlalchemy"}
 
 
+def test_a_run_without_tracing_loads_no_open_telemetry() -> None:
+    run = "asyncio.run(Agent(model=ScriptedModel(['Hi.'])).prompt('go'))"
+    loaded = modules_after(
+        f"import asyncio; from askfirst import Agent; from askfirst.models import ScriptedModel; {run}"
+    )
+    assert "askfirst.agent.loop" in loaded
+    assert "opentelemetry" not in loaded
+
+
 def test_the_package_is_typed() -> None:
     assert resources.files("askfirst").joinpath("py.typed").is_file()
 

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
-import pytest
 from kit.cli_rig import command
 from kit.page_text import Page
 from kit.paths import ROOT
@@ -58,7 +57,6 @@ def soon(attempt: Callable[[], str | None], what: str) -> str:
     return found
 
 
-@pytest.mark.timeout(300)
 def test_its_lines_lead_to_an_approval_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP[1], "utf-8")
     with socket.create_server(("127.0.0.1", 0)) as free:

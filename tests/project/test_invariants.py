@@ -1,4 +1,5 @@
-"""The table of invariants in tests/README.md: each of them has a row, and each row names tests that exist."""
+"""What names tests names those that exist: the table of invariants in tests/README.md, which has a row for each, and
+the files that conftest.py begins with."""
 
 from __future__ import annotations
 
@@ -37,3 +38,10 @@ def test_every_row_names_tests_that_exist(title: str, tests: str) -> None:
         ]
         assert defined, path
         assert not name or name in defined, f"{path}::{name}"
+
+
+def test_the_files_that_come_first_exist() -> None:
+    _, _, rest = (TESTS / "conftest.py").read_text().partition("\nLONGEST = (")
+    named = re.findall(r'"([\w/]+\.py)"', rest.partition("\n)")[0])
+    assert len(named) > 20
+    assert [name for name in named if not (TESTS / name).is_file()] == []

@@ -107,8 +107,8 @@ WRONG: list[tuple[Any, str]] = [
     ([{"id": "c1", "decision": "aprove"}], "one of approve, deny, edit, not 'aprove'"),
     ([{"id": "c1", "decision": True}], "one of approve, deny, edit"),
     ([{"id": "c1", "decision": ["approve"]}], "one of approve, deny, edit"),
-    ([{"id": "c1", "decision": "approve", "diggest": "x"}], "'diggest', which is no part of a response"),
-    ([{"id": "c1", "decision": "approve", 5: "x"}], "5, which is no part of a response"),
+    ([{"id": "c1", "decision": "approve", "diggest": "x"}], "'diggest', which is not a field of a response"),
+    ([{"id": "c1", "decision": "approve", 5: "x"}], "5, which is not a field of a response"),
     ([{"id": "c1", "decision": "edit", "edited_args": "hunter2"}], "the response to 'c1' does not fit"),
     ([{"id": "c9", "decision": "approve"}], "'c9' is not pending here"),
 ]

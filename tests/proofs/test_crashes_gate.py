@@ -20,7 +20,7 @@ from kit.store_urls import STORES, StoreUrls
 from kit.warm_tracks import is_cold
 
 from askfirst.checkpointer.connect import checkpointer_from_url
-from askfirst.gate.standing import thread_of
+from askfirst.gate.key_state import thread_of
 from askfirst.hitl.testing import RaceOutcome, RaceTrack
 
 pytestmark = pytest.mark.anyio

@@ -46,7 +46,11 @@ from askfirst.store import deliveries
 from askfirst.store.case_tables import callbacks
 from askfirst.store.statement import Statement, Transaction
 
-pytestmark = pytest.mark.anyio
+pytestmark = [
+    pytest.mark.anyio,
+    # A server that dies while it accepts a connection leaves the socket to the garbage collector.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 AT_ONCE = 8
 AT_COMMITS = (
     "during:create:1",

@@ -457,8 +457,6 @@ class GateMachine(RuleBasedStateMachine):
             SEEN["attempts", key.attempt] += 1
 
 
-pytestmark = pytest.mark.timeout(600)  # it may have the machine to share with all other tests
-
 RUNS = settings(
     max_examples=60,
     stateful_step_count=40,

@@ -115,7 +115,7 @@ def test_an_agent_of_ours_gets_what_it_asked_for_and_no_more() -> None:
     data = {"feedback": "fine", "edited_args": {"cents": 99}, "decision": "edit", "conditions": ["x"]}
     answer: Any = answer_of(request, "approve", clean_answer(case, "approve", data))
     assert (answer.decision, answer.edited_args, answer.reason) == ("approve", None, "fine")
-    with pytest.raises(InvalidReview, match="edits, or feedback"):
+    with pytest.raises(InvalidReview, match="edits or with feedback"):
         clean_answer(case, "edit", {"edit_instructions": ["more"]})
     request, case = _case(ConfirmRequest(prompt="Sure?"))
     assert answer_of(request, "cancel", clean_answer(case, "cancel", {"confirm": True})) is False

@@ -76,12 +76,12 @@ async def test_only_what_is_offered_can_be_chosen(service: Served) -> None:
 @pytest.mark.parametrize(
     ("kind", "context", "path", "said"),
     [
-        ("selection", {"items": [{"id": "a"}, {"title": "B"}]}, "context.items.1", "give it an id"),
-        ("selection", {"items": ["a", None]}, "context.items.1", "give it an id"),
-        ("selection", {"items": ["a", {"id": "a"}]}, "context.items.1", "which another has, too"),
-        ("selection", {"items": {"a": "A"}}, "context.items", "is a list"),
-        ("selection", {"items": []}, "context.items", "nothing to choose from"),
-        ("confirmation", {"items_to_confirm": [{}]}, "context.items_to_confirm.0", "give it an id"),
+        ("selection", {"items": [{"id": "a"}, {"title": "B"}]}, "context.items.1", "give it one"),
+        ("selection", {"items": ["a", None]}, "context.items.1", "give it one"),
+        ("selection", {"items": ["a", {"id": "a"}]}, "context.items.1", "which another item has, too"),
+        ("selection", {"items": {"a": "A"}}, "context.items", "must be a list"),
+        ("selection", {"items": []}, "context.items", "at least one item to choose from"),
+        ("confirmation", {"items_to_confirm": [{}]}, "context.items_to_confirm.0", "give it one"),
     ],
 )
 async def test_a_list_that_nobody_could_choose_from_opens_no_case(
@@ -107,4 +107,7 @@ def test_an_agents_selection_offers_no_note_that_would_be_lost() -> None:
         "only why one cannot answer"
     )
     assert settled(post(case, selected="1", note="why"), case) == ("select", {"selected": ["green"]})
-    assert [each.attrs["name"] for each in page_of(cases.selection()).all("textarea")] == ["note"]
+    assert [each.attrs["name"] for each in page_of(cases.selection()).all("textarea")] == [
+        "note",
+        "decline_reason",
+    ]

@@ -356,6 +356,12 @@ async def test_nobody_decides_from_another_site(served: Served, headers: dict[st
     url = f"/review/{case.case_id}/respond?token={case.token}"
     form = await served.http.post(url, data={"action": "approve"}, headers={**BROWSER, **headers})
     assert form.status_code == 403
+    shown = await served.http.post(
+        url, data={"action": "approve"}, headers={**BROWSER, **headers, "Accept": "text/html"}
+    )
+    assert shown.status_code == 403
+    assert "<h1>Open the link from your message again</h1>" in shown.text
+    assert "frame-ancestors 'none'" in shown.headers["content-security-policy"]
     assert (await case.say("approve", **headers)).status_code == 403
     assert (await case.poll())["status"] == "pending"
     assert (await case.say("approve", Origin=served.url)).status_code == 200

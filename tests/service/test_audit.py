@@ -185,7 +185,7 @@ TAMPERED = {
     ),
     "a hash": (
         [f"UPDATE {ROW} SET hash = '{'f' * 64}' WHERE seq = 4"],
-        [(4, "row 4 was altered"), (5, "row 4 was altered: row 5 was chained to another")],
+        [(4, "row 4 was altered"), (5, "row 4 was altered: row 5 was chained to another hash")],
     ),
     "one removed": ([f"DELETE FROM {ROW} WHERE seq = 4"], [(5, "row 4 is missing")]),
     "some removed": ([f"DELETE FROM {ROW} WHERE seq IN (4, 5, 6)"], [(7, "rows 4 to 6 are missing")]),
@@ -261,7 +261,10 @@ def rewritten(rows: list[dict[str, Any]], first: int, change: dict[str, Any]) ->
 
 
 async def test_a_row_whose_hash_was_made_to_fit_is_found_by_the_next(engine: SQLiteEngine) -> None:
-    for seq, told_by in ((3, "row 4 was chained to another"), (8, "the head of the chain has another hash")):
+    for seq, told_by in (
+        (3, "row 4 was chained to another hash"),
+        (8, "the head of the chain has another hash"),
+    ):
         (new,) = [row for row in rewritten(await lines(engine), seq, {"at": 77}) if row["seq"] == seq]
         fitting = f"content = '{new['content']}', hash = '{new['hash']}'"
         tamper(engine, f"UPDATE {ROW} SET at = 77, {fitting} WHERE seq = {seq}")
@@ -273,8 +276,8 @@ async def test_a_first_row_with_something_before_it_is_found(engine: SQLiteEngin
     new, *_ = rewritten(await lines(engine), 1, {"previous": "a" * 64})
     tamper(engine, f"UPDATE {ROW} SET previous = '{'a' * 64}', hash = '{new['hash']}' WHERE seq = 1")
     first, second = (await verify(engine)).faults
-    assert first.problem == "row 1 was altered: it is the first, and names another before it"
-    assert second.problem == "row 1 was altered: row 2 was chained to another"
+    assert first.problem == "row 1 was altered: it is the first, but names a row before it"
+    assert second.problem == "row 1 was altered: row 2 was chained to another hash"
 
 
 async def test_a_row_slipped_in_by_moving_the_others_up_is_found(engine: SQLiteEngine) -> None:

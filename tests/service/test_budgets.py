@@ -33,7 +33,7 @@ REVIEW = ReviewRequest(type="approval", prompt="Please decide.")
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "5"])
 def test_a_budget_is_a_whole_number_from_one_up(value: Any) -> None:
-    with pytest.raises(ServiceError, match="the budget open_cases is a whole number from 1 up"):
+    with pytest.raises(ServiceError, match="the budget open_cases must be a whole number of at least 1"):
         Budgets(open_cases=value)
 
 
@@ -48,7 +48,7 @@ def test_budgets_are_given_by_name() -> None:
         "open_cases=٥",
         "open_cases=5e3",
     ):
-        with pytest.raises(ServiceError, match="the budget open_cases is a whole number"):
+        with pytest.raises(ServiceError, match="the budget open_cases must be a whole number"):
             read_budgets([wrong])
     with pytest.raises(ServiceError, match="there is no budget 'open'; there are open_cases, cases_per_hour"):
         read_budgets(["open=5"])

@@ -171,7 +171,7 @@ async def test_a_name_that_leads_inside_is_refused_and_nobody_is_connected_to(
     sender = CallbackSender(development=development, resolve=Names(addresses))
     outcome = await send(sender, f"https://{NAME}/hook?token=secret")
     assert outcome.kind == "refused"
-    assert outcome.detail == f"{NAME} leads to {addresses[-1]}, which is no public address"
+    assert outcome.detail == f"{NAME} resolves to {addresses[-1]}, which is not a public address"
 
 
 @pytest.mark.parametrize(

@@ -102,20 +102,24 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("[notify]", "[notify", "line 5: this is no TOML"),
+        ("[notify]", "[notify", "line 5: this is not valid TOML"),
         ("[notify]", "[notfy]", "line 5: there is no setting 'notfy' here; is notify meant?"),
         ('links = "service"', 'link = "service"', "line 3: there is no setting 'link' here; is links meant?"),
         (
             '"50 %"',
             '"150 %"',
-            "line 7: '150 %' is no time: a percentage lies between 0 and 100",
+            "line 7: '150 %' is not a time: a percentage must be between 0 and 100",
         ),
-        ('"30m"', '"soon"', "line 8: 'soon' is no length of time: write 30m, 2h or 1d"),
-        (" at 75 %", "", "line 9: 'mail:boss@a.example' is no step: write a delivery and a time"),
+        ('"30m"', '"soon"', "line 8: 'soon' is not a duration: write 30m, 2h or 1d"),
+        (" at 75 %", "", "line 9: 'mail:boss@a.example' is not a step: write a delivery and a time"),
         ("mail:boss", "post:boss", "line 9: post: there is no delivery of this name; there are: mail, phone"),
         ('"mail", "phone"', '"mial"', "line 6: mial: there is no delivery of this name"),
         ('kind = "email"', 'kind = "fax"', "line 12: there is no kind 'fax'; the kinds are: terminal, email"),
-        ('"ann@a.example"', '"ann"', "line 11: to is an e-mail address such as ann@a.example"),
+        (
+            '"ann@a.example"',
+            '"ann"',
+            "line 11: to must be one or several e-mail addresses such as ann@a.example",
+        ),
         ('"ann@a.example"', "7", "line 13: to is a text or a list of texts"),
         ("chat = -1001", 'chat = "x"', "line 18: chat is a whole number"),
         ("chat = -1001", "", "line 16: chat is missing: give chat, or set ASKFIRST_DELIVERY_PHONE_CHAT"),
@@ -123,7 +127,7 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
         (
             'token_env = "BOT"',
             f'token = "{TOKEN}"',
-            "line 19: token is a secret, and this file is not: name a file with token_file or a variable with",
+            "line 19: token is a secret and does not belong into this file: name a file with token_file or a",
         ),
         ('"smtp-url"', '"gone"', "line 14: the file gone cannot be read: FileNotFoundError"),
         ('"Ada Lovelace <ada@a.example>"', '"<"', "line 22: '<' names nobody"),
@@ -132,10 +136,10 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
             'smtp_url_file = "smtp-url"\ndeciders = { "1" = "Ann" }',
             "line 15: nobody can press a button in a delivery of kind email",
         ),
-        ('"1001" =', '"ada" =', "line 22: 'ada' is no Telegram user"),
+        ('"1001" =', '"ada" =', "line 22: 'ada' is not a Telegram user"),
         ('"Ada Lovelace <ada@a.example>"', "5", "line 22: '' names nobody"),
-        ('token_env = "BOT"', "token_file = 5", "line 19: token_file is the name of a file"),
-        ('token_env = "BOT"', 'token_env = ""', "line 19: token_env is the name of a variable"),
+        ('token_env = "BOT"', "token_file = 5", "line 19: token_file must be the name of a file"),
+        ('token_env = "BOT"', 'token_env = ""', "line 19: token_env must be the name of a variable"),
         ('links = "service"', 'port = "many"', "line 3: port is a whole number"),
         ('links = "service"', "link_days = [1]", "line 3: link_days is a number"),
     ],
@@ -155,7 +159,7 @@ def test_every_mistake_has_its_line(tmp_path: Path, before: str, after: str, sai
         ("T0LOCAL:U0ADA", "false", None),
         ("ada@a.example", "true", None),
         ("ada@a.example", "false", "an address counts only with by_address = true"),
-        ("U0ADA", "true", "'U0ADA' is no Slack user"),
+        ("U0ADA", "true", "'U0ADA' is not a Slack user"),
     ],
 )
 def test_who_could_never_decide_on_slack_is_a_mistake(
@@ -196,3 +200,33 @@ def test_the_examples_of_the_guide_are_read(tmp_path: Path) -> None:
             assert setting.variable is None or f"`{setting.variable}`" in row
     for key in SERVICE_KEYS:
         assert f"`{key}`" in page
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("port = 0", "port is 1 to 65535, not 0"),
+        ("port = 65536", "port is 1 to 65535, not 65536"),
+        ("link_days = 0", "link_days is more than 0 and at most 36500, not 0"),
+        ('links = "nobody"', "links is caller or service, not 'nobody'"),
+        ('least_timeout = "soon"', "least_timeout: "),
+        ("hold_seconds = 61", "hold_seconds must be between 0 and 60, not 61.0"),
+        ('base_url = "reviews"', "base_url must be the address at which people reach the service"),
+        ('push_heads = "http://a.example"', "push_heads must be an https:// address"),
+        ('risk_patterns = "missing.toml"', "cannot be read"),
+    ],
+)
+def test_what_serve_would_refuse_is_a_mistake_with_its_line(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(InvalidConfiguration) as caught:
+        read_configuration(written(tmp_path, f"[service]\n{line}\n"), {})
+    [mistake] = caught.value.mistakes
+    assert mistake.startswith("line 2: ")
+    assert said in mistake
+
+
+def test_a_delivery_may_keep_facts_out_and_patterns_lie_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("[[pattern]]\nname = \"x\"\nmatch = 'y'\n")
+    text = '[service]\nname = "Shop GmbH"\nrisk_patterns = "own.toml"\n[delivery.terminal]\nfacts = false\n'
+    read = read_configuration(written(tmp_path, text), {})
+    assert read.service == {"name": "Shop GmbH", "risk_patterns": str(tmp_path / "own.toml")}
+    assert [place.facts for place in read.places] == [False]

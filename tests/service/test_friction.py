@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -12,15 +13,16 @@ import pytest
 from kit.logins import ANN, by_header, signed_in
 from kit.running_service import BROWSER, Served, serving, until
 from kit.smtp_mailbox import Mailbox, mailbox
-from kit.stores import SHARED, asked
+from kit.stores import SHARED, asked, effect, said
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.display import Display
 from askfirst.messages import call_digest
-from askfirst.requests import ApproveRequest, HitlRequest
+from askfirst.requests import ApproveRequest, EscalateRequest, HitlRequest
 from askfirst.service.adoption import case_id_of
 from askfirst.service.case import Case
 from askfirst.service.embedding import review_link
+from askfirst.service.page_data import begun_of
 from askfirst.store import cases as case_store
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +141,53 @@ async def test_what_was_not_opened_has_to_be_ticked_at_high_risk(checkpointer: S
         assert (await post(served, page, {**second, "unread": "accepted"})).status_code == 303
 
 
+@on_sqlite
+async def test_lines_that_match_a_risk_pattern_have_to_be_looked_at(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_of(served, checkpointer, {"command": "ls\nrm -rf /srv"})
+        asked = await post(served, page, {"action": "approve"})
+        assert "I have looked at the marked line" in asked.text
+        second = fields_of(asked)
+        assert "looked" not in second
+        refused = await post(served, page, second)
+        assert refused.status_code == 422
+        assert "Look at the lines that match a risk pattern" in refused.text
+        in_chinese = await post(served, f"{page}&lang=zh-Hans", second)
+        assert "请查看符合风险规则的各行" in in_chinese.text
+        assert not (await case_now(served)).is_final
+        assert (await post(served, page, {**second, "looked": "accepted"})).status_code == 303
+
+
+@on_sqlite
+async def test_the_second_step_shows_the_lines_that_have_to_be_looked_at(
+    checkpointer: SqlCheckpointer,
+) -> None:
+    """Also those that an edit brings in, which stand on no page before; a secret is not shown."""
+    async with serving(checkpointer) as served:
+        args = {"command": "ls", "key": "rm -rf /secret"}
+        page = await page_of(served, checkpointer, args, formats={"key": "secret"})
+        first = await post(served, page, {"action": "approve"})
+        assert "/secret" not in first.text
+        lines = "\n".join(f"rm -rf /srv/{place}" for place in range(7))
+        changed = {"arg.0": lines, "intent": "preview", "action": "edit"}
+        check = await post(served, page, changed)
+        assert "match a risk pattern" in check.text
+        assert "Approve with these changes…" in check.text
+        second = await post(served, page, fields_of(check) | {"intent": "answer"})
+        assert second.text.count('data-why="deletes files without asking">rm -rf /srv/') == 5
+        assert "And 3 more, in the request" in second.text
+
+
+@on_sqlite
+async def test_an_edit_that_takes_the_risky_line_out_needs_no_look(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_of(served, checkpointer, {"command": "rm -rf /srv"}, risk="high")
+        sent = {"action": "edit", "intent": "answer", "edits": '{"command": "ls"}'}
+        second = await post(served, page, sent)
+        assert 'name="looked"' not in second.text
+        assert (await post(served, page, fields_of(second))).status_code == 303
+
+
 # Critical: a reason and a fresh code.
 
 
@@ -175,21 +224,51 @@ async def _code(box: Mailbox) -> str:
     return (await until(arrived))[-1]
 
 
-@pytest.mark.parametrize("how", ["form", "json"])
+@pytest.mark.parametrize(
+    ("has_mail", "sentence", "in_chinese"),
+    [
+        (False, "this service cannot send e-mail", "本服务无法发送邮件"),
+        (True, "this service does not know your address", "本服务不知道您的邮箱地址"),
+    ],
+)
 @on_sqlite
-async def test_critical_without_a_way_to_send_a_code_cannot_be_approved(
-    checkpointer: SqlCheckpointer, how: str
+async def test_where_no_code_can_be_sent_the_page_says_so_before_anything_is_pressed(
+    checkpointer: SqlCheckpointer,
+    has_mail: bool,
+    sentence: str,
+    in_chinese: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(checkpointer) as served:
+    async with mailbox() as box, serving(checkpointer, smtp_url=box.url if has_mail else None) as served:
         page = await page_of(served, checkpointer, {"n": 1}, risk="critical")
-        if how == "form":
-            second = fields_of(await post(served, page, {"action": "approve"}))
-            refused = await post(served, page, {**second, "feedback": "checked with the bank"})
-        else:
-            body = {"action": "approve", "data": {"feedback": "checked with the bank"}}
-            refused = await served.http.post(page.replace("?", "/respond?"), json=body)
+        shown = (await served.http.get(page, headers=BROWSER)).text
+        assert sentence in shown
+        assert 'aria-disabled="true"' in button_of(shown, 'id="go"')
+        assert in_chinese in (await served.http.get(f"{page}&lang=zh-Hans", headers=BROWSER)).text
+        refused = await post(served, page, {"action": "approve", "note": "checked with the bank"})
         assert refused.status_code == 403
+        assert refused.text.count(sentence) == 1
+        assert 'name="email_code"' not in refused.text
+        assert "checked with the bank" in refused.text
+        assert "no code can be sent" in caplog.text
+        body = {"action": "approve", "data": {"feedback": "checked with the bank"}}
+        assert (await served.http.post(page.replace("?", "/respond?"), json=body)).status_code == 403
         assert not (await case_now(served)).is_final
+        assert not box.codes
+        assert (await post(served, page, {"action": "reject"})).status_code == 303
+
+
+@on_sqlite
+async def test_who_can_get_a_code_reads_nothing_of_it(checkpointer: SqlCheckpointer) -> None:
+    async with mailbox() as box, serving(checkpointer, smtp_url=box.url, identify=by_header) as served:
+        page = await page_of(served, checkpointer, {"n": 1}, risk="critical")
+        shown = (await served.http.get(page, headers={**BROWSER, **signed_in(ANN)})).text
+        assert "aria-disabled" not in button_of(shown, 'id="go"')
+        assert "You can only reject" not in shown
+        again = await served.http.get(
+            page, headers={**signed_in(ANN), "Sec-Fetch-Mode": "cors"}
+        )  # as a script does
+        assert "You can only reject" not in again.text
 
 
 @on_sqlite
@@ -237,10 +316,71 @@ async def test_a_service_says_how_its_case_is_shown(checkpointer: SqlCheckpointe
         assert (shown["approve"], shown["reject"]) == ("Pay 49.00 EUR", "Keep it")
 
 
+@pytest.mark.parametrize(("action", "is_told"), [("approve", True), ("reject", False)])
+@on_sqlite
+async def test_a_service_says_what_comes_first_and_how_it_is_undone(
+    checkpointer: SqlCheckpointer, action: str, is_told: bool
+) -> None:
+    async with serving(checkpointer) as served:
+        agent = await served.agent("billing")
+        case = await agent.open(
+            context={"note": "n", "order": "A-1042", "cents": 1},
+            important=["cents", "order"],
+            undo="Void it <b>within</b> an hour.",
+        )
+        page = (await case.visit()).text
+        names = re.findall(r'<span class="label">(\w+)</span>', page)
+        assert names == ["cents", "order", "note"]
+        assert "Void it" not in page
+        await case.form(action=action)
+        ended = (await case.visit()).text
+        assert ("Void it &lt;b&gt;within&lt;/b&gt; an hour." in ended) == is_told
+        assert ("How to undo it" in ended) == is_told
+
+
+def button_of(text: str, mark: str) -> str:
+    """The first button of a page with this attribute."""
+    return next(it for it in re.findall(r"<button[^>]*>[^<]*", text) if mark in it)
+
+
+@pytest.mark.parametrize(
+    ("type_", "acts", "not_"), [("approval", "Approve", "Reject"), ("confirmation", "Yes, go on", "No")]
+)
+@on_sqlite
+async def test_below_a_services_label_the_page_says_what_the_button_does(
+    checkpointer: SqlCheckpointer, type_: str, acts: str, not_: str
+) -> None:
+    """Labels that say the opposite of what the buttons do would turn the decision round."""
+    async with serving(checkpointer) as served:
+        agent = await served.agent()
+        swapped = {"approve_label": "Reject", "reject_label": "Approve"}
+        case = await agent.open(type_, risk="high", **swapped)
+        page = (await case.visit()).text
+        left = 'popovertarget="no"' if type_ == "approval" else 'value="cancel"'
+        assert button_of(page, 'id="go"').endswith(f'data-means="{acts}">Reject…')
+        assert button_of(page, left).endswith(f'data-means="{not_}">Approve')
+        second = (await case.form(action="approve" if type_ == "approval" else "confirm")).text
+        assert f'<h1 tabindex="-1" autofocus>{acts}?</h1>' in second
+        assert button_of(second, 'id="go"').endswith(f'data-means="{acts}">Reject')
+        plain = (await (await agent.open(type_)).visit()).text
+        assert "data-means" not in plain
+
+
+@on_sqlite
+async def test_what_a_tools_author_writes_on_a_button_stands_alone(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_of(served, checkpointer, {"n": 1}, approve="Send {n}")
+        shown = (await served.http.get(page, headers=BROWSER)).text
+        assert button_of(shown, 'id="go"').endswith(">Send 1")
+        assert "data-means" not in shown
+
+
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
         ({"labels": {"x": "X"}}, "labels"),
+        ({"important": ["x"]}, "important"),
+        ({"undo": "x" * 501}, "undo"),
         ({"formats": {"x": "number"}}, "formats"),
         ({"context": {"x": 1}, "formats": {"x": "moneys"}}, "formats"),
         ({"risk": "huge"}, "risk"),
@@ -278,11 +418,86 @@ async def test_none_of_these_where_the_caller_allows_it(
 ) -> None:
     async with serving(checkpointer) as served:
         agent = await served.agent()
-        strict, open_ = (
-            await agent.open(type_, context=context),
+        strict, open_, silent = (
+            await agent.open(type_, context=context, decline=False),
             await agent.open(type_, context=context, decline=True),
+            await agent.open(type_, context=context),
         )
         assert (await strict.form(decline="1")).status_code == 422
         assert (await open_.form(decline="1", note="wrong list")).status_code == 303
         polled = await open_.poll()
         assert polled["result"] == {"action": action, "data": {"declined": True, "note": "wrong list"}}
+        assert (await silent.form(decline="1", decline_reason="not mine")).status_code == 303
+        polled = await silent.poll()
+        assert (polled["status"], polled["reason"]) == (
+            "cancelled",
+            "the person cannot answer this: not mine",
+        )
+
+
+# A call in doubt: to run it again may do it twice.
+
+
+async def page_in_doubt(served: Served, store: SqlCheckpointer) -> str:
+    """The page of a transfer that was begun a minute ago and may have gone out."""
+    details = {"tool_name": "send", "tool_call_id": "call-1", "args": {"n": 1}, "attempt": 1}
+    payload = EscalateRequest(
+        prompt="It is not known how this ended.",
+        choices=["retry", "skip", "abort"],
+        details=details,
+        display={"idempotency_key": "5f0c91aa"},
+    )
+    now = served.service.cases.now() / 1000
+    await asked(store, "t", HitlRequest(question_id="call-1", payload=payload, created_at=now))
+    thread = await store.load("t")
+    assert thread is not None
+    await store.commit("t", said(started=[effect()]), fence=thread.fence, acquire=True)
+
+    async def known() -> bool:
+        return await served.service.cases.engine.read(partial(case_store.shown, CASE)) is not None
+
+    await until(known)
+    return await review_link(served.app, CASE)
+
+
+@on_sqlite
+async def test_running_a_call_in_doubt_again_is_asked_once_more(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_in_doubt(served, checkpointer)
+        again = await post(served, page, {"decide": "1", "action": "retry", "reason": "Not in the bank."})
+        assert again.status_code == 200
+        assert not (await case_now(served)).is_final
+        for said_there in (
+            "Run it again?",
+            "Running it again may do it twice",
+            "Not in the bank.",
+            "Run it again</b",
+        ):
+            assert said_there in again.text
+        assert (await post(served, page, fields_of(again))).status_code == 303
+        assert (await case_now(served)).result == {"action": "retry", "data": {"reason": "Not in the bank."}}
+
+
+@pytest.mark.parametrize("action", ["skip", "abort"])
+@on_sqlite
+async def test_leaving_a_call_in_doubt_alone_takes_one_post(
+    checkpointer: SqlCheckpointer, action: str
+) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_in_doubt(served, checkpointer)
+        assert (await post(served, page, {"decide": "1", "action": action})).status_code == 303
+        assert (await case_now(served)).result == {"action": action, "data": {}}
+
+
+@on_sqlite
+async def test_a_call_in_doubt_tells_when_it_began_and_under_which_key(checkpointer: SqlCheckpointer) -> None:
+    async with serving(checkpointer) as served:
+        page = await page_in_doubt(served, checkpointer)
+        html = (await served.http.get(page, headers=BROWSER)).text
+        begun_at = (await begun_of(served.service.cases.engine, await case_now(served))) or 0
+    card = html[html.index('id="act"') :].partition("</section>")[0]
+    time = datetime.fromtimestamp(begun_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert f'<dt>Begun</dt><dd><time datetime="{time}">' in card
+    assert "attempt 1" in card
+    assert '<span class="code text">5f0c91aa</span>' in card
+    assert 'data-text="5f0c91aa"' in card

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from askfirst.errors import ServiceError
 from askfirst.service.risk_patterns import (
@@ -16,6 +19,8 @@ from askfirst.service.risk_patterns import (
     shipped_patterns,
 )
 
+ODD = [IPv4Network(block) for block in ("192.0.0.0/16", "192.88.99.0/24", "203.0.0.0/16", "198.51.0.0/16")]
+"""Blocks in which some addresses are public and others are not; no line is drawn within them."""
 RISKY = [
     "rm -rf /srv/data",
     "sudo rm -fr x",
@@ -41,6 +46,12 @@ RISKY = [
     "kubectl -n prod delete pod web-1",
     "terraform -chdir=prod destroy",
     "GRANT ALL ON db.* TO mallory",
+    "ssh root@8.8.8.8",
+    "curl http://93.184.216.34/x",
+    "allow from 172.32.0.1",
+    "listen=1.1.1.1:53",
+    "Send it to 9.9.9.9.",
+    "ping 2606:4700:4700::1111",
 ]
 PLAIN = [
     "rm notes.txt",
@@ -54,12 +65,30 @@ PLAIN = [
     "enforce --forceful",
     "It will update the sets.",
     "Please drop me a line.",
+    "curl http://10.1.2.3/x",
+    "bind 0.0.0.0:8000",
+    "ping 127.0.0.1",
+    "allow from 172.16.0.1 and 192.168.1.7",
+    "curl http://169.254.169.254/latest",
+    "an example: 203.0.113.7",
+    "pip install wheel==1.2.3.4",
+    "version 118.0.5993.70",
+    "iso.3.6.1.4.1.311 and 1.3.6.1.4.1.311",
+    "at 2026:11:17 10:00",
+    "ping fe80::1",
 ]
 
 
 @pytest.mark.parametrize("line", RISKY)
 def test_a_risky_line_is_marked(line: str) -> None:
     assert shipped_patterns().marked(["echo begin", line, "echo end"]).keys() == {1}
+
+
+@given(st.ip_addresses(v=4))
+def test_an_address_is_marked_if_it_is_reached_over_the_internet(address: IPv4Address) -> None:
+    is_public = address.is_global and not address.is_multicast
+    in_examples = any(address in block for block in ODD)
+    assert bool(shipped_patterns().marked([f"go to {address} now"])) is is_public or in_examples
 
 
 @pytest.mark.parametrize("line", PLAIN)
@@ -112,11 +141,11 @@ def test_an_operators_file_takes_the_place_of_the_shipped_one(tmp_path: Path) ->
     ("text", "said"),
     [
         ("pattern = 1", "list of [[pattern]]"),
-        ("nonsense", "are no TOML"),
+        ("nonsense", "are not valid TOML"),
         ('[[pattern]]\nname = "a"', "match"),
         ('[[pattern]]\nname = "a"\nmatch = "b"\ncolour = "red"', "match"),
-        ('[[pattern]]\nname = "a"\nmatch = "("', "'a' is no regular expression"),
-        ('[[pattern]]\nname = "a"\nmatch = "(?=b)"', "'a' is no regular expression"),
+        ('[[pattern]]\nname = "a"\nmatch = "("', "'a' is not a regular expression"),
+        ('[[pattern]]\nname = "a"\nmatch = "(?=b)"', "'a' is not a regular expression"),
         ("[[pattern]]\nname = \"a\"\nmatch = '\\Ab'", "must use ^ and $"),
         ("[[pattern]]\nname = \"a\"\nmatch = '\\w{1,900}'", "repeats too much"),
     ],

@@ -22,7 +22,7 @@ from askfirst.messages import ToolCall
 from askfirst.models import ScriptedModel
 from askfirst.service import thread_events
 from askfirst.service.thread_events import Position, ThreadFollower, following
-from askfirst.store import thread_news
+from askfirst.store import thread_changes
 from askfirst.workers import Worker, agent_resumer
 
 pytestmark = pytest.mark.anyio
@@ -261,7 +261,7 @@ async def test_streams_of_threads_count_against_the_budget(database: Database) -
 async def test_a_long_thread_is_read_in_pages_and_from_where_the_client_is(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_news, "PAGE", 4)
+    monkeypatch.setattr(thread_changes, "PAGE", 4)
     async with database.checkpointer() as store:
         agent = agent_on(store, *["hi"] * 10)
         for _ in range(5):
@@ -273,8 +273,8 @@ async def test_a_long_thread_is_read_in_pages_and_from_where_the_client_is(
             reads.append(0 if found is None else len(found.messages))
             return found
 
-        plain = thread_news.news
-        monkeypatch.setattr(thread_events.thread_news, "news", news)
+        plain = thread_changes.news
+        monkeypatch.setattr(thread_events.thread_changes, "news", news)
         follower = ThreadFollower(store.engine, "order-7", lambda: 2_000_000_000_000)
 
         async def read(at: Position, count: int) -> list[int]:

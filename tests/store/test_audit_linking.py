@@ -15,7 +15,7 @@ from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.service.audit import export, verify
 from askfirst.store import audit, audit_chain
 from askfirst.store.audit import Entry
-from askfirst.store.audit_chain import LOCKED_HEAD, link_all
+from askfirst.store.audit_chain import FIRST_HEAD, GENESIS, HEAD, LOCKED_HEAD, link, link_all
 from askfirst.store.statement import Transaction
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +51,50 @@ async def test_many_processes_act_while_others_link_and_one_is_killed(database: 
         assert (verdict.faults, verdict.rows, verdict.unlinked) == ((), 68, 0)
         subjects = [json.loads(line)["subject"] async for line in export(checkpointer.engine)]
         assert len(set(subjects)) == 68
+
+
+@pytest.mark.parametrize("database", SERVERS, indirect=True)
+async def test_whoever_finds_no_chain_leaves_linking_to_one_who_has_just_begun_it(database: Database) -> None:
+    loop, missed, locked, done = asyncio.get_running_loop(), *(asyncio.Event() for _ in range(3))
+
+    def late() -> Transaction[int]:
+        """As `link`, but between its look at the head and its writing of the first, another begins, and links."""
+        linking, found = link(), None
+        while True:
+            try:
+                statement, values = linking.send(found)
+            except StopIteration as end:
+                return end.value
+            if statement is FIRST_HEAD:
+                loop.call_soon(missed.set)
+                yield from _until(locked)
+            found = yield statement, values
+
+    def early() -> Transaction[None]:
+        yield FIRST_HEAD, {"hash": GENESIS}
+
+    def slow() -> Transaction[None]:
+        yield LOCKED_HEAD, {}
+        loop.call_soon(locked.set)
+        yield from _until(done)
+
+    async with database.checkpointer() as first, database.checkpointer() as second:
+        linking = asyncio.ensure_future(second.engine.write(late))
+        await missed.wait()
+        await first.engine.write(early)
+        held = asyncio.ensure_future(first.engine.write(slow))
+        try:
+            assert await linking == 0
+            assert not held.done()
+        finally:
+            done.set()
+            await held
+
+
+def _until(event: asyncio.Event) -> Transaction[None]:
+    """Go on with a transaction when this has happened, so that it holds its locks till then."""
+    while not event.is_set():
+        yield HEAD, {}
 
 
 @pytest.mark.parametrize("database", SERVERS, indirect=True)

@@ -196,9 +196,9 @@ def test_a_client_that_mysql_cut_off_for_idleness_has_lost_its_connection() -> N
 )
 async def test_a_limit_is_a_number_of_rows(checkpointer: SqlCheckpointer, limit: Any) -> None:
     for call in (checkpointer.pending, checkpointer.threads, checkpointer.expire_due):
-        with pytest.raises(StoreError, match="limit is no whole number from 1 to 2147483647"):
+        with pytest.raises(StoreError, match="limit is not a whole number from 1 to 2147483647"):
             await call(limit=limit)
-    with pytest.raises(StoreError, match="limit is no whole number from 1 to 2147483647"):
+    with pytest.raises(StoreError, match="limit is not a whole number from 1 to 2147483647"):
         await checkpointer.list_checkpoints("agent", limit=limit)
 
 
@@ -213,7 +213,7 @@ async def test_the_largest_limit_is_taken(checkpointer: SqlCheckpointer) -> None
     "cursor", [f"{2**63}:1:tq", f"{-(2**63) - 1}:1:tq", "1:1:t", "1:0:tq", "1:1:t\0", "1:1:t\ud800", "", 5]
 )
 async def test_what_is_no_cursor_is_called_so(checkpointer: SqlCheckpointer, cursor: Any) -> None:
-    with pytest.raises(StoreError, match="is no cursor of a request"):
+    with pytest.raises(StoreError, match="is not a cursor of a request"):
         await checkpointer.pending(after=cursor)
 
 

@@ -97,7 +97,7 @@ async def test_what_is_not_ours_is_refused(how: str) -> None:
 async def test_a_signed_body_that_is_no_event_is_refused() -> None:
     for body in (b"", b"7", b"[]", b'{"id": "e1"}', b"\xff"):
         headers = webhook_headers(body, SECRET, message_id="e1", timestamp=int(time.time()))
-        with pytest.raises(InvalidSignature, match="no event"):
+        with pytest.raises(InvalidSignature, match="not an event"):
             read_due_event(body, headers, SECRET)
 
 
@@ -148,7 +148,7 @@ async def test_what_nobody_takes_up_is_posted_again_as_a_new_event(checkpointer:
 async def test_a_receiver_that_fails_is_told_again_and_later_is_no_failure(
     checkpointer: SqlCheckpointer, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("askfirst.workers.going_on.back_off", lambda attempts: 0.01)
+    monkeypatch.setattr("askfirst.workers.attempt.back_off", lambda attempts: 0.01)
     seen: list[int] = []
 
     async def flaky(continuation: Continuation) -> None:

@@ -197,7 +197,7 @@ async def test_a_resumer_that_fails_is_seen_and_tried_again(checkpointer: SqlChe
 async def test_after_many_failures_only_a_person_tries_again(
     checkpointer: SqlCheckpointer, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("askfirst.workers.going_on.back_off", lambda attempts: 0.0)
+    monkeypatch.setattr("askfirst.workers.attempt.back_off", lambda attempts: 0.0)
 
     async def never(continuation: Continuation) -> None:
         raise RuntimeError("no")

@@ -1,21 +1,27 @@
-"""The review pages: HTML for a case, and what a browser posts back. Pure; who may see a page is decided elsewhere."""
+"""The review pages: HTML for a case, and the form that a browser posts back.
+
+Pure functions without I/O. Access to a page is checked by the routes (`askfirst.service.review_routes`).
+"""
 
 from askfirst.service.pages.fields import read_field
+from askfirst.service.pages.form_parts import fields_to_fill
 from askfirst.service.pages.language import Language, language_for, languages
 from askfirst.service.pages.reader import Reader
 from askfirst.service.pages.render import (
     PAGE_HEADERS,
     Notice,
     Stage,
-    fields_to_fill,
     render_case,
+)
+from askfirst.service.pages.submission import Intent, Submission, read_submission
+from askfirst.service.pages.template import load_pages
+from askfirst.service.pages.without_case import (
+    render_foreign,
     render_outlived,
     render_unavailable,
     render_unknown,
     render_withheld,
 )
-from askfirst.service.pages.submission import Intent, Submission, read_submission
-from askfirst.service.pages.template import load_pages
 
 __all__ = [
     "Intent",
@@ -32,6 +38,7 @@ __all__ = [
     "read_field",
     "read_submission",
     "render_case",
+    "render_foreign",
     "render_outlived",
     "render_unavailable",
     "render_unknown",

@@ -1,4 +1,4 @@
-"""What was answered, in the words in which it was asked, and the proofs that a page asks for."""
+"""The answer to a case, under the labels with which it was asked; and the fields for proofs of verification."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from askfirst.protocol import Form, FormField, sensitive_keys
 from askfirst.service.case import Case
-from askfirst.service.pages.fields import choices_of, label_of
+from askfirst.service.pages.choices import choices_of
+from askfirst.service.pages.fields import label_of
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
 from askfirst.service.pages.language import Language
-from askfirst.service.pages.subject import Shown, shown
 from askfirst.service.verification import Asked
 
 # Fields for proofs.
@@ -21,7 +21,7 @@ from askfirst.service.verification import Asked
 
 @dataclass(frozen=True, slots=True)
 class ProofField:
-    """The field of one proof, with the address where it is made and its current text."""
+    """The field for one proof, with the address of the page where the proof is made, and the text entered so far."""
 
     name: str
     label: Passage
@@ -33,7 +33,10 @@ class ProofField:
 
 @dataclass(frozen=True, slots=True)
 class ProofFields:
-    """The fields of all proofs. ``enough`` names the sets of which one suffices, where there are several."""
+    """The fields for all proofs.
+
+    Where there are several sets of proofs of which one is enough, ``enough`` names them.
+    """
 
     fields: list[ProofField]
     required: bool
@@ -42,7 +45,7 @@ class ProofFields:
 
 
 def proof_fields(asked: Asked, entered: Mapping[int, str], language: Language) -> ProofFields:
-    """The fields, filled with the proofs that were entered and not verified yet."""
+    """The fields for proofs, filled with the proofs that were entered and are not verified yet."""
     fields = [
         ProofField(
             name=f"proof.{place}",
@@ -70,40 +73,47 @@ def _joined(parts: Sequence[Html], key: str, language: Language) -> Html:
 _PICKED = ("selected", "confirmed_items")
 
 
-def answered(case: Case, data: Mapping[str, Any], language: Language) -> list[Shown]:
+def answers_of(case: Case, data: Mapping[str, Any], language: Language) -> dict[str, Any]:
     """The answer to a case, each value under its label."""
     if case.form is not None:
         return filled_in(case, case.form, data, language)
     titles = _distinct([(choice.id, choice.name) for choice in choices_of(case)])
-    return [
-        shown(
+    return _labelled(
+        (
+            key,
             language.plain(f"said.{key}") if language.has(f"said.{key}") else key,
             _chosen(titles, value, language) if key in _PICKED else value,
         )
         for key, value in data.items()
-    ]
+    )
 
 
-def filled_in(case: Case, form: Form, values: Mapping[str, Any], language: Language) -> list[Shown]:
-    """The values of a form, in its order; of a sensitive field, only that it has a value."""
+def filled_in(case: Case, form: Form, values: Mapping[str, Any], language: Language) -> dict[str, Any]:
+    """The values of a form under their labels, in its order; of a sensitive field, only that it has a value."""
     hidden = sensitive_keys(form)
     fields = {field.key: field for field in form.all_fields}
     not_shown = language.plain("input.notshown")
     told = [
-        shown(label_of(case, field), not_shown if key in hidden else _spoken(field, values[key], language))
+        (key, label_of(case, field), not_shown if key in hidden else _spoken(field, values[key], language))
         for key, field in fields.items()
         if key in values
     ]
-    return told + [shown(key, value) for key, value in values.items() if key not in fields]
+    return _labelled(told + [(key, key, value) for key, value in values.items() if key not in fields])
 
 
-def questions(case: Case) -> list[Passage]:
+def _labelled(told: Iterable[tuple[str, str, Any]]) -> dict[str, Any]:
+    """Values by label; a label that another value has, too, gets its key appended."""
+    known = list(told)
+    labels = _distinct([(key, label) for key, label, _ in known])
+    return {labels[key]: value for key, _, value in known}
+
+
+def questions(case: Case) -> list[str]:
     """The labels of the fields or choices that a person was asked."""
     if case.form is not None:
         asked = () if case.payload is None else case.payload.questions_asked
-        labels = [question.prompt for question in asked] or [field.label for field in case.form.all_fields]
-        return [passage(label) for label in labels]
-    return [choice.title for choice in choices_of(case)]
+        return [question.prompt for question in asked] or [field.label for field in case.form.all_fields]
+    return [choice.name for choice in choices_of(case)]
 
 
 def _spoken(field: FormField, value: Any, language: Language) -> Any:
@@ -117,7 +127,7 @@ def _spoken(field: FormField, value: Any, language: Language) -> Any:
 
 
 def _chosen(labels: Mapping[str, str], values: Any, language: Language) -> Any:
-    """What was chosen, a line each."""
+    """The labels of the chosen values, one on each line."""
     if not isinstance(values, list):
         return values
     chosen = [str(each) for each in cast("list[Any]", values)]

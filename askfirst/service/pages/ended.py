@@ -1,4 +1,4 @@
-"""The page of a case that somebody decided, or nobody did: its heading, its timeline, and what came of it."""
+"""The page of a case that has ended or whose decision is held: its heading, its timeline and the tool's result."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from askfirst.service.case import Case
-from askfirst.service.pages.frame import AskerLine, Heading, Moment, moment
+from askfirst.service.case_state import CaseState, Trail
+from askfirst.service.pages.decision import ACTING
+from askfirst.service.pages.frame import AskerLine, Heading, Moment, moment, time_ago
 from askfirst.service.pages.inert_text import Html, Passage, marked, passage
 from askfirst.service.pages.language import Language
-from askfirst.service.standing import Standing
+from askfirst.service.pages.sight import Sight
 
-_WITHOUT_EFFECT = ("reject", "cancel", "skip", "abort")
+_RESULT_LINES = 12
+_NO_KINDS = ("expired", "cancelled", "done", "failed", "other")
+"""Endings that are not decisions. A caller's own action may have such a name."""
 _SINCE = {"sent": "since.waiting", "running": "since.running", "done": "since.done", "failed": "since.failed"}
+_LOST = {"expired": "notice.toolate", "cancelled": "notice.toolate"}
+"""What a person is told whose held decision did not count, where no other answer counts in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class HeldText:
-    """A decision that goes out in a moment."""
+    """A decision that is held: it is sent at ``until`` and can be undone before."""
 
     text: Html
     until: float
@@ -36,28 +42,57 @@ class HeldText:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a tool returned, and how its author says that it is undone."""
+    """What the tool returned or its error, folded after twelve lines, and how to undo it, in its author's words."""
 
+    failed: bool
     text: Passage | None
+    rest: Passage | None
+    is_cut: bool
     undo: Html | None
 
 
-def ended_heading(case: Case, standing: Standing, heading: Heading, language: Language) -> Html:
-    """What was decided, in one line; "You ..." in the browser that decided."""
-    if standing.state in ("expired", "cancelled"):
+def ended_heading(
+    case: Case, sight: Sight, heading: Heading, now: float, language: Language, done: Html | None
+) -> Html:
+    """The end in one line: what ran, else who decided what. The browser that decided reads "You ...".
+
+    ``done`` is what the tool's author says once the call ran. An unverified name is not in the heading.
+    """
+    standing = sight.standing
+    if standing.state == "done" and done is not None:
+        return done
+    if standing.state in ("expired", "cancelled", "done") or (
+        standing.state == "failed" and not _is_stuck(standing)
+    ):
         return language.say(f"ended.{standing.state}", what=heading.html)
-    action = standing.action or ""
-    kind = "changes" if standing.state == "changes_asked" or _asks_again(case, standing) else action
-    if data_of(case).get("declined") is True:
-        kind = "declined"
+    kind = _kind(case, standing)
     if standing.is_yours and language.has(f"you.{kind}"):
         return language.say(f"you.{kind}", what=heading.html)
-    if language.has(f"ended.{kind}") and kind not in ("expired", "cancelled", "other"):
+    known_at = None if standing.is_claimed or standing.state == "held" else standing.at
+    if standing.by and known_at is not None and language.has(f"other.{kind}"):
+        name, ago = Html(f"<bdi>{marked(standing.by)}</bdi>"), time_ago(known_at, now, language)
+        return language.say(f"other.{kind}", name=name, ago=ago, what=heading.html)
+    if language.has(f"ended.{kind}") and kind not in _NO_KINDS:
         return language.say(f"ended.{kind}", what=heading.html)
-    return language.say("ended.other", action=Html(f"<bdi>{marked(action)}</bdi>"), what=heading.html)
+    action = Html(f"<bdi>{marked(standing.action or '')}</bdi>")
+    return language.say("ended.other", action=action, what=heading.html)
 
 
-def _asks_again(case: Case, standing: Standing) -> bool:
+def _kind(case: Case, standing: CaseState) -> str:
+    """The decision as the catalogue names it: the action, or what the action means here."""
+    if data_of(case).get("declined") is True:
+        return "declined"
+    if standing.state == "changes_asked" or _asks_again(case, standing):
+        return "changes"
+    return standing.action or ""
+
+
+def _is_stuck(standing: CaseState) -> bool:
+    """Whether the decision counts, and the work after it could not go on."""
+    return standing.goes_on is not None and standing.goes_on.state == "failed"
+
+
+def _asks_again(case: Case, standing: CaseState) -> bool:
     return standing.action == "edit" and "edits" not in (data_of(case) or {})
 
 
@@ -69,8 +104,8 @@ def data_of(case: Case) -> dict[str, Any]:
     return dict(result.get("data") or {})
 
 
-def held_text(standing: Standing, now: float, language: Language) -> HeldText | None:
-    """What is said of a decision that is held, and whether this browser may undo it."""
+def held_text(standing: CaseState, now: float, language: Language) -> HeldText | None:
+    """The text about a held decision, and whether this browser may undo it; None if none is held."""
     if standing.state != "held" or standing.held_until is None:
         return None
     left = max(round(standing.held_until - now), 0)
@@ -79,20 +114,27 @@ def held_text(standing: Standing, now: float, language: Language) -> HeldText | 
         text = language.say("held", s=count) if left else language.say("held.soon")
     else:
         name = Html(f"<bdi>{marked(standing.by)}</bdi>") if standing.by else language.say("somebody")
-        text = language.say("held.other", name=name, s=count)
+        key = f"held.other.{standing.action}"
+        text = language.say(key if language.has(key) else "held.other", name=name, s=count)
     return HeldText(text, standing.held_until, standing.is_yours)
 
 
-def told(case: Case, standing: Standing, language: Language) -> list[Html]:
-    """What else a person wants to know: what silence meant, or what the agent does now."""
+def told(case: Case, standing: CaseState, language: Language) -> list[Html]:
+    """Further sentences about the end: first that a held decision did not count, then what follows from the end."""
+    lost = [] if standing.lost is None else [language.say(_LOST.get(standing.state, "notice.late"))]
+    return [*lost, *_told_of_end(case, standing, language)]
+
+
+def _told_of_end(case: Case, standing: CaseState, language: Language) -> list[Html]:
     if standing.state == "expired":
-        return [language.say(f"expired.{_default(case)}")]
+        again = [] if _default(case) == "approve" else [language.say("told.expired")]
+        return [language.say(f"expired.{_default(case)}"), *again]
+    if standing.state == "failed":
+        return [language.say("told.stuck" if _is_stuck(standing) else "told.failed")]
     if standing.state == "changes_asked":
         return [] if standing.has_next else [language.say("told.changes")]
     if standing.state == "rejected" and standing.action == "reject" and case.request is not None:
         return [language.say("told.reject")]
-    if standing.lost is not None:
-        return [language.say("notice.late")]
     return []
 
 
@@ -100,19 +142,40 @@ def _default(case: Case) -> str:
     return case.default_action if case.default_action in ("approve", "reject", "abort") else "skip"
 
 
-def result_of(standing: Standing, undo: Html | None) -> Result | None:
-    """The result's text and the tool's undo, once it ran or failed."""
-    if standing.outcome is None or standing.outcome.state not in ("done", "failed"):
+def result_of(standing: CaseState, undo: Html | None) -> Result | None:
+    """The tool's result with its undo text once the tool ran; the error if it failed."""
+    outcome = standing.outcome
+    if outcome is None or outcome.state not in ("done", "failed"):
         return None
-    text = passage(standing.outcome.text) if standing.outcome.text else None
-    return None if text is None and undo is None else Result(text, undo)
+    failed = outcome.state == "failed"
+    undo = None if failed else undo
+    if not outcome.text:
+        return None if undo is None else Result(failed, None, None, False, undo)
+    lines = outcome.text.split("\n")
+    rest = "\n".join(lines[_RESULT_LINES:])
+    text = passage("\n".join(lines[:_RESULT_LINES]))
+    return Result(failed, text, passage(rest) if rest else None, outcome.is_cut, undo)
 
 
-def timeline(case: Case, standing: Standing, asker: AskerLine, now: float, language: Language) -> list[Event]:
-    """What happened: asked, opened, decided, ran."""
+def undo_of(case: Case, standing: CaseState, undo: Html | None) -> Html | None:
+    """How to undo what a service asked for and somebody approved, in the service's words.
+
+    The page of a call has it beside the call's result.
+    """
+    acted = standing.state == "answered" and standing.action in ACTING.get(case.type, ("submit",))
+    return undo if acted and case.request is None and not data_of(case).get("declined") else None
+
+
+def timeline(case: Case, sight: Sight, asker: AskerLine, language: Language) -> list[Event]:
+    """The timeline of the case: asked, opened, undone, decided by whom and how that is known, ran.
+
+    The last event is marked as the current one.
+    """
+    standing, trail = sight.standing, sight.trail or Trail()
     events = [Event(language.say("since.asked", agent=asker.name), moment(case.created_at, language))]
     if case.opened_at is not None:
         events.append(Event(language.say("since.opened"), moment(case.opened_at, language)))
+    events += [Event(language.say("since.undone"), moment(it, language)) for it in trail.undone_at]
     at = None if standing.at is None else moment(standing.at, language)
     if standing.state == "expired":
         events.append(
@@ -121,15 +184,14 @@ def timeline(case: Case, standing: Standing, asker: AskerLine, now: float, langu
     elif standing.state == "cancelled":
         events.append(Event(language.say("since.cancelled"), at))
     else:
-        events.append(Event(_decided(case, standing, language), at))
+        events.append(Event(_decided(case, standing, trail, language), at))
     events += _afterwards(standing, language)
     last = events[-1]
     return [*events[:-1], Event(last.said, last.at, last.small, now=True)]
 
 
-def _decided(case: Case, standing: Standing, language: Language) -> Html:
-    kind = "changes" if _asks_again(case, standing) else standing.action or ""
-    kind = "declined" if data_of(case).get("declined") is True else kind
+def _decided(case: Case, standing: CaseState, trail: Trail, language: Language) -> Html:
+    kind = _kind(case, standing)
     what = (
         language.say(f"did.{kind}")
         if language.has(f"did.{kind}")
@@ -138,13 +200,20 @@ def _decided(case: Case, standing: Standing, language: Language) -> Html:
     if standing.by is None:
         return language.say("since.decided.link", what=what)
     name = Html(f"<bdi>{marked(standing.by)}</bdi>")
-    return language.say("since.claimed" if standing.is_claimed else "since.decided", what=what, name=name)
+    if standing.is_claimed:
+        return language.say("since.claimed", what=what, name=name)
+    if trail.known_by is None:
+        return language.say("since.decided", what=what, name=name)
+    if language.has(known := f"since.decided.{trail.known_by}"):
+        return language.say(known, what=what, name=name)
+    place = Html(f"<bdi>{marked(trail.known_by.capitalize())}</bdi>")
+    return language.say("since.decided.messenger", what=what, name=name, place=place)
 
 
-def _afterwards(standing: Standing, language: Language) -> list[Event]:
-    if standing.state in _SINCE and standing.outcome is not None:
+def _afterwards(standing: CaseState, language: Language) -> list[Event]:
+    if standing.state in _SINCE and standing.outcome is not None and not _is_stuck(standing):
         small = language.say("since.live") if standing.state in ("sent", "running") else None
-        at = None if small else moment(standing.outcome.since, language)
+        at = moment(standing.outcome.since, language)
         return [Event(language.say(_SINCE[standing.state]), at, small)]
     goes_on = standing.goes_on
     if goes_on is None:

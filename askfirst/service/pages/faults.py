@@ -1,10 +1,11 @@
-"""What is wrong with an answer, in whole sentences of the reader's language."""
+"""The faults of an answer as whole sentences in the reader's language."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from askfirst.service.pages.inert_text import Html
 from askfirst.service.pages.language import DEFAULT, Language, languages
@@ -28,7 +29,7 @@ _KNOWN: Sequence[tuple[re.Pattern[str], str]] = tuple(
         (r"needs a choice", "fault.choice"),
         (r"takes one choice", "fault.one"),
         (r"must be true or false|is true or false", "fault.bool"),
-        (r"is no JSON", "fault.json"),
+        (r"is not JSON", "fault.json"),
         (r"must be text|is text", "fault.text"),
     )
 )
@@ -36,17 +37,29 @@ _KNOWN: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in the list at a page's top: its sentence with its field's label, and the field's anchor."""
+    """One fault in the list at the top of a page: a sentence with the field's label, and the field's anchor."""
 
     said: Html
     place: str | None = None
 
 
+class Said(str):
+    """A sentence about a fault, with its key in the catalogue. The sentence ``{key}.at`` also names the field."""
+
+    __slots__ = ("facts", "key")
+
+    key: str
+    facts: Mapping[str, Any]
+
+
 def sentence(language: Language, fault: str) -> str:
-    """A fault as a whole sentence. One that the catalogue does not know stays as it was written, in English."""
+    """A fault as a whole sentence. A fault that the catalogue does not have stays in English."""
     for pattern, key in _KNOWN:
         if match := pattern.fullmatch(fault):
-            return language.plain(key, **{name: _number(text) for name, text in match.groupdict().items()})
+            facts = {name: _number(text) for name, text in match.groupdict().items()}
+            said = Said(language.plain(key, **facts))
+            said.key, said.facts = key, facts
+            return said
     known = _sentences().get(fault)
     if known is not None:
         return language.plain(known)
@@ -54,20 +67,23 @@ def sentence(language: Language, fault: str) -> str:
 
 
 def sentences(language: Language, faults: Mapping[str, str]) -> dict[str, str]:
-    """Every fault as a sentence, by key of the answer's data."""
+    """Every fault as a sentence, by the key of the answer's data that it is about."""
     return {_key(key): sentence(language, fault) for key, fault in faults.items()}
 
 
 def listed(
     language: Language, faults: Mapping[str, str], places: Mapping[str, tuple[str, Html]]
 ) -> list[Problem]:
-    """Every fault, each with its field where the page has it; ``faults`` are sentences."""
+    """Every fault with a link to its field, if the page has that field. ``faults`` are sentences already."""
     return [_problem(language, key, said, places) for key, said in faults.items()]
 
 
 def _problem(language: Language, key: str, said: str, places: Mapping[str, tuple[str, Html]]) -> Problem:
     if key in places:
         place, label = places[key]
+        if isinstance(said, Said) and language.has(f"{said.key}.at"):
+            named = Html(f"<bdi>{label}</bdi>")
+            return Problem(language.say(f"{said.key}.at", label=named, **said.facts), place)
         return Problem(language.say("problem.at", label=Html(f"<bdi>{label}</bdi>"), sentence=said), place)
     if language.has(f"field.{key}"):
         return Problem(language.say("problem.at", label=language.say(f"field.{key}"), sentence=said), key)
@@ -83,6 +99,6 @@ def _number(text: str) -> int | str:
 
 
 def _sentences() -> dict[str, str]:
-    """The keys of the catalogue's own sentences about faults, by their English."""
+    """Catalogue keys of the faults that are whole sentences already, by their English text."""
     known = languages()[DEFAULT].sentences
     return {said: key for key, said in known.items() if key.startswith("fault.") and isinstance(said, str)}

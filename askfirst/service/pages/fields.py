@@ -1,114 +1,31 @@
-"""The fields, choices and steps of a form, as a page shows them and as a browser posts them."""
+"""The fields, choices and steps of a form: as a page shows them, and as a browser posts them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from pydantic_core import from_json
 
 from askfirst.protocol import Form, FormField, visible_fields
 from askfirst.requests import Option, Question
-from askfirst.service.answers import LISTS, id_key, item_id
 from askfirst.service.case import Case
-from askfirst.service.pages.inert_text import Html, Passage, hidden_in, marked, passage
+from askfirst.service.pages.inert_text import Html, Passage, hidden_in, passage
 from askfirst.service.pages.language import Language
-from askfirst.service.pages.subject import Shown, is_number, shown_all, text_of
-
-# The items that a person chooses from, in a selection or a confirmation.
-
-
-_TITLES = ("title", "label", "name")
-_DESCRIPTION = "description"
-
-
-_ON_A_LINE = 3
-_SHORT = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A short value that stands beside others on one line."""
-
-    name: Html
-    text: Html
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One item: its id, what it is called, and what is said about it; the first facts in one line."""
-
-    id: str
-    name: str
-    description: Passage | None
-    line: list[Fact]
-    facts: list[Shown]
-
-    @property
-    def title(self) -> Passage:
-        """What it is called."""
-        return passage(self.name)
-
-
-def choices_of(case: Case) -> list[Choice]:
-    """The items to choose from, in order; empty where the context has none with distinct ids."""
-    given: Any = case.context.get(LISTS.get(case.type, ""))
-    items = [_choice(item) for item in cast("list[Any]", given)] if isinstance(given, list) else []
-    choices = [item for item in items if item is not None]
-    distinct = len({choice.id for choice in choices}) == len(items)
-    return choices if distinct else []
-
-
-def takes_one(case: Case) -> bool:
-    """Whether only one item may be chosen."""
-    return case.context.get("multiple") is False
-
-
-def needs_one(case: Case) -> bool:
-    """Whether choosing nothing is no answer."""
-    return case.context.get("required", True) is not False
-
-
-def _choice(item: Any) -> Choice | None:
-    id_ = item_id(item)
-    if id_ is None:
-        return None
-    if not isinstance(item, Mapping):
-        return Choice(id_, id_, None, [], [])
-    fields = cast("Mapping[str, Any]", item)
-    named = next((name for name in _TITLES if isinstance(fields.get(name), str) and fields[name]), None)
-    about = fields.get(_DESCRIPTION)
-    told = _DESCRIPTION if isinstance(about, str) and about else None
-    rest = {
-        name: value
-        for name, value in fields.items()
-        if name not in (id_key(fields), named, told) and value is not None
-    }
-    short = [name for name, value in rest.items() if _is_short(name, value)][:_ON_A_LINE]
-    return Choice(
-        id_,
-        id_ if named is None else fields[named],
-        None if told is None else passage(fields[told]),
-        [Fact(marked(name), marked(text_of(rest[name]))) for name in short],
-        shown_all({name: value for name, value in rest.items() if name not in short}),
-    )
-
-
-def _is_short(name: str, value: Any) -> bool:
-    if isinstance(value, dict | list) or len(name) > _SHORT or not name:
-        return False
-    text = text_of(value)
-    return 0 < len(text) <= _SHORT and "\n" not in text and hidden_in(text) is None
-
+from askfirst.service.pages.page_size import TYPED, Room, size_of
+from askfirst.service.pages.subject import is_number
 
 # The steps of a form: which are shown, and which comes next.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a person is in a form. ``place`` counts the steps that are shown with these answers."""
+    """The step of a form that is shown.
+
+    ``place`` is its position among the ``of`` steps that these answers make visible.
+    """
 
     number: int
     place: int
@@ -121,7 +38,7 @@ class Step:
 
 
 def walked(form: Form, values: Mapping[str, Any]) -> list[int]:
-    """The steps that are shown, from 1: summaries, and those with a visible field."""
+    """The numbers of the visible steps, from 1: summaries, and steps with a visible field."""
     if form.steps is None:
         return [1]
     shown = {field.key for field in visible_fields(form, values)}
@@ -133,7 +50,7 @@ def walked(form: Form, values: Mapping[str, Any]) -> list[int]:
 
 
 def step_at(form: Form, values: Mapping[str, Any], number: int) -> Step:
-    """The step with a number, or the nearest one before it that is shown."""
+    """The step with a number, or the nearest visible step before it."""
     steps = walked(form, values)
     number = max((each for each in steps if each <= number), default=steps[0])
     here = None if form.steps is None else form.steps[number - 1]
@@ -141,28 +58,57 @@ def step_at(form: Form, values: Mapping[str, Any], number: int) -> Step:
         number=number,
         place=steps.index(number) + 1,
         of=len(steps),
-        title=None if here is None else passage(here.title),
-        description=None if here is None or not here.description else passage(here.description),
+        title=None if here is None or not here.title else passage(here.title, "step", number - 1),
+        description=None
+        if here is None or not here.description
+        else passage(here.description, "step", number - 1),
         is_summary=here is not None and not here.fields,
         is_last=number == steps[-1],
         is_first=number == steps[0],
     )
 
 
+@dataclass(frozen=True, slots=True)
+class StepLink:
+    """One step in the list of all: number, place, title if it has one, and whether the person has done it."""
+
+    number: int
+    place: int
+    title: Passage | None
+    is_done: bool
+    is_here: bool
+
+
+def step_links(form: Form, values: Mapping[str, Any], here: Step) -> list[StepLink]:
+    """The steps that are shown with these answers; one before the step that is shown now is done."""
+    if form.steps is None:
+        return []
+    return [
+        StepLink(
+            number,
+            place,
+            passage(title) if (title := form.steps[number - 1].title) else None,
+            number < here.number,
+            number == here.number,
+        )
+        for place, number in enumerate(walked(form, values), 1)
+    ]
+
+
 def step_after(form: Form, values: Mapping[str, Any], number: int) -> int:
-    """The step that follows, or the last."""
+    """The number of the next visible step, or of the last one."""
     steps = walked(form, values)
     return next((each for each in steps if each > number), steps[-1])
 
 
 def step_before(form: Form, values: Mapping[str, Any], number: int) -> int:
-    """The step before, or the first."""
+    """The number of the previous visible step, or of the first one."""
     steps = walked(form, values)
     return next((each for each in reversed(steps) if each < number), steps[0])
 
 
 def step_with(form: Form, keys: Mapping[str, Any], otherwise: int) -> int:
-    """The first step with a field among the keys."""
+    """The first step that has a field with one of the keys; ``otherwise`` if none has."""
     for number in range(1, len(form.steps or ()) + 1):
         if any(field.key in keys for field in fields_of_step(form, number)):
             return number
@@ -182,8 +128,10 @@ _CONTROLS: Mapping[str, Control] = {
     "select": "one",
     "multiselect": "many",
 }
+_SHORT = 200
+_PLACEHOLDER = 200
 _FEW = 7
-"""Up to so many choices are radio buttons or boxes; more become a drop-down list."""
+"""Up to this many options are shown as radio buttons or checkboxes; more become a drop-down list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +158,17 @@ class Field:
     placeholder: str | None
     bounds: str | None
     hidden: Html | None
-    """The value with its hidden characters marked, where it has some."""
+    """The value with its hidden characters marked; None if it has none."""
     kept: bool
-    """Whether a sensitive value was filled in already; it is never sent to the browser."""
+    """Whether a sensitive value was filled in already. The value itself is never sent to the browser."""
     unfilled: bool
     """Whether a prefill could not be fetched."""
     when: str | None
     """The field's condition as JSON, for the script."""
     shown: bool
     fault: str | None
+    long: int
+    """How many characters a value has that is too long to be shown again; it is kept."""
     longest: int | None
     """The most characters that it takes, where it has a limit."""
 
@@ -231,30 +181,44 @@ def page_fields(
     faults: Mapping[str, str],
     prefills: Mapping[str, Any],
     language: Language,
+    room: Room,
 ) -> list[Field]:
-    """The fields of a step, those included that a condition on this step's own fields hides."""
+    """The fields of a step. A field hidden by a condition on the same step is included: a script may show it."""
     standing = {**values, **{key: value for key, value in prefills.items() if value is not None}}
     visible = {field.key for field in visible_fields(form, standing)}
     fields = fields_of_step(form, step)
     here = {field.key for field in fields}
+    places = {field.key: place for place, field in enumerate(form.all_fields)}
     return [
-        _field(
-            field,
-            label_of(case, field),
-            _question(case, field.key),
-            values,
-            prefills,
-            faults.get(field.key),
-            field.key in visible,
-            language,
+        _kept(
+            _field(
+                field,
+                passage(label_of(case, field), "field", places[field.key]),
+                _question(case, field.key),
+                values,
+                prefills,
+                faults.get(field.key),
+                field.key in visible,
+                language,
+            ),
+            room,
         )
         for field in fields
         if field.key in visible or (field.conditional is not None and field.conditional.field in here)
     ]
 
 
+def _kept(it: Field, room: Room) -> Field:
+    """The field, with its value if the page has room for it. Otherwise the value stays in the draft."""
+    size = size_of(it.text)
+    if size > max(min(room.left, TYPED), _SHORT):
+        return replace(it, text="", hidden=None, long=len(it.text))
+    room.left -= size + len((it.hidden or "").encode())
+    return it
+
+
 def fields_of_step(form: Form, step: int) -> Sequence[FormField]:
-    """The fields of a step, counted from 1; a form without steps has one."""
+    """The fields of a step, counted from 1. A form without steps counts as one step."""
     if form.steps is None:
         return form.fields or ()
     return form.steps[step - 1].fields if 1 <= step <= len(form.steps) else ()
@@ -266,7 +230,10 @@ def defaults(form: Form) -> dict[str, Any]:
 
 
 def read_field(field: FormField, posted: Sequence[str]) -> Any:
-    """A field's value by its type; a text that does not fit stays text, for the check to refuse. None: empty."""
+    """The value of a posted field, converted to the field's type; None if it is empty.
+
+    A text that cannot be converted stays text. The check of the answer then reports it.
+    """
     if field.type == "multiselect":
         return list(posted) or None
     text = posted[0].replace("\r\n", "\n") if posted else ""
@@ -283,15 +250,30 @@ def read_field(field: FormField, posted: Sequence[str]) -> Any:
     return text
 
 
+def field_text(case: Case, field: FormField) -> str:
+    """All that is said about a field: its label, its hint, and its options, a line each."""
+    told = descriptions_of(case, field)
+    texts = [label_of(case, field), *([field.hint] if field.hint else [])]
+    for option in field.options or ():
+        texts += [option.label, *([about] if (about := told.get(option.value)) else [])]
+    return "\n".join(texts)
+
+
+def descriptions_of(case: Case, field: FormField) -> dict[str, str | None]:
+    """What an agent says about the options of its question, by value."""
+    question = _question(case, field.key)
+    return {} if question is None else {it.value: it.description for it in question.options or ()}
+
+
 def label_of(case: Case, field: FormField) -> str:
-    """The label of a field; an agent's question is shown whole, however long it is."""
+    """The label of a field: the agent's whole question, if the field stands for one."""
     question = _question(case, field.key)
     return field.label if question is None else question.prompt
 
 
 def _field(
     field: FormField,
-    label: str,
+    label: Passage,
     question: Question | None,
     values: Mapping[str, Any],
     prefills: Mapping[str, Any],
@@ -303,23 +285,26 @@ def _field(
     if value is None and not field.sensitive:
         value = values.get(field.key)
     text = _text(value)
-    hint = None if field.hint in (None, label) else passage(field.hint or "")
+    hint = None if field.hint in (None, label.text) else passage(field.hint or "", label.of, label.row)
+    when = None if field.conditional is None else json.dumps(field.conditional.wire())
+    placeholder = field.placeholder or ""
     return Field(
         key=field.key,
-        label=passage(label),
+        label=label,
         control=_control(field),
         required=field.required,
         text=text,
         options=_options(field, question, value, language),
         hint=hint,
-        placeholder=None if field.placeholder is None or hidden_in(field.placeholder) else field.placeholder,
+        placeholder=None if hidden_in(placeholder) else placeholder[:_PLACEHOLDER] or None,
         bounds=_bounds(field, language),
         hidden=None if field.sensitive else hidden_in(text),
         kept=field.sensitive and field.key in values,
         unfilled=field.key in prefills and prefills[field.key] is None,
-        when=None if field.conditional is None else json.dumps(field.conditional.wire()),
+        when=when if when is None or size_of(when) <= _SHORT else None,  # the server tests it, too
         shown=shown,
         fault=fault,
+        long=0,
         longest=None if field.validation is None else field.validation.max_length,
     )
 
@@ -366,7 +351,7 @@ def _told(option: Option) -> Passage | None:
 
 
 def _question(case: Case, key: str) -> Question | None:
-    """The agent's question behind a field: the third is the field ``q3``."""
+    """The agent's question behind a field: the field ``q3`` is the third question."""
     asked = () if case.payload is None else case.payload.questions_asked
     if not asked or key[:1] != "q" or not key[1:].isdecimal():
         return None

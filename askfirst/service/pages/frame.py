@@ -1,4 +1,4 @@
-"""The frame of a case's page: who asks, the first line, what is left, the chips, and the words on the buttons."""
+"""The frame of a case's page: who asks, the heading, the state and time left, the chips, and the script's texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from askfirst.service.case import Case
+from askfirst.service.case_state import CaseState, Step
+from askfirst.service.pages.choices import choices_of
 from askfirst.service.pages.decision import Chip, Decision
-from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.inert_text import Html, Passage, clipped, marked, passage
 from askfirst.service.pages.language import Language
-from askfirst.service.standing import Standing
 from askfirst.visible_text import visible
 
 _HOUR, _SOON = 3_600, 300
@@ -25,17 +26,24 @@ _SCRIPT_WORDS = {
     "left.reject": "left.reject",
     "left.abort": "left.abort",
     "left.skip": "left.skip",
+    "d": "time.d",
     "dh": "time.dh",
     "h": "time.h",
     "hm": "time.hm",
     "m": "time.m",
     "s": "time.s",
+    "zone": "time.zone",
+    "now": "ago.now",
+    "ago": "ago",
+    "in": "ago.in",
     "sending": "send.sending",
     "still": "send.still",
     "offline": "send.offline",
+    "online": "send.online",
     "over": "send.over",
     "changed": "live.look",
     "look": "live.looked",
+    "see": "since.link",
     "count": "input.count",
 }
 Kind = Literal["", "soon", "bad", "good"]
@@ -56,7 +64,10 @@ def moment(at: float, language: Language) -> Moment:
 
 @dataclass(frozen=True, slots=True)
 class Pill:
-    """The state in a few words. With ``until`` a script counts down, and ``then`` is what silence means."""
+    """The state of the case in a few words.
+
+    A script counts down to ``until``; ``then`` is the time-out's default action.
+    """
 
     kind: Kind
     text: str
@@ -65,7 +76,7 @@ class Pill:
 
 
 def open_pill(case: Case, now: float, language: Language) -> Pill:
-    """How long it is open, and, where that matters, what happens if nobody answers."""
+    """How long the case stays open. In its last hour, or if it approves itself, also what happens at the time-out."""
     if case.never_expires:
         return Pill("", language.plain("nolimit"))
     left = case.expires_at - now
@@ -90,8 +101,8 @@ _ENDED: dict[str, tuple[Kind, str]] = {
 _LEFT_ALONE = ("reject", "cancel", "skip", "abort")
 
 
-def ended_pill(standing: Standing, language: Language) -> Pill:
-    """How a case stands after somebody decided, or nobody did."""
+def ended_pill(standing: CaseState, language: Language) -> Pill:
+    """The state of a case after it was decided, or expired or was cancelled."""
     kind, key = _ENDED[standing.state]
     if standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
@@ -102,9 +113,21 @@ def ended_pill(standing: Standing, language: Language) -> Pill:
     return Pill(kind, language.plain(key))
 
 
+def time_near(at: float, now: float, language: Language) -> Html | None:
+    """How far away a time is, if it is ahead, or less than a day ago; a script keeps the text up to date.
+
+    Unlike `time_ago`, which takes a time that lies ahead for a clock that is wrong.
+    """
+    if now - at >= 24 * _HOUR:
+        return None
+    is_ahead = at - now >= 60
+    text = language.plain("ago.in", time=language.length(at - now)) if is_ahead else language.ago(at, now)
+    return Html(f'<time datetime="{moment(at, language).iso}" data-ago="in">{marked(text)}</time>')
+
+
 @dataclass(frozen=True, slots=True)
 class AskerLine:
-    """Who asks, for the line above the sentence. ``line`` is the catalogue's sentence for it."""
+    """Who asks, for the line above the heading. ``line`` is the catalogue key of its sentence."""
 
     face: Html
     name: Html
@@ -112,6 +135,12 @@ class AskerLine:
     ago: Html
     under: list[Html]
     line: str
+
+
+def time_ago(at: float, now: float, language: Language) -> Html:
+    """How long ago a time was; a script keeps the text up to date."""
+    iso = moment(at, language).iso
+    return Html(f'<time datetime="{iso}" data-ago>{marked(language.ago(at, now))}</time>')
 
 
 def asker_line(case: Case, decision: Decision, now: float, language: Language) -> AskerLine:
@@ -133,19 +162,18 @@ def asker_line(case: Case, decision: Decision, now: float, language: Language) -
         line = "asker.stuck"
     elif not decision.sentence.is_trusted:
         line = "asker.words" if asker.kind == "service" else "asker.question"
-    ago = language.ago(case.created_at, now)
     return AskerLine(
         face=_face(asker.name),
         name=name,
         strong=Html(f"<strong>{name}</strong>"),
-        ago=Html(f'<span class="ago">{marked(ago)}</span>'),
+        ago=time_ago(case.created_at, now, language),
         under=under,
         line=line,
     )
 
 
 def _face(name: Html | None) -> Html:
-    """Two letters for who asks."""
+    """The initials of whoever asks: up to two letters."""
     letters = [word[:1] for word in "".join(c if c.isalnum() else " " for c in name or "").split()]
     word = "".join(letters[:2]) if len(letters) > 1 else (name or "")[:2]
     return marked(word.upper() if word.isalnum() else "?")
@@ -153,24 +181,24 @@ def _face(name: Html | None) -> Html:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The first line. ``is_said`` where a model or a caller wrote it: it is quoted then."""
+    """The heading. ``is_said`` if a model or a calling service wrote it; the page then quotes it."""
 
     html: Html
     is_said: bool
     below: Passage | None = None
-    """The whole of it, where it is too long for a heading."""
+    """The whole text, if it is too long for a heading."""
 
 
 def heading_of(case: Case, decision: Decision, asker: AskerLine, language: Language) -> Heading:
-    """The decision in one sentence."""
+    """What is to be decided, in one sentence."""
     sentence = decision.sentence
     if decision.doubt is not None:
-        said = passage(sentence.text)
+        said = passage(sentence.text, "said", 0)
         return Heading(language.say("doubt", sentence=said.label if said.is_long else sentence.html), False)
     asked = () if case.payload is None else case.payload.questions_asked
     if len(asked) > 1:
         return Heading(language.say("heading.questions", agent=asker.name, n=len(asked)), False)
-    text = passage(sentence.text)
+    text = passage(sentence.text, "said", 0)
     is_long = text.characters > _LONGEST_HEADING or text.lines > _HEADING_LINES
     if sentence.is_trusted:
         return Heading(text.label if is_long else sentence.html, False, text if is_long else None)
@@ -181,9 +209,9 @@ def heading_of(case: Case, decision: Decision, asker: AskerLine, language: Langu
 
 
 def tab_title(case: Case, decision: Decision, asker: AskerLine, language: Language) -> str:
-    """The title of the browser's tab: a sentence that the tool's author wrote, else who asks."""
+    """The title of the browser's tab: the tool author's sentence, or a sentence for the case type."""
     if decision.sentence.source in ("sentence", "title"):
-        return visible(decision.sentence.text)
+        return visible(decision.sentence.text[:_LONGEST_HEADING])
     known = case.type if language.has(f"title.{case.type}") else "input"
     name = language.plain("agent.some" if decision.asker.kind == "agent" else "service.some")
     return language.plain(f"title.{known}", agent=name)
@@ -198,9 +226,16 @@ class ChipText:
 
 
 def chip_texts(decision: Decision, language: Language) -> list[ChipText]:
-    """The consequences. Red is for what cannot be undone, and only where the risk is high."""
+    """The consequences in words. The alarming ones are red if the risk is high or critical.
+
+    A last chip says that the risk is critical; or that it is high, if neither they nor a risk pattern say why.
+    """
     high = decision.risk in ("high", "critical")
-    return [_chip(chip, high, language) for chip in decision.chips]
+    chips = [_chip(chip, high, language) for chip in decision.chips]
+    is_said = bool(decision.patterns) or any(it.kind == "bad" for it in chips)
+    if decision.risk == "critical" or (high and not is_said):
+        chips.append(ChipText("bad", language.say(f"risk.{decision.risk}")))
+    return chips
 
 
 def _chip(chip: Chip, high: bool, language: Language) -> ChipText:
@@ -212,18 +247,69 @@ def _chip(chip: Chip, high: bool, language: Language) -> ChipText:
     return ChipText(kind, language.say(chip.name))
 
 
+_VERB = {
+    "approval": "approve",
+    "escalation": "retry",
+    "confirmation": "confirm.yes",
+    "selection": "choose.send",
+}
+_OPPOSED = ("approval", "confirmation")
+"""The case types with two buttons that a service may label: one acts, after the other nothing happens."""
+
+
+def button_labels(case: Case, decision: Decision, language: Language) -> dict[str, Html | None]:
+    """The labels of the two buttons, as the templates name them.
+
+    ``verb`` is that of the acting button, the tool author's or ours; ``verb_template`` is a label that a script
+    completes. ``no_word`` is the label of the other button. A service may have written anything on them, so that
+    ``yes_means`` and ``no_means`` are then our own words, shown below its.
+    """
+    said, from_service = decision.approve, case.request is None
+    later = said is not None and from_service and ("{title}" in said or "{n}" in said)
+    key = _VERB.get(case.type, "input.send")
+    ours = language.say(key)
+    refusal = (
+        "reject" if case.type != "confirmation" else "confirm.none" if choices_of(case) else "confirm.no"
+    )
+    no = language.say(refusal)
+    opposed = from_service and case.type in _OPPOSED
+    return {
+        "verb": ours if said is None or later else marked(said),
+        "verb_template": marked(said) if said is not None and later else None,
+        "yes_means": ours if opposed and said is not None else None,
+        "no_word": marked(decision.reject) if decision.reject else no,
+        "no_means": no if opposed and decision.reject else None,
+    }
+
+
 def script_words(language: Language) -> str:
-    """The sentences that the page's script says, as JSON."""
+    """The sentences that the page's script needs, as JSON."""
     words = {name: language.sentences[key] for name, key in _SCRIPT_WORDS.items()}
-    days = language.sentences["time.d"]
-    words["d"] = days if isinstance(days, str) else days["other"]
     return json.dumps(words, ensure_ascii=False)
 
 
 def unopened_text(decision: Decision, language: Language) -> Html | None:
-    """How much of the case the page does not show, for the bar with the decision."""
+    """How much of the case the page does not show, for the decision bar; None if it shows everything."""
     if not decision.unopened:
         return None
     lines = sum(it.last - it.first + 1 for it in decision.unopened if it.unit == "lines")
     others = any(it.unit != "lines" for it in decision.unopened)
     return language.say("unopened") if others or not lines else language.say("unopened.lines", n=lines)
+
+
+_STEP = 1_300  # bytes of HTML; the server has cut a step to 400 characters
+
+
+@dataclass(frozen=True, slots=True)
+class StepText:
+    """One step of the transcript before the request: who, and what they said or did."""
+
+    who: Html
+    text: Html
+
+
+def step_text(it: Step, language: Language) -> StepText:
+    """A step in words."""
+    who = language.say(f"before.{it.who}") if language.has(f"before.{it.who}") else clipped(it.who, 100)
+    called = "" if it.at_call is None else f" · <bdi>{clipped(it.at_call, 200)}</bdi>"
+    return StepText(Html(f"{who}{called}"), clipped(it.text, _STEP))

@@ -1,24 +1,25 @@
-"""Text of agents and services on a page: escaped, whole, with hidden characters made visible."""
+"""Untrusted text of agents and services on a page: escaped, complete, with hidden characters made visible."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cached_property
 from html import escape
 
 from askfirst.visible_text import pieces
 
 _SHORT_NAMES = {"\t": "⇥", "\r": "␍", " ": "␣"}
+_CONTROLS = {"\0": "null", "\b": "backspace", "\r": "carriage return", "\x1b": "escape", "\x7f": "delete"}
+"""Names of control characters. Unicode gives them none."""
 _ODD_SPACES = re.compile(r"([^\S \u3000])\1*")
 _LONG = 12_000
 _MANY_LINES = 200
-_BEGINNING = (4_000, 100)
-_END = (2_000, 50)
 _LABEL = (300, 4)
 
 
 class Html(str):
-    """Markup of our own making; a template puts it in as it is."""
+    """Markup that this package made. A template inserts it without escaping."""
 
     __slots__ = ()
 
@@ -27,62 +28,53 @@ class Html(str):
 
 
 class Passage:
-    """A text that others wrote, whole; one that is very long has a ``beginning`` and an ``end`` to be read first."""
+    """A text that others wrote. ``of`` and ``row`` are where all of it is shown: see `row.View`. None: nowhere."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, of: str | None = None, row: int = 0) -> None:
+        self.text, self.of, self.row = text, of, row
 
     @cached_property
     def whole(self) -> Html:
-        """All of it; spaces at its edges, which nobody would see, are marked."""
+        """The whole text. Spaces at its beginning and end are marked, because nobody would see them."""
         return with_edges(self.text)
 
     @property
     def characters(self) -> int:
-        """How many it has."""
+        """The number of characters."""
         return len(self.text)
 
     @cached_property
     def lines(self) -> int:
-        """How many it has."""
+        """The number of lines."""
         return self.text.count("\n") + 1
 
     @property
     def folds(self) -> bool:
-        """Whether it is very long."""
+        """Whether the text is so long that the page folds it."""
         return self.characters > _LONG or self.lines > _MANY_LINES
 
     @property
     def is_long(self) -> bool:
-        """Whether it is too long for a heading or a label."""
+        """Whether the text is too long for a heading or a label."""
         return self.characters > _LABEL[0] or self.lines > _LABEL[1]
 
     @property
     def label(self) -> Html:
-        """As much of it as a heading or a label holds."""
+        """As much of the text as fits into a heading or a label."""
         return Html(f"{marked(_first(self.text, *_LABEL))} …") if self.is_long else self.whole
 
-    @property
-    def beginning(self) -> Html:
-        """The first lines of a very long text."""
-        return marked(_first(self.text, *_BEGINNING))
 
-    @property
-    def end(self) -> Html:
-        """The last lines of a very long text."""
-        return marked(_last(self.text, *_END))
-
-
-def passage(text: str) -> Passage:
-    """A text in full, folded where it is very long."""
-    return Passage(text)
+def passage(text: str, of: str | None = None, row: int = 0) -> Passage:
+    """A text that others wrote, shown in parts where it is very long: see `page_size.Room`."""
+    return Passage(text, of, row)
 
 
 def marked(text: str) -> Html:
-    """The text escaped, with hidden and deceptive characters as a ``<mark>`` with their name: ``U+202E``.
+    """The text escaped, with each hidden or deceptive character replaced by a ``<mark>`` with its number: ``U+202E``.
 
-    A letter of another script than the rest of its word has that script with it: ``Cyrillic x``. Newlines stay.
-    A character that is repeated gets one mark with a count.
+    Its name, "right-to-left override", is the title of an ``<abbr>``; a screen reader says the name.
+    If a letter belongs to another script than the rest of its word, the mark names the script: ``Cyrillic x``.
+    Newlines stay. A hidden character that is repeated more than four times gets one mark with a count.
     """
     return Html("\n".join(map(_marked_line, text.split("\n"))))
 
@@ -109,7 +101,7 @@ def _marked_line(line: str) -> str:
 
 
 def _with_spaces(text: str) -> str:
-    """A text with marks for unusual spaces, also those without width."""
+    """The escaped text, with marks for unusual spaces, such as a no-break space."""
     parts: list[str] = []
     end = 0
     for match in _ODD_SPACES.finditer(text):
@@ -123,14 +115,24 @@ def _note(text: str, note: str, times: int) -> str:
 
 
 def _mark(char: str, times: int) -> str:
-    name = _SHORT_NAMES.get(char, f"U+{ord(char):04X}")
+    name = _named(char)
     if times <= 4:  # a few stand for themselves
         return f"<mark>{name}</mark>" * times
     return f"<mark>{name} &times; {times}</mark>"
 
 
+def _named(char: str) -> str:
+    """A character's sign or number, with its name. The role makes the name what a screen reader says.
+
+    A tab is common, so it has its sign only.
+    """
+    sign = _SHORT_NAMES.get(char, f"U+{ord(char):04X}")
+    name = "" if char == "\t" else _CONTROLS.get(char) or unicodedata.name(char, "").lower()
+    return f'<abbr role="img" title="{name}">{sign}</abbr>' if name else sign
+
+
 def with_edges(text: str) -> Html:
-    """The text with its hidden characters marked, and the spaces at its edges, too."""
+    """The text with its hidden characters marked, including spaces at its beginning and end."""
     inner = text.strip(" ")
     if inner is text:
         return marked(text)
@@ -147,5 +149,65 @@ def _first(text: str, chars: int, lines: int) -> str:
     return "\n".join(text[:chars].split("\n")[:lines]).rstrip("\n")
 
 
-def _last(text: str, chars: int, lines: int) -> str:
-    return "\n".join(text[-chars:].split("\n")[-lines:]).lstrip("\n")
+def cut(text: str, most: int, lines: int = 1_000) -> tuple[Html, int]:
+    """The beginning of a text within so many bytes of HTML, and how many characters of it that are."""
+    taken = _first(text[: most + 1], most, lines)
+    html = marked(taken)
+    while (size := len(html.encode())) > most and taken:
+        taken = taken[: max(len(taken) * most // size - 1, 0)]
+        html = marked(taken)
+    return html, len(taken)
+
+
+def last_of(text: str, most: int, lines: int) -> tuple[Html, int]:
+    """The end of a text within so many bytes of HTML, and how many characters of it that are."""
+    taken = "\n".join(text[-most:].split("\n")[-lines:])
+    html = marked(taken)
+    while (size := len(html.encode())) > most and taken:
+        taken = taken[len(taken) - max(len(taken) * most // size - 1, 0) :]
+        html = marked(taken)
+    return html, len(taken)
+
+
+def clipped(text: str, most: int = 400) -> Html:
+    """A name, within so many bytes of HTML; one that is longer ends in three dots."""
+    if len(text) <= most and len((html := marked(text)).encode()) <= most:
+        return html
+    return Html(f"{cut(text, most)[0]} …")
+
+
+# The language of a text, by its script, so that it is read aloud by the right voice and set in the right letters.
+
+
+_TAG = re.compile("<[^>]*>")
+_LETTER = re.compile(r"[^\W\d_]")
+_KANA = re.compile("[\u3040-\u30ff]")
+_TONGUES = {
+    "ko": re.compile("[\u1100-\u11ff\uac00-\ud7a3]"),
+    "zh": re.compile("[\u3400-\u4dbf\u4e00-\u9fff]"),
+    "ar": re.compile("[\u0600-\u06ff\u0750-\u077f]"),
+    "he": re.compile("[\u0590-\u05ff]"),
+    "th": re.compile("[\u0e00-\u0e7f]"),
+    "hi": re.compile("[\u0900-\u097f]"),
+    "ru": re.compile("[\u0400-\u04ff]"),
+    "el": re.compile("[\u0370-\u03ff]"),
+}
+_LOOKED_AT = 2_000
+
+
+def language_in(html: str) -> str | None:
+    """The language that most writes in the script of this text, such as ``zh``; None for Latin letters.
+
+    At least half of the letters are in that script. A text with kana is Japanese, however many Han characters it has.
+    """
+    text = html[:_LOOKED_AT]
+    if text.isascii():
+        return None
+    text = _TAG.sub("", text)
+    letters = len(_LETTER.findall(text))
+    kana = len(_KANA.findall(text))
+    for tag, script in _TONGUES.items():
+        found = len(script.findall(text)) + (kana if tag == "zh" else 0)
+        if found * 2 >= letters > 0:
+            return "ja" if tag == "zh" and kana else tag
+    return None

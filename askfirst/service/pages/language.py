@@ -1,7 +1,8 @@
 """The languages of the pages: catalogues of whole sentences, plural forms by CLDR, and the reader's choice.
 
-A catalogue is a file ``askfirst/service/catalogues/<tag>.json``; another language is one more file. A sentence holds
-named places, ``{agent} asks, {ago}``. One that depends on a number ``n`` has a form for each plural category.
+A catalogue is a file ``askfirst/service/catalogues/<tag>.json``; another language is one more file. A sentence has
+named placeholders, ``{agent} asks, {ago}``. A sentence that depends on a number ``n`` has a form for each plural
+category.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, cast
 
+from askfirst.errors import ServiceError
 from askfirst.service.pages.inert_text import Html
 
 Sentence = str | Mapping[str, str]
@@ -73,11 +75,11 @@ class Language:
 
     @property
     def name(self) -> str:
-        """What the language calls itself."""
+        """The language's own name for itself."""
         return self.plain("name")
 
     def say(self, key: str, **facts: Any) -> Html:
-        """A sentence with its places filled: `Html` goes in as it is, everything else is escaped."""
+        """A sentence with its placeholders filled. `Html` is inserted as it is, any other value is escaped."""
 
         def value(place: re.Match[str]) -> str:
             fact = facts[place[1]]
@@ -86,19 +88,19 @@ class Language:
         return Html(_PLACE.sub(value, escape(self._form(key, facts), quote=False)))
 
     def plain(self, key: str, **facts: Any) -> str:
-        """A sentence as text, which is not escaped yet."""
+        """A sentence as plain text, not escaped."""
         return _PLACE.sub(lambda place: self.number(facts[place[1]]), self._form(key, facts))
 
     def has(self, key: str) -> bool:
-        """Whether there is such a sentence."""
+        """Whether the catalogue has a sentence with this key."""
         return key in self.sentences
 
     def number(self, value: Any) -> str:
-        """A whole number with its thousands apart; everything else as text."""
+        """A whole number with thousands separators; any other value as text."""
         return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
     def length(self, seconds: float) -> str:
-        """A length of time in its two largest units, rounded down: ``3 h 58 min``."""
+        """A duration in its two largest units, rounded down: ``3 h 58 min``."""
         left = max(int(seconds), 0)
         days, hours, minutes = left // _DAY, left % _DAY // _HOUR, left % _HOUR // _MINUTE
         if days:
@@ -109,9 +111,12 @@ class Language:
 
     def moment(self, at: float) -> str:
         """A time in UTC, given in seconds since 1970."""
+        return self._written("time.at", at)
+
+    def _written(self, key: str, at: float) -> str:
         time = datetime.fromtimestamp(at, UTC)
         return self.plain(
-            "time.at",
+            key,
             day=time.day,
             month=self.plain(f"month.{time.month}"),
             m=time.month,
@@ -120,12 +125,12 @@ class Language:
         )
 
     def ago(self, at: float, now: float) -> str:
-        """How long ago a time was, within a day; later on its date."""
+        """How long ago a time was; after a day, its date."""
         if now - at < _MINUTE:
             return self.plain("ago.now")
         if now - at < _DAY:
             return self.plain("ago", time=self.length(now - at))
-        return self.plain("ago.at", time=self.moment(at))
+        return self.plain("ago.at", time=self._written("time.date", at))
 
     def _form(self, key: str, facts: Mapping[str, Any]) -> str:
         sentence = self.sentences[key]
@@ -143,26 +148,39 @@ def languages() -> Mapping[str, Language]:
     return {tag: Language(tag, cast("Mapping[str, Sentence]", said)) for tag, said in read.items()}
 
 
-def language_for(asked: str | None, accepted: str | None) -> Language:
-    """The language of a page: the one that the address asks for, else the best that the browser accepts."""
+def checked_language(tag: str) -> str:
+    """The tag of a language that the pages have; raises `ServiceError` for any other."""
+    if tag != DEFAULT and tag not in languages():
+        raise ServiceError(f"language must be one of {', '.join(languages())}, not {tag!r}")
+    return tag
+
+
+def language_for(asked: str | None, accepted: str | None, otherwise: str = DEFAULT) -> Language:
+    """The language of a page: what the address asks for, else the best match of ``Accept-Language``.
+
+    A reader who wants none of the pages' languages gets the service's, ``otherwise``.
+    """
     known = languages()
     if asked is not None and asked in known:
         return known[asked]
     for tag in _wished(accepted or ""):
         if found := _match(tag.lower(), known):
             return found
-    return known[DEFAULT]
+    return known[otherwise]
 
 
 def _wished(header: str) -> list[str]:
-    """The tags of an ``Accept-Language`` header, best first."""
+    """The tags of an ``Accept-Language`` header, highest quality value first."""
     found = [_CHOICE.fullmatch(part.strip()) for part in header[:_LONGEST_HEADER].split(",")]
     rated = [(float(each[2] or 1), each[1]) for each in found if each is not None]
     return [tag for weight, tag in sorted(rated, key=lambda it: -it[0]) if weight > 0]
 
 
 def _match(tag: str, known: Mapping[str, Language]) -> Language | None:
-    """The language of a tag: the same, else one of the same language; Traditional Chinese is not Simplified."""
+    """The catalogue with the same primary language as a tag.
+
+    Traditional Chinese does not match Simplified Chinese.
+    """
     if any(part in ("hant", "tw", "hk", "mo") for part in tag.split("-")):
         return None
     primary = tag.partition("-")[0]

@@ -1,66 +1,90 @@
-"""The page of a case, in every state: its template, its headers, and all that the template is filled with."""
+"""The page of a case, in every state: its template, its HTTP headers, and the values that fill the template."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
+from askfirst import limits
+from askfirst.display import MOST_STEPS
 from askfirst.limits import FAULTS
-from askfirst.protocol import Form, FormField, visible_fields
-from askfirst.service.answers import beyond
+from askfirst.protocol import visible_fields
 from askfirst.service.case import Case
-from askfirst.service.pages.answered import answered, filled_in, proof_fields, questions
-from askfirst.service.pages.decision import Decision, Friction, decision_of, with_risk, words_for
-from askfirst.service.pages.ended import data_of, ended_heading, held_text, result_of, timeline, told
-from askfirst.service.pages.faults import listed, sentences
-from askfirst.service.pages.fields import (
-    Step,
+from askfirst.service.case_state import case_state_of
+from askfirst.service.pages.answered import answers_of, filled_in, proof_fields, questions
+from askfirst.service.pages.choices import (
+    Reading,
     choices_of,
-    defaults,
-    fields_of_step,
+    listed_by,
+    listing,
     needs_one,
-    page_fields,
-    step_at,
-    step_with,
     takes_one,
+)
+from askfirst.service.pages.decision import (
+    NO_FRICTION,
+    Decision,
+    decision_of,
+    opened_by,
+    with_risk,
+    words_for,
+)
+from askfirst.service.pages.edits import (
+    Editable,
+    Sent,
+    continued,
+    edit_fields,
+    editable_of,
+    first_shown,
+    focused,
+    sent_edits,
+    verb_pieces,
+)
+from askfirst.service.pages.ended import ended_heading, held_text, result_of, timeline, told, undo_of
+from askfirst.service.pages.faults import listed, sentences
+from askfirst.service.pages.fields import page_fields, step_links, step_with
+from askfirst.service.pages.form_parts import (
+    chosen_of,
+    is_again,
+    listed_field,
+    options_of,
+    paged,
+    standing_in,
 )
 from askfirst.service.pages.frame import (
     asker_line,
+    button_labels,
     chip_texts,
     ended_pill,
     heading_of,
     moment,
     open_pill,
     script_words,
+    step_text,
     tab_title,
+    time_near,
     unopened_text,
 )
-from askfirst.service.pages.inert_text import Html, Passage, marked, passage
+from askfirst.service.pages.inert_text import Html, clipped, marked, passage
 from askfirst.service.pages.language import Language
+from askfirst.service.pages.page_size import EDIT, ENDED, OPEN, Room
 from askfirst.service.pages.reader import Place, Reader
-from askfirst.service.pages.rows import ALL, Row, rows_of
+from askfirst.service.pages.rounds import round_of
+from askfirst.service.pages.row import ALL, View
+from askfirst.service.pages.rows import Shown as Rows
+from askfirst.service.pages.rows import rows_of, text_of
 from askfirst.service.pages.sight import Sight
-from askfirst.service.pages.subject import (
-    Change,
-    Editable,
-    Words,
-    changes,
-    edit_fields,
-    editable_of,
-    shown,
-    text_of,
-)
+from askfirst.service.pages.sources import edited_of, raw_digest, source
+from askfirst.service.pages.subject import Change, Compared, Shown, Words, changes, shown
 from askfirst.service.pages.template import fill
 from askfirst.service.risk_patterns import NO_PATTERNS
-from askfirst.service.standing import standing_of
 from askfirst.service.verification import Asked
 from askfirst.smtp import masked_address
 
-# The headers that every page is sent with.
+# The HTTP headers of every page.
 
 
 PAGE_HEADERS: Mapping[str, str] = {
@@ -80,7 +104,8 @@ PAGE_HEADERS: Mapping[str, str] = {
 }
 """No content from other origins, no framing, no caching, no indexing, no referrer.
 
-With ``no-referrer`` a browser sends ``Origin: null`` with a form, so look at ``Sec-Fetch-Site`` instead.
+With ``no-referrer`` a browser sends ``Origin: null`` with a form. So the check against cross-site requests (CSRF)
+reads ``Sec-Fetch-Site`` instead of ``Origin``.
 """
 
 
@@ -89,7 +114,7 @@ Notice = Literal[
     "more",
     "late",
     "held",
-    "changed",
+    "undone",
     "code_sent",
     "code_entered",
     "too_many_codes",
@@ -116,37 +141,49 @@ def render_case(
     asked: Asked | None = None,
     proofs: Mapping[int, str] | None = None,
     carried: Sequence[tuple[str, str]] = (),
+    reading: Reading | None = None,
+    unsent: Mapping[str, Any] | None = None,
     now: float,
 ) -> str:
-    """The page of a case: a form while it can be answered, else how it ended.
+    """The page of a case: a form while the case can be answered, otherwise how the case ended.
 
-    ``values`` is what the person has filled in, in the shape of a result's data; without it, the case's draft
-    is shown. ``faults`` are by key of it, with or without ``data.`` before. ``step`` counts the steps of a form
-    from 1; of an edit, 2 is the page that shows what it changes. ``stage`` is the page itself, the fields to
-    ``edit``, or the ``code`` from an e-mail, which posts again what is ``carried``. ``sight`` is what the reader sees
-    of the case, the second step too; without it, what the case itself tells. ``notice`` tells what became of the
-    last click. ``email_code`` is one that was
-    entered and not looked at yet, ``code_to`` the place of the address that one was sent to. ``prefills`` are the
-    values of `fields_to_fill`, None for those that could not be had. ``asked`` are the proofs that an answer needs,
-    and ``proofs`` those that were entered, by place.
+    - ``values``: what the person has filled in, in the shape of a result's data; without it, the case's draft.
+    - ``faults``: sentences by key of ``values``, with or without the prefix ``data.``.
+    - ``step``: the step of a form, counted from 1; for an edit, 2 is the page that shows what the edit changes.
+    - ``stage``: the page to ``decide`` on, the page with fields to ``edit``, or the page that asks for the ``code``
+      from an e-mail and posts the ``carried`` fields again.
+    - ``sight``: what this reader sees of the case, including the second step; without it, the case alone.
+    - ``notice``: what happened to the last form that was posted.
+    - ``email_code``: a code that was entered and not checked yet; ``code_to``: the index of the address that a code
+      was sent to.
+    - ``prefills``: the values of `fields_to_fill`, None for a value that could not be fetched.
+    - ``unsent``: what the person sent and what did not count, because the case was decided before.
+    - ``asked``: the proofs that an answer needs; ``proofs``: those that were entered, by place.
     """
     reader = reader or Reader()
     sight = sight or _plain_sight(case, base_path, reader, now)
-    page = _Page(case, Place(base_path, case.case_id, token, reader.asked_language), reader, sight, now)
-    if sight.view != ALL:
-        return page.fill("part.html", page.frame())
+    reading = reading or Reading()
+    sight = replace(sight, decision=opened_by(sight.decision, listed_by(case, reading)))
+    place = Place(base_path, case.case_id, token, reader.asked_language)
+    page = _Page(case, place, reader, sight, now, reading)
+    if sight.view.out and (address := sight.decision.way_out(sight.view.out)) is not None:
+        return page.fill("out.html", page.frame() | {"address": address})
+    if replace(sight.view, out="") != ALL:
+        return page.part()
     if sight.standing.state != "open":
-        return page.closed(notice)
-    keyed = sentences(reader.language, dict(islice((faults or {}).items(), FAULTS)))
+        return page.closed(notice, unsent or {})
+    given = {key[:_FAULT]: said[:_FAULT] for key, said in islice((faults or {}).items(), FAULTS)}
+    keyed = sentences(reader.language, given)
     facts = page.frame() | {
         "action_url": page.place.address("/respond"),
         "nonce": sight.nonce,
         "confirm_value": sight.confirm_value,
-        "values": (case.draft or {}) if values is None else values,
+        "values": _drafted(case) if values is None else values,
         "faults": keyed,
         "notice": notice,
         "email_code": email_code,
         "code_to": None if code_to is None else _mailboxes(case)[code_to],
+        "code_place": code_to,
         "mailboxes": _mailboxes(case),
         "prefills": prefills or {},
         "proofs": None if asked is None else proof_fields(asked, proofs or {}, reader.language),
@@ -155,11 +192,16 @@ def render_case(
     return page.opened(facts, step, stage)
 
 
+def _drafted(case: Case) -> Mapping[str, Any]:
+    """The answers of a form that were saved; an edit that was begun is shown only where one edits."""
+    return {} if case.form is None else case.draft or {}
+
+
 def _plain_sight(case: Case, base_path: str, reader: Reader, now: float) -> Sight:
-    """What a reader sees of a case of which no more is known than itself."""
+    """What a reader sees of a case when only the case is known: no reader, no earlier round, no nonce."""
     return Sight(
         decision=decision_of(case, style=reader.style),
-        standing=standing_of(case, now, case.viewer),
+        standing=case_state_of(case, now, case.viewer),
         organisation=reader.organisation,
         reader=None,
         nonce="",
@@ -172,46 +214,13 @@ def _mailboxes(case: Case) -> list[Html]:
     return [Html(f"<bdi>{marked(masked_address(address))}</bdi>") for address in case.verify_email or ()]
 
 
-def render_unknown(base_path: str = "", reader: Reader | None = None) -> str:
-    """The page for a case that does not exist, or whose link is wrong; it does not tell which."""
-    return fill("message.html", reader or Reader(), base_path, {"name": "unknown", "said": "unknown"})
-
-
-def render_outlived(base_path: str = "", reader: Reader | None = None) -> str:
-    """The page for an expired link: it shows nothing of the case."""
-    return fill("message.html", reader or Reader(), base_path, {"name": "outlived", "said": "outlived"})
-
-
-def render_withheld(base_path: str = "", reader: Reader | None = None) -> str:
-    """The page for an address without a token, where the service itself sends people their links."""
-    return fill("message.html", reader or Reader(), base_path, {"name": "withheld", "said": "withheld"})
-
-
-def render_unavailable(base_path: str = "", *, sent: bool = False, reader: Reader | None = None) -> str:
-    """The page while the store cannot be reached; ``sent`` if an answer was posted.
-
-    It is then unknown whether the answer was committed: the connection may have broken during the commit.
-    """
-    said = "unavailable.sent" if sent else "unavailable"
-    facts = {"name": "unavailable", "said": said, "sent": sent}
-    return fill("message.html", reader or Reader(), base_path, facts)
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A choice of an escalation: what is chosen, and what happens then."""
+    """One choice of an escalation: its action, its label, and what happens if it is chosen."""
 
     action: str
     word: Html
     then: Html
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What is new since the round before, and the note that asked for it."""
-
-    note: Passage | None
-    changes: list[Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +232,7 @@ class _Page:
     reader: Reader
     sight: Sight
     now: float
+    reading: Reading = Reading()
 
     @property
     def language(self) -> Language:
@@ -232,17 +242,20 @@ class _Page:
         return fill(name, self.reader, self.place.base_path, facts)
 
     def edited(self, args: Mapping[str, Any]) -> Decision:
-        """The decision for edited arguments, with no less friction than for those that were asked about."""
+        """The decision for edited arguments. Its risk is at least that of the original arguments."""
         known = self.sight.decision
         name = None if known.asker.kind == "agent" else known.asker.name
-        made = decision_of(self.case, args=args, style=self.reader.style, key_name=name)
+        made = decision_of(
+            self.case, args=args, style=self.reader.style, key_name=name, patterns=self.sight.patterns
+        )
         return with_risk(made, known.risk)
 
     def frame(self, decision: Decision | None = None) -> dict[str, Any]:
-        """What every page of the case has; ``decision`` if it is about edited arguments."""
+        """The template values of every page of the case. For edited arguments ``decision`` is theirs."""
         case, language, standing = self.case, self.language, self.sight.standing
         decision = decision or self.sight.decision
         call = None if case.payload is None else case.payload.shown_call
+        room = Room(OPEN if standing.state == "open" else ENDED)
         asker = asker_line(case, decision, self.now, language)
         heading = heading_of(case, decision, asker, language)
         is_open = standing.state == "open"
@@ -250,97 +263,104 @@ class _Page:
         return {
             "case": case,
             "d": decision,
-            "tool": None if call is None else passage(call[0]),
+            "tool": None if call is None else passage(call[0], "said", 1),
             "tab": tab_title(case, decision, asker, language),
             "pill": open_pill(case, self.now, language) if is_open else ended_pill(standing, language),
             "asker": asker,
             "heading": heading,
             "said_below": heading.below,
             "chips": chip_texts(decision, language),
-            "friction": decision.friction if is_open else Friction(False, False, False, False),
+            "friction": decision.friction if is_open else NO_FRICTION,
             "unopened": unopened_text(decision, language),
+            "lack": self._lack(),
             "from_agent": case.request is not None,
             "from_service": case.request is None,
-            "message": passage(case.message) if case.message and case.request is None else None,
+            "room": room,
+            "message": passage(case.message, "said", 2) if case.message and case.request is None else None,
             "words": self._words(decision, heading.is_said or heading.below is not None),
-            "before": [_step(it, language) for it in self.sight.before],
+            "trail": self.sight.trail,
+            "before": [step_text(it, language) for it in self.sight.before[-MOST_STEPS:]],
             "organisation": marked(self.sight.organisation),
             "reader": self._reader(),
-            "round": self._round(decision),
+            "round": round_of(
+                case, self.sight.previous, {row.key: row for row in decision.rows}, room, language
+            ),
             "until": None if case.never_expires else moment(case.expires_at, language),
             "silence": case.default_action
             if case.default_action in ("approve", "reject", "abort")
             else "skip",
             "asked": moment(case.created_at, language),
-            "case_name": marked(case.case_id),
-            "thread_name": None if case.thread_id is None else marked(case.thread_id),
-            "previous_name": None if case.previous_case_id is None else marked(case.previous_case_id),
+            "near": partial(time_near, now=self.now, language=language),
+            "begun": None
+            if decision.doubt is None or decision.doubt.begun_at is None
+            else moment(decision.doubt.begun_at, language),
+            "case_name": clipped(case.case_id),
+            "thread_name": None if case.thread_id is None else clipped(case.thread_id),
+            "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
             "previous_url": None,
             "here": self.place.address(),
             "here_without_lang": self.place.address(with_language=False),
             "script_words": script_words(language),
             "live": self.place.address("/live") if follows else None,
             "version": case.version,
-            "is_raw": self.sight.view.raw,
+            "pencils": is_open and case.type == "approval" and "edit" in case.actions and call is not None,
             "state": f"{standing.state} {standing.version}",
             "second_note": "reason" if case.type == "escalation" else "note",
-            "no_word": marked(decision.reject) if decision.reject else language.say(self._no()),
-            "quick_reasons": [language.say(f"reject.{place}") for place in range(1, 5)],
-            **self._verbs(decision),
+            "quick_reasons": [marked(it) for it in self.sight.quick_reasons]
+            or [language.say(f"reject.{place}") for place in range(1, 5)],
+            **button_labels(case, decision, language),
         }
 
-    def _no(self) -> str:
-        """The button after which nothing happens, named by what it does."""
-        if self.case.type != "confirmation":
-            return "reject"
-        return "confirm.none" if choices_of(self.case) else "confirm.no"
+    def _lack(self) -> Html | None:
+        """Why this reader can only reject."""
+        lack = self.sight.step_up_lack
+        return None if lack is None else self.language.say(f"fault.stepup.{lack}")
 
     def _reader(self) -> Html | None:
         name = self.sight.reader
         return None if name is None else Html(f"<strong><bdi>{marked(name)}</bdi></strong>")
 
-    def _verbs(self, decision: Decision) -> dict[str, Any]:
-        """The word of the acting button: the author's, else ours; in a sentence, ours has a small letter."""
-        if decision.approve is not None:
-            verb = marked(decision.approve)
-            return {"verb": verb, "plain_verb": verb}
-        key = _VERB.get(self.case.type, "input.send")
-        return {"verb": self.language.say(key), "plain_verb": self.language.say(f"{key}.in")}
-
     def _words(self, decision: Decision, is_heading: bool) -> Words:
-        """What the agent's side wrote, folded; a service's words stand open on the page."""
+        """What the agent's side wrote; the page folds it.
+
+        A service's words are not in it: they are shown unfolded.
+        """
         payload = self.case.payload
         if payload is None:
             return Words("service")
         is_said = payload.gated_call is not None or self.case.form is not None or is_heading
-        prompt = None if is_said else passage(" ".join(payload.sentences))
-        rows = self._details() if decision.tool_name is not None else decision.rows
-        return Words(payload.written_by, prompt, rows=rows)
+        prompt = None if is_said else passage(" ".join(payload.sentences), "said", 0)
+        if decision.tool_name is None:
+            return Words(payload.written_by, prompt, rows=decision.rows, rest=decision.rest_of_rows)
+        told = self._rows("detail", _DETAILS)
+        return Words(payload.written_by, prompt, rows=told.rows, rest=told.rest_of_rows)
 
-    def _details(self) -> tuple[Row, ...]:
-        """What the agent's side tells besides the call."""
-        payload = self.case.payload
-        details: Mapping[str, Any] = {} if payload is None else payload.details or {}
-        known = (*_TOLD, *(() if payload is None else payload.call_details))
-        facts = {
-            name: value for name, value in details.items() if name not in known or not _is_told(name, value)
-        }
-        return rows_of(facts, {}, NO_PATTERNS, self.reader.style, ALL).rows
+    def _rows(self, of: str, room: int | None = None) -> Rows:
+        """The rows of a source besides the case's own values."""
+        values = source(of, self.case, self.sight.standing, self.sight.previous, self.language)
+        view = replace(self.sight.view, of=of)
+        words = (
+            words_for(self.case, self.language.tag) if of in ("was", "edited") else {}
+        )  # a secret stays one
+        return rows_of(values, words, NO_PATTERNS, self.reader.style, view, room)
 
-    def _round(self, decision: Decision) -> Round | None:
-        previous = self.sight.previous
-        call = None if self.case.payload is None else self.case.payload.shown_call
-        if previous is None:
-            return None
-        rows = {row.key: row for row in decision.rows}
-        changed = [] if previous.args is None or call is None else changes(previous.args, call[1], rows)
-        note = passage(previous.note) if previous.note else None
-        return Round(note, [it for it in changed if it.changed])
+    def part(self) -> str:
+        """A part of a long value, further rows, or the raw values."""
+        facts, view = self.frame(), self.sight.view
+        at = f"{self.place.address('/text')}&of={view.of}&row={view.row}"
+        facts["text_url"] = None if view.row is None else at
+        is_raw = view.of == "raw"
+        facts |= {"is_raw": is_raw, "raw_digest": raw_digest(self.case) if is_raw else None}
+        if of := view.of:
+            told = self._rows(of)
+            facts["d"] = replace(facts["d"], rows=told.rows, unopened=told.unopened, digest=None)
+        return self.fill("part.html", facts)
 
     # Open.
 
     def opened(self, facts: dict[str, Any], step: int, stage: Stage) -> str:
         problems = listed(self.language, facts["faults"], {})
+        facts["back_to"] = None if self.case.type in ("approval", "escalation") else self.reading.part
         if stage == "code":
             return self.fill("code.html", facts | {"problems": problems})
         if (second := self.sight.second) is not None:
@@ -349,41 +369,77 @@ class _Page:
         if self.case.type in ("approval", "escalation"):
             return self._decision(facts, step, stage)
         if self.case.type in ("selection", "confirmation"):
-            facts |= {
-                "choices": choices_of(self.case),
-                "takes_one": takes_one(self.case),
-                "needs_one": needs_one(self.case),
-                "problems": listed(self.language, facts["faults"], {}),
-            }
-            return self.fill(f"{self.case.type}.html", facts)
+            return self._list(facts)
         return self._input(facts, step)
+
+    def _list(self, facts: dict[str, Any]) -> str:
+        """Items to choose from, or to confirm: the part of the list that the person reads."""
+        case, values = self.case, facts["values"]
+        chosen: Any = values.get("selected" if case.type == "selection" else "confirmed_items")
+        ids = [str(it) for it in cast("list[Any]", chosen)] if isinstance(chosen, list) else []
+        items = listing(choices_of(case), ids, self.reading)
+        facts |= {
+            "list": items,
+            "takes_one": takes_one(case),
+            "needs_one": needs_one(case),
+            "problems": listed(self.language, facts["faults"], {}),
+        }
+        if items.unseen:
+            facts["unopened"] = self.language.say("unopened.items", n=items.unseen)
+        return self.fill(f"{case.type}.html", facts)
 
     def _decision(self, facts: dict[str, Any], step: int, stage: Stage) -> str:
         """An approval or an escalation, which may bring edits with it."""
         case, editable = self.case, editable_of(self.case)
         values, faults = facts["values"], facts["faults"]
         facts |= {"editable": editable, "actions": list(case.actions), "ways": self._ways()}
+        facts["ways_left"] = len(case.actions) - len(facts["ways"])
         facts["params_text"] = text_of(values.get("modified_params", "")) if editable is None else ""
         edited: Any = None if editable is None else values.get(editable.key)
         if editable is not None and step == 2 and not faults and isinstance(edited, Mapping):
-            return self._check(facts, editable, cast("Mapping[str, Any]", edited))
+            sent = sent_edits(editable, cast("Mapping[str, Any]", edited))
+            if sent is not None:
+                return self._check(facts, editable, cast("Mapping[str, Any]", edited), sent)
         about_edits = editable is not None and any(key.startswith(editable.key) for key in faults)
         if editable is not None and (stage == "edit" or isinstance(edited, Mapping) or about_edits):
-            given = (
-                dict(cast("Mapping[str, Any]", edited)) if isinstance(edited, Mapping) else dict[str, Any]()
-            )
-            fields = edit_fields(editable, given, faults, _labels(case))
-            places = {f"{editable.key}.{it.key}": (it.name, it.word or it.label.label) for it in fields}
-            facts |= {"edit_fields": fields, "problems": listed(self.language, faults, places)}
-            return self.fill("edit.html", facts)
+            return self._edit(facts, editable, edited)
+        facts["has_begun"] = editable is not None and bool(continued(case, editable))
         return self.fill(f"{case.type}.html", facts | {"problems": listed(self.language, faults, {})})
 
-    def _check(self, facts: dict[str, Any], editable: Editable, edited: Mapping[str, Any]) -> str:
-        """What an edit changes, in the words of the call as it would be."""
+    def _edit(self, facts: dict[str, Any], editable: Editable, edited: Any) -> str:
+        """The fields alone, filled with what was posted, else with what this person began before."""
+        faults = facts["faults"]
+        posted = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
+        begun = {} if posted is not None else continued(self.case, editable)
+        facts["room"] = room = Room(EDIT)
+        first, given = (
+            first_shown(editable, faults, self.sight.edits_from),
+            begun if posted is None else posted,
+        )
+        fields = edit_fields(editable, given, faults, self._labels(), self.language, room, first)
+        places = {f"{editable.key}.{it.key}": (it.name, it.word or it.label.label) for it in fields}
+        facts |= {
+            "edit_fields": fields,
+            "edits_at": (first, first + len(fields), len(editable.values)),
+            "has_begun": bool(begun),
+            "focus": focused(fields, faults),
+            "problems": listed(self.language, faults, places),
+            "verb_pieces": verb_pieces(self.case, editable, self.reader.style),
+        }
+        return self.fill("edit.html", facts)
+
+    def _labels(self) -> Mapping[str, Any]:
+        given = words_for(self.case, self.language.tag).get("labels")
+        return cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
+
+    def _check(self, facts: dict[str, Any], editable: Editable, edited: Mapping[str, Any], sent: Sent) -> str:
+        """The page that shows what an edit changes, with the sentence, chips and risk of the edited call."""
         shown_as = self.frame(self.edited(edited))
         facts |= {name: shown_as[name] for name in ("d", "heading", "chips", "friction", "unopened", "verb")}
         rows = {row.key: row for row in shown_as["d"].rows}
-        found = changes(editable.values, edited, rows, self.reader.style)
+        facts["room"] = room = Room()
+        compared = Compared(editable.values, edited, editable.formats)
+        found = changes(compared, room, rows, self.reader.style)
         same = {it.key for it in found if not it.changed}
         pressed = facts["values"].get("pressed", "")
         word = self.language.say(pressed) if self.language.has(pressed) else marked(str(pressed))
@@ -392,7 +448,7 @@ class _Page:
             "check.html",
             facts
             | {
-                "edited_json": json.dumps(edited),
+                "edited": sent,
                 "changes": found,
                 "unchanged": [row for row in shown_as["d"].rows if row.key in same],
                 "pressed_word": Html(f"<bdi>{verb if pressed == 'approve' else word}</bdi>"),
@@ -402,20 +458,20 @@ class _Page:
         )
 
     def _check_word(self, editable: Editable, decision: Decision) -> Html:
-        """The button below the changes: the author's words name what they changed, ours say so."""
+        """The label of the button below the changes: the tool author's label, or ours, which mentions the changes."""
         if editable.action == "retry":
             return self.language.say("check.retry")
         return self.language.say("check.approve") if decision.approve is None else marked(decision.approve)
 
     def _ways(self) -> list[Way]:
-        """The choices of an escalation: for a call in doubt what a person found, else what is to happen."""
+        """The choices of an escalation: for a call in doubt, what the person found out; else what is to happen."""
         prefix = "doubt." if self.sight.decision.doubt is not None else ""
         ways: list[Way] = []
         for action in self.case.actions:
             key = f"{prefix}{action}"
             if action in ("retry", "skip", "abort"):
                 ways.append(Way(action, self.language.say(key), self.language.say(f"{key}.then")))
-            else:
+            elif len(action) <= limits.CHOICE_CHARACTERS and len(ways) < limits.CHOICES:
                 ways.append(
                     Way(action, Html(f"<bdi>{marked(action)}</bdi>"), self.language.say("doubt.other.then"))
                 )
@@ -423,126 +479,93 @@ class _Page:
         return sorted(ways, key=lambda it: order.index(it.action) if it.action in order else len(order))
 
     def _input(self, facts: dict[str, Any], step: int) -> str:
-        """A form to fill in, or one text where there is no form."""
-        case, form = self.case, self.case.form
-        faults: Mapping[str, str] = facts["faults"]
-        if form is None:
+        """A page with a form, or with one text field if the case has no form."""
+        case, faults = self.case, cast("Mapping[str, str]", facts["faults"])
+        if case.form is None:
             problems = listed(self.language, faults, {})
             return self.fill("input.html", facts | {"form": None, "step": None, "problems": problems})
-        values, here = _standing(form, facts["values"], faults, step, again=_again(faults, facts["notice"]))
-        fields = page_fields(case, form, here.number, values, faults, facts["prefills"], self.language)
-        places = {field.key: (f"f-{field.key}", field.label.label) for field in fields}
+        form = paged(case.form)
+        values, here = standing_in(
+            form, facts["values"], faults, step, again=is_again(faults, facts["notice"])
+        )
+        prefills, room = facts["prefills"], facts["room"]
+        fields = page_fields(case, form, here.number, values, faults, prefills, self.language, room)
+        places = {field.key: (f"f-{field.key}", clipped(field.label.text, _LABEL)) for field in fields}
         facts |= {"form": form, "step": here, "fields": fields, "others_draft": case.is_others_draft}
+        facts["steps"] = step_links(form, values, here)
+        facts["list"] = None
+        if (field := listed_field(form, here.number)) is not None:
+            chosen, at = chosen_of(values.get(field.key)), form.all_fields.index(field)
+            facts["list"] = listing(options_of(case, field), chosen, self.reading, at)
+            facts |= {"takes_one": field.type == "select", "needs_one": field.required}
         if here.is_summary:
-            shown_here = {
-                field.key: values[field.key] for field in visible_fields(form, values) if field.key in values
-            }
-            facts["summary"] = filled_in(case, form, shown_here, self.language)
+            known = [it.key for it in visible_fields(form, values) if it.key in values]
+            facts["places"] = [
+                (it.key, step_with(form, {it.key: None}, 1)) for it in form.all_fields if it.key in known
+            ]
+            summary = filled_in(case, form, {key: values[key] for key in known}, self.language)
+            view = View(of="draft")
+            facts["summary"] = rows_of(summary, {}, NO_PATTERNS, self.reader.style, view, _SUMMARY)
         return self.fill("input.html", facts | {"problems": listed(self.language, faults, places)})
 
     # Ended.
 
-    def closed(self, notice: Notice | None) -> str:
+    def _unsent(self, data: Mapping[str, Any], editable: Editable | None) -> list[Shown]:
+        """What a person wrote that did not count, to be copied: notes, fields, and the arguments they changed."""
+        edited: Any = None if editable is None else data.get(editable.key)
+        changed = dict(cast("Mapping[str, Any]", edited)) if isinstance(edited, Mapping) else dict[str, Any]()
+        asked: Mapping[str, Any] = {} if editable is None else editable.values
+        known = ("feedback", "reason", "note", "response", "selected", "confirmed_items")
+        fields = [field.key for field in self.case.form.all_fields] if self.case.form is not None else known
+        said = {name: data[name] for name in fields if data.get(name) not in (None, "", [])}
+        edits = {name: value for name, value in changed.items() if value != asked.get(name)}
+        return [
+            shown(name, value)
+            for name, value in {**answers_of(self.case, said, self.language), **edits}.items()
+        ]
+
+    def closed(self, notice: Notice | None, unsent: Mapping[str, Any]) -> str:
         """The page of a case that was decided, or not in time. Values of sensitive fields are not shown."""
-        case, standing, data = self.case, self.sight.standing, data_of(self.case)
-        editable = editable_of(case)
-        edited: Any = data.pop(editable.key, None) if editable is not None else None
-        is_edited = editable is not None and isinstance(edited, Mapping)
-        facts = self.frame(self.edited(cast("Mapping[str, Any]", edited)) if is_edited else None)
-        if case.result is None and standing.state != "held":
-            facts["words"] = replace(facts["words"], questions=questions(case))
+        case, standing = self.case, self.sight.standing
+        editable, edited = editable_of(case), edited_of(case)
+        facts = self.frame(None if edited is None else self.edited(edited))
+        if case.result is None and standing.state != "held" and (asked := questions(case)):
+            told_all = rows_of({"": asked}, {}, NO_PATTERNS, self.reader.style, ALL, _QUESTIONS)
+            facts["words"] = replace(facts["words"], questions=told_all.rows[0])
         rows = {row.key: row for row in facts["d"].rows}
-        found = (
-            changes(editable.values, cast("Mapping[str, Any]", edited), rows, self.reader.style)
-            if editable is not None and is_edited
-            else []
-        )
+        found: list[Change] = []
+        if editable is not None and edited is not None:
+            compared = Compared(editable.values, edited, editable.formats, "", "edited")
+            found = changes(compared, facts["room"], rows, self.reader.style)
         same = {it.key for it in found if not it.changed}
-        more = beyond(case, data)
-        told_data = {name: value for name, value in data.items() if name not in more}
         return self.fill(
             "closed.html",
             facts
             | {
                 "notice": notice,
                 "status": case.status if case.is_final else standing.state,
-                "ended_heading": ended_heading(case, standing, facts["heading"], self.language),
+                "ended_heading": ended_heading(
+                    case, self.sight, facts["heading"], self.now, self.language, facts["d"].done
+                ),
+                "unsent": self._unsent(unsent, editable),
                 "held": held_text(standing, self.now, self.language),
                 "undo_url": self.place.address("/undo"),
                 "nonce": "",
                 "next_name": None if case.next_case_id is None else marked(case.next_case_id),
                 "next_url": self.place.address("/next") if self.sight.nonce and standing.has_next else None,
                 "told": told(case, standing, self.language),
-                "reason": passage(case.reason) if case.reason else None,
+                "reason": passage(case.reason, "said", 3) if case.reason else None,
                 "outcome": result_of(standing, facts["d"].undo),
-                "data": answered(case, told_data, self.language),
-                "more": [shown(name, value) for name, value in more.items()],
+                "undo": undo_of(case, standing, facts["d"].undo),
+                "data": self._rows("answer", _ANSWER),
+                "more": self._rows("more", _MORE),
                 "changes": found,
                 "unchanged": [row for row in facts["d"].rows if row.key in same],
-                "timeline": timeline(case, standing, facts["asker"], self.now, self.language),
+                "timeline": timeline(case, self.sight, facts["asker"], self.language),
             },
         )
 
 
-_VERB = {"approval": "approve", "confirmation": "confirm.yes", "selection": "choose.send"}
-_TOLD = ("reason", "reasons", "matched_rule_id", "agent_path", "principal", "to")
-
-
-def _is_told(name: str, value: Any) -> bool:
-    """Whether the page has a place of its own for a detail of this name: only in the shape that the gate gives it."""
-    if name in ("agent_path", "reasons"):
-        return isinstance(value, list)
-    return isinstance(value, str) or name not in ("reason", "matched_rule_id", "principal")
-
-
-def _labels(case: Case) -> Mapping[str, Any]:
-    given = words_for(case).get("labels")
-    return cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
-
-
-@dataclass(frozen=True, slots=True)
-class StepText:
-    """A step of what the agent did before."""
-
-    who: Html
-    text: Html
-
-
-def _step(it: Any, language: Language) -> StepText:
-    who = language.say(f"before.{it.who}") if language.has(f"before.{it.who}") else marked(it.who)
-    called = "" if it.at_call is None else f" · <bdi>{marked(it.at_call)}</bdi>"
-    return StepText(Html(f"{who}{called}"), marked(it.text))
-
-
-def fields_to_fill(
-    case: Case,
-    *,
-    values: Mapping[str, Any] | None,
-    faults: Mapping[str, str] | None = None,
-    step: int = 1,
-    notice: Notice | None = None,
-    now: float,
-) -> list[FormField]:
-    """The fields of such a page that have a ``default_ref`` and no value yet."""
-    form = case.form
-    if form is None or case.is_final or now >= case.expires_at or _again(faults, notice):
-        return []
-    given = (case.draft or {}) if values is None else values
-    _, here = _standing(form, given, {}, step, again=False)
-    shown = fields_of_step(form, here.number)
-    return [field for field in shown if field.default_ref is not None and field.key not in given]
-
-
-def _again(faults: Mapping[str, str] | None, notice: Notice | None) -> bool:
-    """Whether a step is shown again, so that an empty field was emptied by the person."""
-    return bool(faults) or notice is not None
-
-
-def _standing(
-    form: Form, given: Mapping[str, Any], faults: Mapping[str, str], step: int, *, again: bool
-) -> tuple[dict[str, Any], Step]:
-    """The values of the fields, and the step that is shown."""
-    number = step_with(form, faults, step)
-    cleared = {field.key for field in fields_of_step(form, number)} if again else set[str]()
-    values = {key: value for key, value in defaults(form).items() if key not in cleared} | dict(given)
-    return values, step_at(form, values, number)
+_FAULT, _LABEL = 200, 300
+_DETAILS, _ANSWER, _MORE, _QUESTIONS, _SUMMARY = 12_000, 25_000, 8_000, 8_000, 40_000
+"""How many bytes of HTML each may take on a page; all of it is on pages of its own."""

@@ -1,7 +1,7 @@
-"""Rows: the values of a case as a page shows them, each formatted, with the raw one below where they differ.
+"""Rows: the values of a case as a page shows them. Each is formatted; if that changes it, the raw value is below.
 
-All of it is bounded: a page stays below 200 KB however large a value is. What a page does not show is told as
-`Unopened`, so that nobody approves it without knowing.
+The size is bounded: a page stays below 200 KB however large a value is. A part that the page does not show is
+listed as `Unopened`, so that nobody approves it unaware.
 """
 
 from __future__ import annotations
@@ -10,142 +10,57 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, cast
-from urllib.parse import urlsplit
+from typing import Any, cast
 
-from askfirst.formats import CODE, Style, formatted
-from askfirst.service.pages.inert_text import Html, marked, with_edges
+from askfirst.formats import CODE, Style, formatted, instant_of
+from askfirst.service.pages.argument_groups import MANY, Group, Grouped, grouped
+from askfirst.service.pages.inert_text import Html, clipped, has_hidden, marked, with_edges
+from askfirst.service.pages.row import (
+    ALL,
+    CodeLine,
+    Kind,
+    Leaf,
+    Lines,
+    Row,
+    Table,
+    Unopened,
+    View,
+    address_of,
+)
 from askfirst.service.risk_patterns import RiskPatterns
-
-Kind = Literal[
-    "value", "amount", "lines", "list", "table", "tree", "url", "secret", "absent", "empty", "unopened"
-]
 
 WHOLE_LINES = 200
 WHOLE_CHARACTERS = 12_000
-"""A text within both is shown whole."""
+"""A text within both limits is shown whole."""
 HEAD = (100, 6_000)
 TAIL = (50, 3_000)
-"""Of a longer one: so many lines, and so many characters, of its beginning and of its end."""
+"""Of a longer text the page shows the beginning and the end, each up to a number of lines and of characters."""
 CHUNK = 1_000
-"""So many lines are shown on a page of their own (``?row=2&from=100``)."""
+"""How many lines the page for one long text shows at a time (``?row=2&from=100``)."""
 ITEMS = 200
 TABLE_ROWS = 50
 TABLE_COLUMNS = 12
 ROWS = 100
 _PIECE = 500
 """A longer line is cut into pieces of so many characters, so that a browser can break it and we can fold it."""
-_ROOM = 110_000
-"""Characters of HTML that the values of one page may take."""
-_CHUNK_ROOM = 150_000
+_ROOM = 52_000
+"""Bytes of HTML that the values may take on a page on which a person decides; see `page_size.Room` for the rest."""
+_CHUNK_ROOM = 140_000
+"""The same on a page that shows nothing but values."""
+_ROW, _LINE, _LEAF, _CELL_MARKUP = 400, 60, 80, 60
+"""The markup around a row, a line, a value within an object, a cell of a table."""
 _CELL = 200
-_NAME = 200
+_RISKY = 5
+"""How many of the lines that match a risk pattern are shown once more, in the second step."""
+_NAME = 600
 _RAW = 2_000
 _AMOUNTS = ("money", "amount")
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Which part of a case is shown: everything, or a chunk of the row ``row`` beginning with piece ``start``.
-
-    ``rows_from`` is the first of many rows; ``raw`` shows every value as JSON.
-    """
-
-    row: int | None = None
-    start: int = 0
-    rows_from: int = 0
-    raw: bool = False
-
-
-ALL = View()
-
-
-@dataclass(frozen=True, slots=True)
-class Unopened:
-    """A part that the page does not show. ``row`` and ``start`` make the address of the page that does.
-
-    ``first`` to ``last`` are line numbers, places in a list, or rows, as ``unit`` says.
-    """
-
-    name: Html | None
-    row: int
-    start: int
-    first: int
-    last: int
-    unit: Literal["lines", "items", "rows"]
-
-
-@dataclass(frozen=True, slots=True)
-class CodeLine:
-    """A line of a text, or a further piece of a long one. ``risk`` is the name of the pattern that it matches."""
-
-    number: int
-    text: Html
-    is_continued: bool = False
-    risk: Html | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A text as numbered lines; ``gap`` is what is left out before the line at ``gap_at``."""
-
-    language: str | None
-    """The language of a ``code`` format; None for plain text."""
-    lines: tuple[CodeLine, ...]
-    total: int
-    characters: int
-    gap_at: int | None = None
-    gap: Unopened | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A value within an object, by its path: ``owner.mail``."""
-
-    path: Html
-    text: Html
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A list of objects as a table."""
-
-    columns: tuple[Html, ...]
-    cells: tuple[tuple[Html, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One value. ``label`` is its author's word for it; where there is none, the name stands alone.
-
-    Which of the further fields is set follows from ``kind``: ``text`` for a value or an amount, ``lines``, ``items``
-    of a list, ``table``, ``leaves`` of a tree, and ``host`` with ``text`` for an address.
-    """
-
-    place: int
-    """Its place among the values, counted from 0; the same whatever order rows are shown in."""
-    key: str
-    name: Html
-    label: Html | None
-    kind: Kind
-    text: Html | None = None
-    raw: Html | None = None
-    """The value as it is, where ``text`` is formatted and differs from it."""
-    format: str = ""
-    is_important: bool = False
-    lines: Lines | None = None
-    items: tuple[Html, ...] = ()
-    item_count: int = 0
-    table: Table | None = None
-    leaves: tuple[Leaf, ...] = ()
-    host: Html | None = None
-    unopened: Unopened | None = None
+_GROUPS: tuple[Group, ...] = ("first", "differs", "usual")
 
 
 @dataclass(slots=True)
 class Shown:
-    """All rows of a page, and what was counted on the way."""
+    """All rows of a page, and counts over all values of the case."""
 
     rows: tuple[Row, ...] = ()
     count: int = 0
@@ -153,86 +68,157 @@ class Shown:
     lines: int = 0
     hidden: int = 0
     patterns: list[str] = field(default_factory=list[str])
+    risky: tuple[CodeLine, ...] = ()
+    """The first lines that match a risk pattern, cut."""
     unopened: tuple[Unopened, ...] = ()
+    grouped: Grouped | None = None
+
+    @property
+    def rest_of_rows(self) -> tuple[Unopened, ...]:
+        """The rows that the page does not have."""
+        return tuple(it for it in self.unopened if it.unit == "rows")
 
 
 def rows_of(
-    values: Mapping[str, Any], words: Mapping[str, Any], patterns: RiskPatterns, style: Style, view: View
+    values: Mapping[str, Any],
+    words: Mapping[str, Any],
+    patterns: RiskPatterns,
+    style: Style,
+    view: View,
+    room: int | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Shown:
-    """The rows of a case's values, important ones first."""
-    maker = _Maker(words, patterns, style, view)
+    """The rows of a case's values, important ones first. ``room`` is how many bytes of HTML they may take.
+
+    With the tool's ``defaults``, many values are grouped: after the important ones come those that differ.
+    """
+    maker = _Maker(words, patterns, style, view, room)
     names = list(values)
-    order = sorted(range(len(names)), key=lambda place: maker.rank(names[place]))
+    for place in range(len(names)):  # patterns judge every value, shown or not
+        maker.judge(place, names[place], values[names[place]])
     total = Shown(count=len(names))
+    if defaults and len(names) >= MANY:
+        total.grouped = maker.group(values, defaults)
+    order = sorted(range(len(names)), key=lambda place: maker.rank(names[place]))
     rows: list[Row] = []
     first = min(max(view.rows_from, 0), max(len(names) - 1, 0))
     here = (
         order[first : first + ROWS] if view.row is None else [view.row] if 0 <= view.row < len(names) else []
     )
-    for place in range(len(names)):  # patterns judge every value, shown or not
-        maker.judge(place, values[names[place]])
-    rows = [maker.row(place, names[place], values[names[place]]) for place in here]
+    for place in here:
+        if not maker.has_room:
+            break
+        rows.append(maker.row(place, names[place], values[names[place]]))
     total.rows = tuple(rows)
     total.marked, total.lines, total.hidden = maker.marked, maker.line_count, maker.hidden
     total.patterns = list(dict.fromkeys(maker.names))
+    total.risky = tuple(maker.risky)
     unopened = [
         it for row in rows for it in (row.unopened, None if row.lines is None else row.lines.gap) if it
     ]
-    if view.row is None and len(order) > first + ROWS:
-        unopened.append(Unopened(None, 0, first + ROWS, first + ROWS + 1, len(order), "rows"))
+    end = first + len(rows)
+    if view.row is None and len(order) > end:
+        unopened.append(Unopened(None, 0, end, end + 1, len(order), "rows", view.of))
     total.unopened = tuple(unopened)
     return total
 
 
-class _Maker:
-    """Makes rows within the room that a page has."""
+def marked_lines(values: Mapping[str, Any], patterns: RiskPatterns) -> int:
+    """How many lines of some values match a risk pattern."""
+    texts = [text for value in values.values() for text in _texts(value)]
+    return sum(len(patterns.marked(text.split("\n"))) for text in texts)
 
-    def __init__(self, words: Mapping[str, Any], patterns: RiskPatterns, style: Style, view: View) -> None:
+
+class _Maker:
+    """Makes rows within the size limit of a page, and counts what it finds."""
+
+    def __init__(
+        self,
+        words: Mapping[str, Any],
+        patterns: RiskPatterns,
+        style: Style,
+        view: View,
+        room: int | None = None,
+    ) -> None:
         self._labels = _mapping(words.get("labels"))
         self._formats = _mapping(words.get("formats"))
         given = words.get("important")
-        self._important = [str(it) for it in cast("list[Any]", given)] if isinstance(given, list) else []
+        important = [str(it) for it in cast("list[Any]", given)] if isinstance(given, list) else []
+        self._important = {name: place for place, name in reversed(list(enumerate(important)))}
         self._patterns, self._style, self._view = patterns, style, view
-        self._room = _ROOM if view.row is None else _CHUNK_ROOM
+        self._room = room or (_ROOM if replace(view, of="") == ALL else _CHUNK_ROOM)
         self._risky: dict[int, dict[int, str]] = {}
+        self._matched: set[int] = set()
+        self._grouped: Grouped | None = None
         self.marked = self.line_count = self.hidden = 0
         self.names: list[str] = []
+        self.risky: list[CodeLine] = []
 
-    def rank(self, name: str) -> int:
-        """Where a row comes: important ones in their order, then the others."""
-        return self._important.index(name) if name in self._important else len(self._important)
+    def group(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Grouped:
+        """Group the values by whether they are the defaults; `judge` has seen them before."""
+        risky = {name for place, name in enumerate(values) if place in self._matched}
 
-    def judge(self, place: int, value: Any) -> None:
-        """Count the lines of a value, and those that match a risk pattern."""
+        def is_striking(name: str) -> bool:
+            return name in risky or any(map(has_hidden, [name, *_texts(values[name])]))
+
+        secret = {name for name in values if self._formats.get(name) == "secret"}
+        self._grouped = grouped(
+            values, defaults, secret=secret, important=self._important, is_striking=is_striking
+        )
+        return self._grouped
+
+    def rank(self, name: str) -> tuple[int, int]:
+        """Where a row comes: by its group; within the first, important ones in their order, then the others."""
+        group = "first" if self._grouped is None else self._grouped.groups[name]
+        return _GROUPS.index(group), self._important.get(name, len(self._important))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another row fits on the page."""
+        return self._room > 0
+
+    def judge(self, place: int, name: str, value: Any) -> None:
+        """Count the lines that match a risk pattern, and all lines of the texts with one; keep the first of these."""
         for text in _texts(value):
             lines = text.split("\n")
-            self.line_count += len(lines)
             found = self._patterns.marked(lines)
+            self.line_count += len(lines) if found else 0
             self.marked += len(found)
             self.names += dict.fromkeys(found.values())
+            if found:
+                self._matched.add(place)
+            if self._formats.get(name) != "secret":
+                for at, why in islice(found.items(), _RISKY - len(self.risky)):
+                    self.risky.append(CodeLine(at + 1, clipped(lines[at], _CELL), risk=clipped(why, _CELL)))
             if found and isinstance(value, str):
                 self._risky[place] = found
 
+    def _risk(self, row: Row, value: Any) -> Html | None:
+        """The name of the risk pattern that matches a line of a value within a row, for its tint."""
+        if row.place not in self._matched or not isinstance(value, str):
+            return None
+        found = self._patterns.marked(value.split("\n"))
+        return self._html(next(iter(found.values()))) if found else None
+
     def row(self, place: int, name: str, value: Any) -> Row:
-        """One row, or the word that it is not shown here, if the page has no room left."""
+        """One row. A page has room for it while `has_room`."""
+        self._room -= _ROW
         form = str(self._formats.get(name, ""))
         label = self._labels.get(name)
         row = Row(
             place=place,
             key=name,
-            name=self._html(name[:_NAME]),
-            label=self._html(label[:_NAME]) if isinstance(label, str) and label != name else None,
+            name=self._name(name),
+            label=self._name(label) if isinstance(label, str) and label != name else None,
             kind="value",
             format=form,
             is_important=name in self._important,
         )
-        if self._room <= 0:
-            return _with(
-                row, kind="unopened", unopened=Unopened(row.name, place, 0, 1, _size(value), "lines")
-            )
+        if self._grouped is not None:
+            row = _with(row, group=self._grouped.groups[name], differs=name in self._grouped.differing)
         if form == "secret":
             return _with(row, kind="secret")
-        if self._view.raw or (self._view.row is not None and not isinstance(value, str)):
+        if self._view.row is not None and not isinstance(value, str):
             return self._as_lines(row, place, json.dumps(value, indent=2, ensure_ascii=False), "json")
         return self._of_kind(row, place, value, form)
 
@@ -270,26 +256,22 @@ class _Maker:
         is_bool = isinstance(value, bool)
         kind: Kind = "amount" if text is not None and form.partition(":")[0] in _AMOUNTS else "value"
         below = None if text is None or text == raw or is_bool else self._html(raw[:_RAW])
-        return _with(row, kind=kind, text=shown, raw=below)
+        return _with(row, kind=kind, text=shown, raw=below, at=instant_of(value, form))
 
     def _as_url(self, row: Row, value: str) -> Row:
-        try:
-            host = urlsplit(value).hostname or ""
-        except ValueError:
-            host = ""
-        return _with(row, kind="url", text=self._html(value), host=self._html(host) if host else None)
+        return _with(row, kind="url", text=self._html(value), url=address_of(value))
 
     # Lines.
 
     def _as_lines(self, row: Row, place: int, text: str, language: str | None) -> Row:
         source = text.split("\n")
-        risky = self._risky.get(place, {}) if not self._view.raw else {}
+        risky = self._risky.get(place, {})
         pieces = _pieces(source)
         last = len(pieces)
         if self._view.row is not None:
             start = min(max(self._view.start, 0), max(last - 1, 0))
             lines, end = self._lines(source, pieces[start : start + CHUNK], risky)
-            gap = _gap(row, pieces, start + end, last)
+            gap = self._gap(row, pieces, start + end, last)
             return _with(
                 row,
                 kind="lines",
@@ -297,7 +279,7 @@ class _Maker:
             )
         if len(source) <= WHOLE_LINES and len(text) <= WHOLE_CHARACTERS:
             lines, end = self._lines(source, pieces, risky)
-            gap = _gap(row, pieces, end, last)
+            gap = self._gap(row, pieces, end, last)
             return _with(
                 row,
                 kind="lines",
@@ -306,14 +288,18 @@ class _Maker:
         head, end = self._lines(source, pieces[: _count(pieces, *HEAD)], risky)
         tail_at = max(end, last - _count(pieces[::-1][: TAIL[0]], *TAIL))
         tail, shown = self._lines(source, pieces[tail_at:], risky)
-        gap = _gap(row, pieces, end, tail_at) if shown == last - tail_at else _gap(row, pieces, end, last)
+        gap = (
+            self._gap(row, pieces, end, tail_at)
+            if shown == last - tail_at
+            else self._gap(row, pieces, end, last)
+        )
         kept = [*head, *tail] if shown == last - tail_at else head
         return _with(row, kind="lines", lines=_lines(language, kept, source, text, len(head), gap))
 
     def _lines(
         self, source: Sequence[str], pieces: Sequence[tuple[int, int, int]], risky: Mapping[int, str]
     ) -> tuple[list[CodeLine], int]:
-        """Lines as long as there is room, and how many pieces they are."""
+        """As many lines as the page has room for, and how many pieces were used."""
         made: list[CodeLine] = []
         for number, start, stop in pieces:
             if self._room <= 0:
@@ -322,7 +308,7 @@ class _Maker:
             html = self._html(source[number][start:stop])
             risk = None if name is None else self._html(name)
             made.append(CodeLine(number + 1, html, start > 0, risk))
-            self._room -= 60  # the markup around a line
+            self._room -= _LINE
         return made, len(made)
 
     # Lists, tables, trees.
@@ -331,36 +317,42 @@ class _Maker:
         if not given:
             return _with(row, kind="empty")
         items: list[Html] = []
+        risks: list[Html | None] = []
         for it in given[:ITEMS]:
             if self._room <= 0:
                 break
+            risks.append(self._risk(row, it))
             items.append(self._html(_plain(it, self._style)[:_RAW], edges=True))
-            self._room -= 40
-        rest = _rest(row, len(items), len(given), "items")
+            self._room -= _LINE
+        rest = self._rest(row, len(items), len(given))
         cut = next((it for it in given[: len(items)] if isinstance(it, str) and len(it) > _RAW), None)
         if rest is None and cut is not None:
-            rest = Unopened(row.name, row.place, 0, 1, len(given), "items")
-        return _with(row, kind="list", items=tuple(items), item_count=len(given), unopened=rest)
+            rest = self._unopened(row, 1, len(given))
+        return _with(
+            row, kind="list", items=tuple(items), risks=tuple(risks), item_count=len(given), unopened=rest
+        )
 
     def _as_table(self, row: Row, given: list[Any]) -> Row:
         columns = list(dict.fromkeys(name for it in given[:TABLE_ROWS] for name in it))
         cells: list[tuple[Html, ...]] = []
+        risks: list[tuple[Html | None, ...]] = []
         for it in given[:TABLE_ROWS]:
             if self._room <= 0:
                 break
-            said = [self._cell(it.get(name)) for name in columns[:TABLE_COLUMNS]]
+            said = [self._cell(name, it.get(name)) for name in columns[:TABLE_COLUMNS]]
             cells.append(tuple(said))
-        table = Table(tuple(self._html(name[:_NAME]) for name in columns[:TABLE_COLUMNS]), tuple(cells))
-        rest = _rest(row, len(cells), len(given), "items")
+            risks.append(tuple(self._risk(row, it.get(name)) for name in columns[:TABLE_COLUMNS]))
+        table = Table(tuple(self._name(name) for name in columns[:TABLE_COLUMNS]), tuple(cells), tuple(risks))
+        rest = self._rest(row, len(cells), len(given))
         too_wide = len(columns) > TABLE_COLUMNS or any(
             len(_plain(value, self._style)) > _CELL for it in given[:TABLE_ROWS] for value in it.values()
         )
         if rest is None and too_wide:
-            rest = Unopened(row.name, row.place, 0, 1, len(given), "items")
+            rest = self._unopened(row, 1, len(given))
         return _with(row, kind="table", table=table, item_count=len(given), unopened=rest)
 
-    def _cell(self, value: Any) -> Html:
-        self._room -= 20
+    def _cell(self, column: str, value: Any) -> Html:
+        self._room -= _CELL_MARKUP + len(column[:_NAME].encode()) * 2  # each cell has its column's name
         return self._html(_plain(value, self._style)[:_CELL])
 
     def _as_tree(self, row: Row, given: Any) -> Row:
@@ -379,14 +371,30 @@ class _Maker:
                 break
             text = _plain(value, self._style)
             left = left or len(text) > _RAW
-            leaves.append(Leaf(self._html(path[:_NAME]), self._html(text[:_RAW], edges=True), depth))
-            self._room -= 60
-        rest = Unopened(row.name, row.place, 0, len(leaves) + 1, len(leaves) + 1, "items") if left else None
+            shown = self._html(text[:_RAW], edges=True)
+            leaves.append(Leaf(self._name(path), shown, depth, self._risk(row, value)))
+            self._room -= _LEAF
+        rest = self._unopened(row, len(leaves) + 1, len(leaves) + 1) if left else None
         return _with(row, kind="tree", leaves=tuple(leaves), unopened=rest)
+
+    def _name(self, text: str) -> Html:
+        return self._html(text if len(text) <= _NAME else f"{text[:_NAME]} …")
+
+    def _unopened(self, row: Row, first: int, last: int) -> Unopened:
+        return Unopened(row.name, row.place, 0, first, last, "items", self._view.of)
+
+    def _rest(self, row: Row, shown: int, count: int) -> Unopened | None:
+        return None if shown >= count else self._unopened(row, shown + 1, count)
+
+    def _gap(self, row: Row, pieces: Sequence[tuple[int, int, int]], begin: int, end: int) -> Unopened | None:
+        if begin >= end:
+            return None
+        first, last = pieces[begin][0] + 1, pieces[end - 1][0] + 1
+        return Unopened(row.name, row.place, begin, first, last, "lines", self._view.of)
 
     def _html(self, text: str, *, edges: bool = False) -> Html:
         html = with_edges(text) if edges else marked(text)
-        self._room -= len(html)
+        self._room -= len(html.encode())
         self.hidden += html.count("<mark>") - html.count("<mark>⇥")
         return html
 
@@ -407,7 +415,7 @@ def _lines(
 
 
 def _pieces(source: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Every line as a number, a begin and an end; a long one as several."""
+    """Every line as (line index, start, end); a long line gives several pieces."""
     made: list[tuple[int, int, int]] = []
     for number, line in enumerate(source):
         if len(line) <= _PIECE:
@@ -418,7 +426,7 @@ def _pieces(source: Sequence[str]) -> list[tuple[int, int, int]]:
 
 
 def _count(pieces: Sequence[tuple[int, int, int]], most: int, characters: int) -> int:
-    """How many of the pieces are within both limits."""
+    """How many of the pieces fit within both limits; at least one."""
     used = 0
     for count, (_, start, stop) in enumerate(pieces[:most]):
         used += stop - start + 1
@@ -427,24 +435,22 @@ def _count(pieces: Sequence[tuple[int, int, int]], most: int, characters: int) -
     return min(most, len(pieces))
 
 
-def _gap(row: Row, pieces: Sequence[tuple[int, int, int]], begin: int, end: int) -> Unopened | None:
-    if begin >= end:
-        return None
-    return Unopened(row.name, row.place, begin, pieces[begin][0] + 1, pieces[end - 1][0] + 1, "lines")
-
-
-def _rest(row: Row, shown: int, count: int, unit: Literal["items", "rows"]) -> Unopened | None:
-    return None if shown >= count else Unopened(row.name, row.place, 0, shown + 1, count, unit)
-
-
 def _inside(value: Any, path: str) -> list[tuple[str, Any]]:
-    """What is in a value, by path; no more of it than is shown, and one to tell that there is more."""
+    """The values inside an object or a list, with their paths. One more than the limit shows that there are more."""
     if isinstance(value, dict):
         given = islice(cast("dict[str, Any]", value).items(), ITEMS + 2)
         return [(f"{path}.{name}" if path else name, it) for name, it in given]
     if isinstance(value, list):
         return [(f"{path}[{at}]", it) for at, it in enumerate(cast("list[Any]", value)[: ITEMS + 2])]
     return []
+
+
+def text_of(value: Any) -> str:
+    """A string as it is; any other value as JSON, with non-ASCII characters unescaped."""
+    if isinstance(value, str):
+        return value
+    # Only containers are indented: with an indent, json uses its encoder in Python, which is much slower.
+    return json.dumps(value, indent=2 if isinstance(value, list | dict) else None, ensure_ascii=False)
 
 
 def _plain(value: Any, style: Style) -> str:
@@ -459,12 +465,8 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _size(value: Any) -> int:
-    return value.count("\n") + 1 if isinstance(value, str) else 1
-
-
 def _texts(value: Any) -> list[str]:
-    """Every text in a value."""
+    """Every string inside a value, however deep."""
     found: list[str] = []
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""The templates of the pages, read and compiled once, and filled in the reader's language."""
+"""The page templates: compiled once, and rendered in the reader's language."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from askfirst.errors import MissingExtra
 from askfirst.service.assets import assets
-from askfirst.service.pages.inert_text import Html, marked
+from askfirst.service.pages.inert_text import Html, language_in, marked
 from askfirst.service.pages.language import Language, languages
 from askfirst.service.pages.reader import Reader
 
@@ -21,14 +21,14 @@ _HERE = Path(__file__).parent.parent
 
 
 def load_pages() -> None:
-    """Compile every template and read every catalogue and static file now; else the first page does."""
+    """Compile every template and read every catalogue and static file now, so that the first page is not slower."""
     _environment()
     languages()
     assets()
 
 
 class Say:
-    """What templates call for a sentence: ``t("asker", agent=...)``."""
+    """The function ``t`` of the templates, which gives a sentence: ``t("asker", agent=...)``."""
 
     def __init__(self, language: Language) -> None:
         self._language = language
@@ -44,9 +44,16 @@ def fill(template: str, to: Reader, base_path: str, facts: Mapping[str, Any]) ->
     def static(file: str) -> str:
         return f"{base_path}/static/{assets()[file].name}"
 
+    def spoken(text: str) -> Html:
+        """The attribute ``lang`` of a text in another script than the page's."""
+        tag = language_in(text)
+        return Html("" if tag is None or to.language.tag.startswith(tag) else f' lang="{tag}"')
+
     given: dict[str, Any] = {
+        "spoken": spoken,
         "t": Say(to.language),
         "lang": to.language.tag,
+        "scheme": to.scheme,
         "languages": list(languages().values()),
         "organisation": marked(to.organisation),
         "reader": None,

@@ -1,10 +1,10 @@
-// Fields: conditions, drafts, counters, what was changed, and how many items are chosen. The server decides it all again.
+// Fields: conditions, counters, and the number of chosen items. The server checks all of it again.
 
 const words = JSON.parse(document.body.dataset.words ?? "{}");
 const fill = (text, facts) => text.replace(/\{(\w+)\}/g, (_, name) => facts[name]);
 const form = document.getElementById("answer");
 
-// Fields that depend on others come and go at once.
+// Show or hide fields with a condition while the reader types.
 
 const tests = {
   eq: (value, other) => value.includes(String(other)),
@@ -29,21 +29,26 @@ function reveal() {
   }
 }
 
-// Choosing: how many, all or none, and a search.
+// Items to choose: their number, "all" and "none", and a search.
 
 function choose() {
   const boxes = [...form.querySelectorAll("[data-choose] input[type=checkbox]")];
   const go = form.querySelector("#go");
-  const picked = boxes.filter((box) => box.checked).length;
+  const list = form.querySelector("[data-kept]")?.dataset, kept = Number(list?.kept ?? 0);
+  const picked = boxes.filter((box) => box.checked).length + kept;
   const head = form.querySelector("[data-choose] [data-count]");
   if (head && boxes.length) head.textContent = fill(head.dataset.count, { n: picked });
-  if (!go?.dataset.nothing) return;
-  const any = boxes.length ? picked : form.querySelectorAll("input[type=radio]:checked").length;
+  if (!go?.dataset.nothing && !go?.dataset.title) return;
+  const chosen = [...form.querySelectorAll(".rows input:checked")], any = chosen.length + kept;
   go.dataset.plain ??= go.textContent;
-  go.setAttribute("aria-disabled", String(!any));
-  go.dataset.why = go.dataset.nothing;
-  const some = go.dataset.some ? fill(picked === boxes.length ? go.dataset.every : go.dataset.some, { n: picked }) : go.dataset.plain;
-  go.textContent = any ? some : go.dataset.nothing;
+  let says = any || !go.dataset.nothing ? go.dataset.plain : go.dataset.nothing;
+  if (any && go.dataset.some) says = fill(picked === Number(list.of) ? go.dataset.every : go.dataset.some, { n: picked });
+  if (chosen.length === 1 && go.dataset.title && (!kept || !boxes.length)) {
+    const title = chosen[0].parentNode.querySelector(".title").textContent.trim();
+    says = fill(go.dataset.title, { title: title.length > 32 ? `${title.slice(0, 31)}…` : title });
+  }
+  if (go.dataset.nothing) go.setAttribute("aria-disabled", String(!any));
+  go.textContent = says;
 }
 
 function chooser() {
@@ -61,117 +66,9 @@ function chooser() {
   });
 }
 
-// Editing: what is changed, word by word, and the way back.
-
-const parts = (text) => text.match(/\p{Script=Han}|[\p{L}\p{N}_.]+|\s+|[^\p{L}\p{N}\s]/gu) ?? [];
-
-function difference(before, after) {
-  const a = parts(before), b = parts(after), place = document.createDocumentFragment();
-  if (a.length * b.length > 250000) return place;
-  const most = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--)
-    for (let j = b.length - 1; j >= 0; j--)
-      most[i][j] = a[i] === b[j] ? most[i + 1][j + 1] + 1 : Math.max(most[i + 1][j], most[i][j + 1]);
-  const put = (tag, text) => {
-    const last = place.lastChild;
-    if (last?.nodeName.toLowerCase() === tag) last.append(text);
-    else {
-      const node = document.createElement(tag);
-      node.append(text);
-      place.append(node);
-    }
-  };
-  for (let i = 0, j = 0; i < a.length || j < b.length;) {
-    if (i < a.length && j < b.length && a[i] === b[j]) put("span", (i++, b[j++]));
-    else if (i < a.length && (j >= b.length || most[i + 1][j] >= most[i][j + 1])) put("del", a[i++]);
-    else put("ins", b[j++]);
-  }
-  return place;
-}
-
-const isChanged = (it) => (it.type === "radio" ? it.checked !== it.defaultChecked : it.value !== it.defaultValue);
-
-function edited() {
-  for (const row of form.querySelectorAll("[data-arg]")) {
-    const fields = [...row.querySelectorAll("[name^='arg.']")], was = row.querySelector("[data-was]");
-    if (!was) continue;
-    was.hidden = !fields.some(isChanged);
-    const it = fields[0];
-    if (!was.hidden && it.type !== "radio") was.querySelector("[data-diff]").replaceChildren(difference(it.defaultValue, it.value));
-  }
-}
-
-function editor() {
-  form.addEventListener("click", (event) => {
-    const row = event.target.closest("[data-putback]")?.closest("[data-arg]");
-    if (!row) return;
-    for (const it of row.querySelectorAll("[name^='arg.']")) {
-      if (it.type === "radio") it.checked = it.defaultChecked;
-      else it.value = it.defaultValue;
-    }
-    lists();
-    edited();
-  });
-}
-
-// A list of lines as a field for each, with Add and Remove; what is sent is still the lines.
-
-function lists() {
-  for (const lines of form.querySelectorAll("[data-items]")) {
-    const place = document.createElement("div"), add = button(lines.dataset.add), label = lines.labels[0].textContent.trim();
-    const each = () => [...place.querySelectorAll("input")];
-    const write = () => {
-      lines.value = each().map((it) => it.value).join("\n");
-      each().forEach((it, at) => {
-        it.setAttribute("aria-label", `${label} ${at + 1}`);
-        it.nextSibling.setAttribute("aria-label", `${lines.dataset.remove} ${at + 1}`);
-      });
-      edited();
-    };
-    const put = (text) => {
-      const row = document.createElement("div"), field = document.createElement("input"), remove = button(lines.dataset.remove);
-      row.className = "unit";
-      field.value = text;
-      field.dir = "auto";
-      remove.addEventListener("click", () => { row.remove(); write(); (each().at(-1) ?? add).focus(); });
-      row.append(field, remove);
-      add.before(row);
-      return field;
-    };
-    place.dataset.list = lines.id;
-    place.append(add);
-    place.addEventListener("input", write);
-    add.addEventListener("click", () => { const field = put(""); write(); field.focus(); });
-    document.querySelector(`[data-list="${CSS.escape(lines.id)}"]`)?.remove();
-    lines.value.split("\n").forEach(put);
-    lines.after(place);
-    lines.hidden = true;
-    write();
-  }
-}
-
-function button(text) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = text;
-  return made;
-}
-
-// Drafts save themselves while a form is filled in, and when its page is left.
-
-let typed = false;
-function keep() {
-  if (!typed || form.dataset.sent || !navigator.onLine) return;
-  typed = false;
-  const body = new URLSearchParams(new FormData(form));
-  body.set("intent", "draft");
-  fetch(form.action, { method: "POST", body, keepalive: true }).catch(() => { typed = true; });
-}
-
 if (form) {
-  const refresh = () => { reveal(); choose(); if ("edits" in form.dataset) edited(); };
+  const refresh = () => { reveal(); choose(); };
   form.addEventListener("input", (event) => {
-    typed = true;
     refresh();
     const it = event.target;
     if (it.dataset.longest && it.value.length > it.dataset.longest * 0.8) count(it);
@@ -185,14 +82,20 @@ if (form) {
     button.setAttribute("aria-pressed", String(!shown));
   });
   for (const button of form.querySelectorAll("[data-reveal]")) button.hidden = false;
-  if (form.querySelector("[data-choose], [data-nothing]")) chooser();
-  if ("edits" in form.dataset) editor();
-  if ("drafts" in form.dataset) {
-    setInterval(keep, 10000);
-    addEventListener("pagehide", keep);
-  }
-  addEventListener("pageshow", () => { lists(); refresh(); });
+  if (form.querySelector("[data-choose], [data-nothing], [data-title]")) chooser();
+  const again = form.querySelector("[data-again]");
+  if (again) wait(again);
+  addEventListener("pageshow", refresh);
   refresh();
+}
+
+// A code can be sent again after half a minute.
+
+function wait(again) {
+  const plain = again.textContent;
+  again.setAttribute("aria-disabled", "true");
+  again.textContent = fill(again.dataset.again, { s: 30 });
+  setTimeout(() => { again.removeAttribute("aria-disabled"); again.textContent = plain; }, 30000);
 }
 
 function count(field) {

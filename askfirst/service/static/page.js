@@ -1,4 +1,4 @@
-// The pages work without this. With it: times in the reader's zone, a live countdown and state, sheets, one sending.
+// The pages work without this script. It adds: local times, a countdown, live updates, dialogs, and one submit only.
 
 const root = document.documentElement;
 const words = JSON.parse(document.body.dataset.words ?? "{}");
@@ -17,7 +17,8 @@ function tell(text) {
   place.textContent = text;
 }
 
-// A tap that comes as soon as something appears was meant for what stood there before.
+// Ignore clicks on buttons for a moment after content appears: they were meant for what was there before. The style
+// sheet ignores taps before this script has come, and in a sheet that opens.
 let settling = 0;
 function settle() {
   root.dataset.ready = "soon";
@@ -25,48 +26,67 @@ function settle() {
   settling = setTimeout(() => { root.dataset.ready = "yes"; }, SETTLE);
 }
 settle();
+document.addEventListener("settle", settle);
 document.addEventListener("click", (event) => {
   if (root.dataset.ready === "yes" || !event.target.closest("main button")) return;
   event.preventDefault();
   event.stopImmediatePropagation();
 }, true);
-document.addEventListener("toggle", (event) => {
-  if (event.target.matches("[popover]") && event.newState === "open") settle();
-}, true);
 
 // Times.
 
-// English as the reader spells it, if they do.
+// English dates in the reader's own variant of English, if the browser names one.
 const spelling = root.lang === "en" ? navigator.languages.find((it) => /^en\b/i.test(it)) ?? "en-GB" : root.lang;
-const clock = new Intl.DateTimeFormat(spelling, {
-  day: "numeric", month: "long", year: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short",
-});
+const clock = new Intl.DateTimeFormat(spelling, { timeStyle: "short" });
+const calendar = new Intl.DateTimeFormat(spelling, { dateStyle: "long", timeStyle: "short" });
+const date = new Intl.DateTimeFormat(spelling, { dateStyle: "medium" });
+const days = new Intl.RelativeTimeFormat(spelling, { numeric: "auto" });
+const zone = clock.resolvedOptions().timeZone.split("/").pop().replaceAll("_", " ");
+const midnight = (date) => new Date(date).setHours(0, 0, 0, 0);
 
-function localise(within) {
-  for (const time of within.querySelectorAll("time[datetime]")) {
-    const date = new Date(time.dateTime);
-    if (Number.isNaN(date.getTime()) || time.title) continue;
-    time.title = time.textContent;
-    time.textContent = clock.format(date);
+// "today 08:15" and "yesterday 17:40"; any other day by its date.
+function exact(at, far = calendar) {
+  const apart = Math.round((midnight(at) - midnight(Date.now())) / 864e5);
+  return Math.abs(apart) < 2 ? `${days.format(apart, "day")} ${clock.format(at)}` : far.format(at);
+}
+
+function ago(at, ahead) {
+  const seconds = (Date.now() - at) / 1000;
+  if (seconds >= 86400) return exact(at, date);
+  if (ahead && seconds <= -60) return fill(words.in, { time: length(-seconds) });
+  return seconds < 60 ? words.now : fill(words.ago, { time: length(seconds - seconds % 60) });
+}
+
+// The zone is named where one looks for the exact time: in the details, and behind the time that is left.
+function localise() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    time.title ||= time.textContent;
+    const said = "ago" in time.dataset ? ago(at, time.dataset.ago) : exact(at);
+    const text = time.closest("details, [popover]") ? fill(words.zone, { time: said, zone }) : said;
+    if (time.textContent !== text) time.textContent = text;
   }
 }
 
 function length(seconds) {
   const d = Math.floor(seconds / 86400), h = Math.floor(seconds / 3600) % 24, m = Math.floor(seconds / 60) % 60;
-  if (d) return fill(h ? words.dh : words.d, { d, h, n: d });
+  const whole = words.d[new Intl.PluralRules(root.lang).select(d)] ?? words.d.other ?? words.d;
+  if (d) return fill(h ? words.dh : whole, { d, h, n: d });
   if (h) return fill(m ? words.hm : words.h, { h, m });
-  return m > 1 ? fill(words.m, { m }) : fill(words.s, { s: Math.max(Math.floor(seconds), 0) });
+  return m > 1 || seconds === 60 ? fill(words.m, { m }) : fill(words.s, { s: Math.max(Math.floor(seconds), 0) });
 }
 
 const told = new Set();
 function tick() {
+  localise();
+  poll();
   const pill = document.querySelector("[data-until]");
   if (pill) {
     const left = Number(pill.dataset.until) - Date.now() / 1000;
     if (left > 0) {
-      const says = left < 3600 || pill.dataset.then === "approve" ? words[`left.${pill.dataset.then}`] : words.left;
-      pill.textContent = fill(says, { time: length(left) });
-      pill.classList.toggle("soon", left < 3600 && left >= 300);
+      const tells = left < 3600 || pill.dataset.then === "approve";
+      pill.firstElementChild.textContent = fill(tells ? words[`left.${pill.dataset.then}`] : words.left, { time: length(left) });
+      pill.classList.toggle("soon", tells && left >= 300);
       pill.classList.toggle("bad", left < 300);
       for (const minutes of [10, 5, 1]) {
         if (left < minutes * 60 && left > minutes * 60 - 30 && !told.has(minutes)) {
@@ -85,7 +105,7 @@ function tick() {
   }
 }
 
-// The bar stands still where it would take too much of a small screen, or of one with large text.
+// The decision bar sticks to the screen unless it is higher than a third of it (small screen or large text).
 function measure() {
   const bar = document.querySelector(".decide");
   if (!bar) return;
@@ -93,18 +113,25 @@ function measure() {
   root.style.setProperty("--bar", root.classList.contains("still") ? "0px" : `${bar.offsetHeight}px`);
 }
 
-// Live: the server says that something changed, and the page is fetched again.
+// Live updates: the server sends an event when the case changes, and the page is fetched again.
 
-let refreshing = false, lastRefresh = 0;
+// What comes while the page is fetched, or right after, is fetched a little later: it may be the last news there is.
+let refreshing = false, lastRefresh = 0, later = 0;
 async function refresh() {
-  if (refreshing || Date.now() - lastRefresh < 900) return;
+  const wait = refreshing ? 300 : lastRefresh + 900 - Date.now();
+  if (wait > 0) {
+    later ||= setTimeout(() => { later = 0; refresh(); }, wait);
+    return;
+  }
   refreshing = true;
   lastRefresh = Date.now();
   try {
-    const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+    // A page that answers a form has the address of the form, where there is nothing to fetch.
+    const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
+    const answer = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
     if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
   } catch {
-    // Away for a while: the next event, or coming back to the page, tries again.
+    // No connection: the next event, or the reader's return to the page, tries again.
   } finally {
     refreshing = false;
   }
@@ -115,15 +142,14 @@ function swap(fresh) {
   if (!was || !is) return;
   const open = document.getElementById("answer"), stays = fresh.getElementById("answer");
   if (open && stays) {
-    if (open.dataset.version !== stays.dataset.version) return changed(fresh);
+    if (open.dataset.version !== stays.dataset.version) return changed(isTouched(open));
     was.replaceWith(document.adoptNode(is));
     tick();
     return;
   }
-  const touched = open && [...open.elements].some((it) => it.value !== undefined && it.defaultValue !== undefined && it.value !== it.defaultValue);
-  if (touched) return over(is);
+  document.querySelector(".top").replaceWith(document.adoptNode(fresh.querySelector(".top")));
+  if (open && isTouched(open)) return instead(words.over, words.see, () => location.assign(location.href));
   document.title = fresh.title;
-  was.replaceWith(document.adoptNode(is));
   const main = document.querySelector("main"), next = fresh.querySelector("main");
   if (main.textContent !== next.textContent) main.replaceWith(document.adoptNode(next));
   document.body.dataset.live = fresh.body.dataset.live ?? "";
@@ -131,36 +157,59 @@ function swap(fresh) {
   tell(document.querySelector("h1")?.textContent ?? "");
 }
 
-// What was typed stays where it can be copied; the decision cannot be sent any more.
-function over(state) {
-  document.getElementById("state").replaceWith(document.adoptNode(state));
-  const bar = document.getElementById("decide");
-  const note = document.createElement("p"), link = document.createElement("a");
-  note.setAttribute("role", "status");
-  note.textContent = words.over;
-  link.href = location.href;
-  link.className = "button go";
-  link.textContent = words.look;
-  bar.replaceChildren(note, link);
-}
+const isTouched = (form) => [...form.elements].some((it) => (it.defaultValue ?? it.value) !== it.value);
 
-function changed(fresh) {
+// Typed text stays, to be copied; in the bar there is one thing left to press.
+function instead(text, label, then) {
   const bar = document.getElementById("decide");
-  if (bar.dataset.changed) return;
-  bar.dataset.changed = "yes";
+  if (bar.querySelector("[role=alert]")) return;
   const note = document.createElement("p"), button = document.createElement("button");
   note.setAttribute("role", "alert");
   note.className = "banner warn";
-  note.textContent = words.changed;
+  note.textContent = text;
   button.type = "button";
-  button.className = "button";
-  button.textContent = words.look;
-  button.addEventListener("click", () => location.reload());
-  bar.replaceChildren(note, button);
+  button.className = "go";
+  button.textContent = label;
+  button.addEventListener("click", then);
+  const row = document.createElement("div");
+  row.className = "buttons";
+  row.append(button);
+  bar.replaceChildren(note, row);
+  measure();
   settle();
 }
 
-let stream = null;
+// The agent changed its request: the page is loaded again, and its button idle until the person has looked.
+const CHANGED = `changed ${location.pathname}`;
+function changed(touched) {
+  const again = () => {
+    sessionStorage.setItem(CHANGED, "yes");
+    location.reload();
+  };
+  if (touched) instead(words.changed, words.see, again);
+  else again();
+}
+function lookAgain() {
+  const form = document.getElementById("answer"), bar = document.getElementById("decide");
+  if (!bar || !sessionStorage.getItem(CHANGED)) return;
+  form.dataset.unseen = words.changed;
+  const kept = [...bar.childNodes];
+  instead(words.changed, words.look, () => {
+    sessionStorage.removeItem(CHANGED);
+    delete form.dataset.unseen;
+    bar.replaceChildren(...kept);
+    arrange();
+  });
+}
+
+// Where no event comes through (a proxy, too many streams), the page is fetched every quarter of a minute.
+let stream = null, heard = false, polled = Date.now();
+function poll() {
+  if (heard || !document.body.dataset.live || document.hidden || Date.now() - polled < 15000) return;
+  polled = Date.now();
+  refresh();
+}
+
 function follow() {
   const url = document.body.dataset.live;
   if (!url) { stream?.close(); stream = null; return; }
@@ -168,7 +217,9 @@ function follow() {
   stream?.close();
   stream = new EventSource(url);
   let first = true;
+  stream.addEventListener("error", () => { heard = false; });
   stream.addEventListener("state", (event) => {
+    heard = true;
     const known = document.body.dataset.state;
     const { state, version } = JSON.parse(event.data);
     document.body.dataset.state = `${state} ${version}`;
@@ -180,13 +231,14 @@ document.addEventListener("visibilitychange", () => {
   if (document.visibilityState === "visible" && document.body.dataset.live) refresh();
 });
 
-// Sending: once, and it shows.
+// Submit a form once, and show that it is being sent.
 
 document.addEventListener("submit", (event) => {
   const form = event.target, button = event.submitter;
-  if (!navigator.onLine) {
+  if (form.dataset.unseen || !navigator.onLine) {
     event.preventDefault();
-    return say(form, words.offline);
+    form.dataset.pressed = "yes";
+    return say(form, form.dataset.unseen ?? words.offline);
   }
   if (button?.matches("[aria-disabled=true]")) {
     event.preventDefault();
@@ -203,7 +255,10 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
-  for (const form of document.forms) delete form.dataset.sent;
+  for (const form of document.forms) {
+    delete form.dataset.sent;
+    clearTimeout(form.dataset.timer);
+  }
   for (const button of document.querySelectorAll("[aria-busy]")) {
     button.removeAttribute("aria-busy");
     button.textContent = button.dataset.plain;
@@ -212,12 +267,57 @@ addEventListener("pageshow", (event) => {
 });
 
 function say(form, text) {
-  const place = form.querySelector(".who p:last-child") ?? form;
+  const place = form.querySelector(".who p:last-child");
+  if (!place) return tell(text);
+  place.dataset.plain ??= place.textContent;
   place.textContent = text;
   place.setAttribute("role", "status");
 }
 
-// The second step as a dialog over the page.
+// Offline, the bar says so; online again, it asks for another press if one was lost.
+function connection() {
+  const form = document.getElementById("answer"), bar = document.getElementById("decide");
+  if (!bar) return;
+  const wasOff = bar.classList.contains("off");
+  if (bar.classList.toggle("off", !navigator.onLine)) return say(form, words.offline);
+  const plain = form.querySelector(".who p:last-child")?.dataset.plain;
+  if (wasOff) say(form, form.dataset.pressed ? words.online : plain ?? "");
+  delete form.dataset.pressed;
+}
+addEventListener("offline", connection);
+addEventListener("online", connection);
+
+// Save a draft every 10 seconds while the reader fills in or edits a form, and when they leave the page.
+
+let typed = null;
+function keep() {
+  const form = typed;
+  if (!form || form.dataset.sent || !navigator.onLine) return;
+  typed = null;
+  const body = new URLSearchParams(new FormData(form));
+  body.set("intent", "draft");
+  fetch(form.action, { method: "POST", body, keepalive: true, redirect: "manual" }).catch(() => { typed = form; });
+}
+document.addEventListener("input", (event) => {
+  if ("drafts" in (event.target.form?.dataset ?? {})) typed = event.target.form;
+});
+setInterval(keep, 10000);
+addEventListener("pagehide", keep);
+
+// A pencil puts the field of its value into the row. The script for that is loaded at the first press.
+
+document.addEventListener("click", async (event) => {
+  const pencil = event.target.closest("[data-pencil]"), editor = pencil?.closest("[data-editor]")?.dataset.editor;
+  if (!editor || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  try {
+    await (await import(editor)).open(pencil);
+  } catch {
+    location.assign(pencil.href);
+  }
+});
+
+// The second step as a dialog.
 
 document.addEventListener("click", (event) => {
   const opener = event.target.closest("[data-second]");
@@ -231,11 +331,15 @@ document.addEventListener("click", (event) => {
     dialog.querySelector("h2").focus();
     settle();
   }
-  if (event.target.closest("[data-close]") || event.target === dialog) dialog?.close();
+  const box = event.target === dialog && dialog.getBoundingClientRect();
+  const beside = box && (event.clientY < box.top || event.clientY > box.bottom || event.clientX < box.left || event.clientX > box.right);
+  if (event.target.closest("[data-close]") || beside) dialog?.close();
+  const link = event.target.closest("[data-link]");
+  if (link) navigator.clipboard.writeText(link.dataset.text ?? new URL(link.dataset.link, location.href).href).then(() => tell(link.textContent = link.dataset.done));
+  if (event.target.closest("[data-print]")) print();
 });
 
 function arrange() {
-  localise(document);
   tick();
   measure();
   follow();
@@ -248,6 +352,10 @@ function arrange() {
 }
 
 arrange();
+lookAgain();
+if (!navigator.onLine) connection();
 setInterval(tick, 1000);
 addEventListener("resize", measure);
-document.getElementById("problems")?.focus();
+for (const it of document.querySelectorAll("[data-print], [data-link]")) it.hidden = "link" in it.dataset && !navigator.clipboard;
+document.querySelector("[popover]:has([data-fault])")?.showPopover();
+if (![...document.querySelectorAll("[autofocus]")].some((it) => it.checkVisibility())) document.getElementById("problems")?.focus();

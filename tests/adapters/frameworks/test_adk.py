@@ -16,7 +16,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools import FunctionTool
 from google.genai import types
-from kit.framework_races import Stage, race_table
+from kit.framework_races import early_and_answered, race_table
 
 from askfirst import Gate
 from askfirst.adapters.adk import AskfirstPlugin, adk_resumer
@@ -272,11 +272,7 @@ async def test_another_plugin_may_answer_in_place_of_the_tool(store_url: str) ->
 
 @pytest.mark.timeout(600)
 def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    stage = Stage(LIFE, "ours", store_url, tmp_path)
-    assert '"paused": true' in stage.run("ask")
-    assert '"paused": true' in stage.run("early")
-    assert "charged 5" in stage.run("press")
-    assert stage.effects == ["5 5"]
+    early_and_answered(LIFE, store_url, tmp_path)
 
 
 @pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework

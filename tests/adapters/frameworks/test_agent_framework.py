@@ -9,7 +9,7 @@ import pytest
 from adapters.frameworks.lives_agent_framework import ScriptedClient, approve
 from adapters.frameworks.pages import run_page
 from agent_framework import Agent, AgentSession, FunctionMiddleware, tool
-from kit.framework_races import Stage, race_table
+from kit.framework_races import early_and_answered, race_table
 
 from askfirst import Gate
 from askfirst.adapters.agent_framework import AskfirstMiddleware, Ended, agent_framework_resumer, run
@@ -203,11 +203,7 @@ async def test_middleware_that_is_nearer_to_the_tool_sees_the_edited_arguments(s
 
 @pytest.mark.timeout(600)
 def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    stage = Stage(LIFE, "ours", store_url, tmp_path)
-    assert '"paused": true' in stage.run("ask")
-    assert '"paused": true' in stage.run("early")
-    assert "charged 5" in stage.run("press")
-    assert stage.effects == ["5 5"]
+    early_and_answered(LIFE, store_url, tmp_path)
 
 
 @pytest.mark.timeout(1800)  # some forty processes, each of which imports the framework

@@ -12,7 +12,7 @@ from adapters.frameworks.pages import run_page
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import tool
-from kit.framework_races import Stage, race_table
+from kit.framework_races import early_and_answered, race_table
 
 from askfirst import Gate
 from askfirst.adapters.haystack import hooks
@@ -169,11 +169,7 @@ async def test_an_agent_with_the_gate_is_not_serialized(store_url: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_ask_answer_and_go_on_in_three_processes(store_url: str, tmp_path: Path) -> None:
-    stage = Stage(LIFE, "ours", store_url, tmp_path)
-    assert '"paused": true' in stage.run("ask")
-    assert '"paused": true' in stage.run("early")
-    assert "charged 5" in stage.run("press")
-    assert stage.effects == ["charge 5"]
+    early_and_answered(LIFE, store_url, tmp_path)
 
 
 @pytest.mark.timeout(1800)

@@ -122,5 +122,19 @@ def test_a_call_keeps_the_names_of_its_arguments() -> None:
     edits = {**cases.EMAIL_ARGS, "to": "books@acme.example"}
     page = closed(cases.approval(), "edit", {"edits": edits, "feedback": "Other books."})
     labels = list(told(page))
-    assert labels[0].split() == ["to", "changed"]
+    assert labels[0].split() == ["to"]
     assert labels[-1] == "Note"
+
+
+def test_who_declined_reads_their_reason_and_no_field_of_the_protocol() -> None:
+    asked = cases.selection()
+    case = dataclasses.replace(
+        asked,
+        shown={"decline": True},
+        status="completed",
+        ended_at=NOW,
+        result={"action": "select", "data": {"declined": True, "note": "None fits."}},
+    )
+    said = shown(case).html
+    assert "None fits." in said
+    assert "beyond what was asked for" not in said

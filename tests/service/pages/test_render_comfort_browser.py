@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,15 +48,24 @@ def page(browser: Any) -> Iterator[Any]:
     context.close()
 
 
+@pytest.fixture(scope="module")
+def window(browser: Any) -> Iterator[Any]:
+    """A page for tests that only look: each context is another process, which takes longer than a look."""
+    context = browser.new_context(locale="de-DE", timezone_id="Europe/Berlin")
+    yield context.new_page()
+    context.close()
+
+
 @pytest.mark.parametrize("name", ALL_CASES)
 def test_all_that_can_be_pressed_is_large_enough_and_nothing_sticks_out(
-    page: Any, desk: Desk, name: str
+    window: Any, desk: Desk, name: str
 ) -> None:
-    page.goto(desk.put("c", ALL_CASES[name]))
-    assert page.evaluate(TOO_SMALL, THUMB) == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
-    page.set_viewport_size(DESKTOP)
-    assert page.evaluate(TOO_SMALL, THUMB) == []
+    window.set_viewport_size(NARROW)
+    window.goto(desk.put("c", ALL_CASES[name]))
+    assert window.evaluate(TOO_SMALL, THUMB) == []
+    assert window.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    window.set_viewport_size(DESKTOP)
+    assert window.evaluate(TOO_SMALL, THUMB) == []
 
 
 def test_so_are_the_links_of_a_refused_answer_and_of_an_edit(page: Any, desk: Desk) -> None:
@@ -67,7 +77,7 @@ def test_so_are_the_links_of_a_refused_answer_and_of_an_edit(page: Any, desk: De
     page.goto(desk.put("e", cases.approval()) + "&edit=1")
     page.get_by_label("amount", exact=True).fill("99")
     press_now(page, "Check the changes")
-    assert page.get_by_role("link", name="Drop the changes").count() == 1
+    assert page.get_by_role("button", name="Drop the changes").count() == 1
     assert page.evaluate(TOO_SMALL, THUMB) == []
 
 
@@ -103,7 +113,7 @@ def test_all_of_an_item_chooses_it_but_for_what_unfolds(page: Any, desk: Desk) -
 def test_times_are_in_the_reader_s_zone_and_in_the_page_s_language(page: Any, desk: Desk) -> None:
     page.goto(desk.put("a", cases.approval()))
     page.locator(".details summary").click()
-    assert page.locator("time").first.inner_text() == "23 February 2026 at 11:00 CET"
+    assert page.locator("time").first.inner_text() == "23 February 2026 at 11:00 (Berlin)"
 
 
 def test_each_field_is_in_a_group_only_if_that_has_a_name(page: Any, desk: Desk) -> None:
@@ -118,7 +128,8 @@ def test_what_is_said_about_an_item_is_said_with_its_box(page: Any, desk: Desk) 
     page.goto(desk.put("s", cases.selection()))
     box = page.get_by_role("checkbox", name="Staff Frontend Developer")
     about = page.locator(f"#{box.get_attribute('aria-describedby')}")
-    assert about.inner_text().split() == ["company", "Klarna", "·", "match", "0.91"]
+    assert about.inner_text().split() == ["company", "Klarna"]
+    assert page.get_by_role("checkbox", name=re.compile(r"^Staff Frontend Developer\b.*0\.91")).count() == 1
 
 
 def test_a_description_is_told_below_its_title(page: Any, desk: Desk) -> None:

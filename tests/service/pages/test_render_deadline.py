@@ -81,7 +81,7 @@ def test_a_service_s_case_always_has_a_deadline() -> None:
         (14_340, "3 h 59 min left"),
         (7_200, "2 h left"),
         (90, "1 min left, then skipped"),
-        (9, "less than a minute left, then skipped"),
+        (9, "< 1 min left, then skipped"),
     ],
 )
 def test_what_is_left_is_told_in_two_units(seconds: int, left: str) -> None:

@@ -39,6 +39,8 @@ def test_a_quick_reason_leads_the_words() -> None:
     said = post(case, action="reject", quick="0", feedback="It was 40.")
     assert settled(said, case) == ("reject", {"feedback": "Wrong amount\nIt was 40."})
     assert settled(post(case, action="reject", quick="2"), case) == ("reject", {"feedback": "Not now"})
+    own = read_submission(case, {"action": ["reject"], "quick": ["1"]}, reasons=["Too late", "Too dear"])
+    assert own.data == {"feedback": "Too dear"}
     for odd in ("4", "-1", "x", "99999"):
         assert settled(post(case, action="reject", quick=odd), case) == ("reject", {})
     chinese = read_submission(case, {"action": ["reject"], "quick": ["1"]}, languages()["zh-Hans"])
@@ -53,7 +55,10 @@ def test_another_try_needs_no_words(case: Case) -> None:
 
 
 def test_declining_is_an_answer_where_the_service_allows_it() -> None:
-    for closed, action in ((cases.selection(), "select"), (cases.every_field(), "submit")):
+    for silent, action in ((cases.selection(), "select"), (cases.every_field(), "submit")):
+        assert [each for each in page_of(silent).all("button") if each.attrs.get("name") == "decline"]
+        assert post(silent, decline="1").intent == "decline", "the service cancels it then"
+        closed = dataclasses.replace(silent, shown={"decline": False})
         assert not [each for each in page_of(closed).all("button") if each.attrs.get("name") == "decline"]
         case = dataclasses.replace(closed, shown={"decline": True})
         assert [each for each in page_of(case).all("button") if each.attrs.get("name") == "decline"]
@@ -117,7 +122,7 @@ def test_what_cannot_be_read_is_shown_again_as_it_was_typed() -> None:
     assert submission.faults == {
         "edits.amount": "must be a number",
         "edits.urgent": "must be true or false",
-        "edits.attachments": "is no JSON",
+        "edits.attachments": "is not JSON",
     }
     page = page_of(case, values=submission.data, faults=submission.faults, step=submission.goto)
     assert page.fields()["arg.3"] == ["lots"]
@@ -208,7 +213,7 @@ def test_parameters_of_a_service_that_names_none() -> None:
     said = post(case, action="retry", modified_params='{"limit": 5}')
     assert settled(said, case) == ("retry", {"modified_params": {"limit": 5}})
     wrong = post(case, action="retry", modified_params="{limit}")
-    assert wrong.faults == {"modified_params": "is no JSON"}
+    assert wrong.faults == {"modified_params": "is not JSON"}
     assert page_of(case, values=wrong.data, faults=wrong.faults).fields()["modified_params"] == ["{limit}"]
     assert settled(post(case, action="skip", modified_params="{limit}"), case) == ("skip", {})
 

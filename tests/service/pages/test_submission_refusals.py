@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from kit import page_cases as cases
@@ -72,6 +73,9 @@ async def test_a_browser_gets_a_page_while_the_store_is_away(
             assert "db.internal" not in answer.text
         assert "Nothing was changed. Try again in a moment." in seen.text
         assert "Nothing was changed" not in sent.text, "nobody knows that of an answer"
+        assert [it.attrs["href"] for it in Page(seen.text).all("a")] == [""], "it loads the page again"
+        (again,) = [str(it.attrs["href"]) for it in Page(sent.text).all("a")]
+        assert urljoin(f"{served.url}{address}", again) == case.hitl["review_url"], "and posts nothing twice"
         program = await case.visit(Accept="*/*")
         assert (program.status_code, program.json()["error"]) == (503, "unavailable")
         monkeypatch.undo()

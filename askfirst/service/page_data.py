@@ -1,0 +1,312 @@
+"""What the page of a case shows, read from the store: the decision, its outcome, earlier steps and rounds."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from pydantic_core import from_json
+
+from askfirst.clock import seconds
+from askfirst.display import MOST_STEPS
+from askfirst.errors import CaseNotFound, InvalidMessage, StoreError
+from askfirst.formats import ENGLISH, Style
+from askfirst.messages import AssistantMessage, Message, ToolResultMessage, decode, text_of
+from askfirst.service.case import Case, case_of
+from askfirst.service.case_state import Outcome, Previous, Step, Trail, case_state_of, note_in
+from askfirst.service.cases import Cases
+from askfirst.service.continuation import GoingOn, going_on
+from askfirst.service.friction import confirm_value, hold_of, step_up_lack
+from askfirst.service.pages.decision import ACTING, Decision, decision_of, values_of
+from askfirst.service.pages.row import ALL, View
+from askfirst.service.pages.sight import Second, Sight
+from askfirst.service.worker_threads import apart
+from askfirst.store import audit_chain, outcomes
+from askfirst.store import cases as case_store
+from askfirst.store.engine import Engine
+
+if TYPE_CHECKING:
+    from askfirst.service.context import Service  # loads FastAPI, which `askfirst show` does not need
+
+MOST_CHARACTERS = 4_000
+"""How much of a result, or of an error, is shown."""
+_STEP_CHARACTERS = 400
+_READ = 40
+"""How many of a thread's last messages are read."""
+_RUNS = ("approve", "retry")
+
+
+async def decision_for(
+    service: Service,
+    case: Case,
+    *,
+    args: Mapping[str, Any] | None = None,
+    style: Style = ENGLISH,
+    view: View = ALL,
+) -> Decision:
+    """The `Decision` of a case, with the service's risk patterns and the name of the caller's API key."""
+    name = None
+    if case.key_id is not None:
+        name = await service.cases.engine.read(partial(outcomes.key_name, case.key_id))
+    begun_at = await begun_of(service.cases.engine, case)
+    make = partial(
+        decision_of,
+        begun_at=begun_at,
+        patterns=service.settings.risk_patterns,
+        key_name=name,
+        args=args,
+        style=style,
+        view=view,
+    )
+    return await apart(case.size, make, case)
+
+
+async def sight_of(
+    service: Service,
+    case: Case,
+    *,
+    style: Style = ENGLISH,
+    view: View = ALL,
+    second: Second | None = None,
+    edits_from: int = 0,
+) -> Sight:
+    """Gather the `Sight` of a case for its reader, whose browser and login are in ``viewer`` and ``reader``."""
+    engine = service.cases.engine
+    decision = await decision_for(service, case, style=style, view=view)
+    goes_on = await going_on(engine, case)
+    outcome = await outcome_of(engine, case, goes_on)
+    standing = case_state_of(case, seconds(service.cases.now()), case.viewer, outcome, goes_on)
+    acting = next((it for it in ACTING.get(case.type, ()) if it in case.actions), None)
+    login = case.reader or {}
+    reader = login.get("name") or login.get("email")
+    return Sight(
+        decision=decision,
+        standing=standing,
+        organisation=service.settings.name,
+        reader=None if reader is None else str(reader),
+        nonce=secrets.token_urlsafe(16),
+        hold_seconds=hold_of(case, service.settings.hold_seconds),
+        path=f"{service.settings.base_path}/review/{quote(case.case_id, safe='')}",
+        previous=await previous_of(service.cases, case),
+        before=await steps_before(engine, case),
+        trail=None if standing.state == "open" else await trail_of(engine, case),
+        confirm_value=None if acting is None else confirm_value(case, acting, {}),
+        second=second,
+        view=view,
+        quick_reasons=service.settings.quick_reasons,
+        patterns=service.settings.risk_patterns,
+        step_up_lack=step_up_lack(case, can_mail=service.email_codes is not None),
+        edits_from=edits_from,
+    )
+
+
+# The outcome of a call.
+
+
+async def outcome_of(engine: Engine, case: Case, goes_on: GoingOn | None) -> Outcome | None:
+    """The outcome of a call that a person approved; None if the decision does not run a call."""
+    payload = case.payload
+    call = None if payload is None else payload.call
+    if case.status != "completed" or call is None or case.thread_id is None or not _lets_run(case):
+        return None
+    since = case.ended_at or case.created_at
+    found = await engine.read(partial(outcomes.effect, case.thread_id, call.tool_call_id))
+    if found is None or found.attempt <= _doubted(case):
+        failed = goes_on is not None and goes_on.state == "failed"
+        running = goes_on is not None and goes_on.state == "running"
+        if failed and goes_on is not None:
+            return Outcome("failed", goes_on.updated_at, goes_on.error)
+        return Outcome("running" if running else "waiting", since)
+    if found.ended_at is None:
+        return Outcome("running", seconds(found.started_at))
+    return await _ended(engine, case.thread_id, call.tool_call_id, seconds(found.ended_at))
+
+
+async def begun_of(engine: Engine, case: Case) -> float | None:
+    """When a call in doubt was begun; None if the case is not about a call in doubt."""
+    payload = case.payload
+    if payload is None or payload.kind != "escalate" or payload.call is None or case.thread_id is None:
+        return None
+    found = await engine.read(partial(outcomes.effect, case.thread_id, payload.call.tool_call_id))
+    return None if found is None else seconds(found.started_at)
+
+
+def _doubted(case: Case) -> int:
+    """The number of the attempt that is in doubt; 0 if the case is not about a call in doubt."""
+    payload = case.payload
+    attempt = (
+        None if payload is None or payload.kind != "escalate" else (payload.details or {}).get("attempt")
+    )
+    return attempt if isinstance(attempt, int) else 0
+
+
+def _lets_run(case: Case) -> bool:
+    result: dict[str, Any] = dict(case.result or {})
+    return result.get("action") in _RUNS or "edits" in (result.get("data") or {})
+
+
+async def _ended(engine: Engine, thread_id: str, call_id: str, at: float) -> Outcome:
+    for message in reversed(await _messages(engine, thread_id)):
+        if isinstance(message, ToolResultMessage) and message.tool_call_id == call_id:
+            text = _result_text(message)
+            cut = len(text) > MOST_CHARACTERS
+            return Outcome("failed" if message.is_error else "done", at, text[:MOST_CHARACTERS] or None, cut)
+    return Outcome("done", at)
+
+
+def _result_text(message: ToolResultMessage) -> str:
+    """What the tool returned. A gate stores it in the message's details, other agents in its content."""
+    kept: Any = (message.details or {}).get("gate")
+    if not isinstance(kept, dict):
+        return text_of(message.content)
+    said = cast("dict[str, Any]", kept)
+    if said.get("error") is not None:
+        return str(said["error"])
+    if said.get("digest") is not None:
+        return ""
+    value = said.get("value")
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+async def _messages(engine: Engine, thread_id: str) -> list[Message]:
+    read: list[Message] = []
+    for body in await engine.read(partial(outcomes.latest_messages, thread_id, _READ)):
+        try:
+            read.append(decode(body))
+        except InvalidMessage:  # written by a newer version: leave it out
+            continue
+    return read
+
+
+# The agent's steps before the request.
+
+
+async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
+    """The last steps of the transcript before the case's call, or the steps that an adapter gave with the request."""
+    payload = case.payload
+    handed: Any = None if payload is None else payload.words.get("before")
+    if isinstance(handed, list):
+        given = [cast("dict[str, Any]", it) for it in cast("list[Any]", handed) if isinstance(it, dict)]
+        return tuple(
+            Step(str(it.get("who", "agent")), _cut(str(it.get("text", "")))) for it in given[-MOST_STEPS:]
+        )
+    call = None if payload is None else payload.call
+    if call is None or case.thread_id is None:
+        return ()
+    return _steps(await _messages(engine, case.thread_id), call.tool_call_id)
+
+
+def _steps(messages: Sequence[Message], call_id: str) -> tuple[Step, ...]:
+    found: list[Step] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            if any(it.id == call_id for it in message.tool_calls):
+                return tuple(found[-MOST_STEPS:])
+            if text := text_of(message.content).strip():
+                found.append(Step("agent", _cut(text)))
+            found += [Step("agent", _cut(_written(it.args)), it.name) for it in message.tool_calls]
+        elif isinstance(message, ToolResultMessage):
+            text = _cut(_result_text(message))
+            found.append(Step("tool", text, message.tool_name, is_error=message.is_error))
+        else:
+            found.append(Step("person", _cut(text_of(message.content))))
+    return ()  # the call is not among the messages that were read
+
+
+def _written(args: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {_short(value)}" for name, value in list(args.items())[:10])
+
+
+def _short(value: Any) -> str:
+    text = value[:100] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text[:100]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _STEP_CHARACTERS else f"{text[: _STEP_CHARACTERS - 1]}…"
+
+
+# The audit trail.
+
+
+_ENDS = ("case.answered", "case.cancelled", "case.expired", "case.completed")
+
+
+async def trail_of(engine: Engine, case: Case) -> Trail:
+    """What the audit trail says of a case: how it was decided, in which row, and what was undone before."""
+    rows = await engine.read(partial(audit_chain.of_subjects, [case.case_id]))
+    undone = tuple(seconds(row.at) for row in rows if row.act == "case.undone")
+    held_or_ended = [row for row in rows if row.act in (*_ENDS, "case.held")]
+    if not held_or_ended:
+        return Trail(undone_at=undone)
+    last = held_or_ended[-1]
+    try:
+        detail = cast("dict[str, Any]", from_json(last.detail))
+    except ValueError:  # altered: `askfirst audit verify` reports it
+        detail = {}
+    known_by, via = detail.get("known_by"), detail.get("via")
+    return Trail(
+        known_by if isinstance(known_by, str) else None,
+        via if isinstance(via, str) else None,
+        last.seq,
+        last.hash,
+        undone,
+    )
+
+
+# Rounds.
+
+
+async def previous_of(cases: Cases, case: Case) -> Previous | None:
+    """The previous round of a case: its arguments, and the note that asked for this round. None if there is none."""
+    if case.previous_case_id is None:
+        return None
+    try:
+        before = await cases.get(case.previous_case_id)
+    except (CaseNotFound, StoreError):  # purged, or cannot be read: leave it out
+        return None
+    call = None if before.payload is None else before.payload.shown_call
+    args = values_of(before) if before.payload is None or call is not None else None
+    result: dict[str, Any] = dict(before.result or {})
+    known, said = before.responded_by or {}, before.claimed_by or {}
+    by = known.get("name") or known.get("email") or said.get("name")
+    return Previous(
+        before.case_id,
+        args,
+        "changes"
+        if case_state_of(before, seconds(cases.now())).state == "changes_asked"
+        else result.get("action"),
+        note_in(dict(result.get("data") or {})),
+        None if by is None else str(by),
+        before.ended_at,
+        await _number_of(cases, before),
+    )
+
+
+async def _number_of(cases: Cases, case: Case, most: int = 50) -> int:
+    """Which try a case is, counted from 1, as far back as its earlier rounds can be read."""
+    number = 1
+    while case.previous_case_id is not None and number < most:
+        shown = await cases.engine.read(partial(case_store.shown, case.previous_case_id))
+        if shown is None:
+            break
+        case, number = case_of(*shown), number + 1
+    return number
+
+
+async def newest_round(cases: Cases, case: Case, most: int = 50) -> Case:
+    """The latest case of a chain of rounds; the case itself if none follows it."""
+    for _ in range(most):
+        if case.next_case_id is None:
+            return case
+        shown = await cases.engine.read(partial(case_store.shown, case.next_case_id))
+        if shown is None:
+            return case
+        case = case_of(*shown)
+    return case

@@ -1,0 +1,554 @@
+"""Editing the arguments of a call: a field for each value by what it is, and what a browser posts back for them.
+
+A value of plain JSON has one field, ``arg.2``, named by its argument's place. An object, or a list of more than plain
+values, is a tree of fields, ``arg.2.0.1``; beside them ``arg.2.base`` posts the value that the tree was made of, so
+that reading it needs nothing else. ``arg.2`` posted for such a value is JSON, which the person asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, Literal, cast
+
+from pydantic_core import from_json
+
+from askfirst.display import parts
+from askfirst.formats import CODE, Style
+from askfirst.messages import JsonObject
+from askfirst.service.case import Case
+from askfirst.service.pages.decision import words_for
+from askfirst.service.pages.difference import DiffLine
+from askfirst.service.pages.edit_kinds import (
+    Control,
+    Kind,
+    Unread,
+    blank,
+    children,
+    inside,
+    is_tree,
+    kind_of,
+    lines_in,
+    resolved,
+    text_in,
+    unit_of,
+    value_in,
+)
+from askfirst.service.pages.inert_text import Html, Passage, clipped, passage
+from askfirst.service.pages.language import Language
+from askfirst.service.pages.page_size import EDITED, Room, size_of
+from askfirst.service.pages.rows import ROWS, text_of
+from askfirst.service.pages.subject import LONGEST_NAME, Compared, changes, differ
+from askfirst.visible_text import visible
+
+_SURELY = 20
+"""So many fields have room on a page, unless they are very long."""
+_LONGEST_FIELD = 30_000
+"""A longer value, in bytes of its field, cannot be edited: the page that shows its changes has to send them."""
+_FIELD, _OPTION = 900, 60
+"""The markup around a field, and around an option."""
+_LONGEST_UNIT = 20
+_STEP = re.compile(r"(json|fields|add|remove|putback)\.(\d{1,4}(?:\.\d{1,4}){0,8})")
+
+
+@dataclass(frozen=True, slots=True)
+class Mistyped:
+    """A tree of fields of which some could not be read: the value it was made of, and the texts by field."""
+
+    base: Any
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AsJson:
+    """A value that the person wants to edit as JSON."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Editable:
+    """Values that a person may change, and under which action and key the answer has them."""
+
+    action: Literal["edit", "retry"]
+    key: Literal["edits", "modified_params"]
+    values: JsonObject
+    formats: Mapping[str, str] = field(default_factory=dict[str, str])
+    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The JSON Schema of all values; empty if none is known."""
+
+    @property
+    def secret_names(self) -> set[str]:
+        """The values that no page shows."""
+        return {name for name in self.values if self.formats.get(name) == "secret"}
+
+
+@dataclass(frozen=True, slots=True)
+class EditOption:
+    """One value of a choice, named by its place."""
+
+    value: str
+    label: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditField:
+    """The field of one value, named by its place. ``word`` is its author's word for it, ``unit`` its currency."""
+
+    name: str
+    key: str
+    label: Passage
+    control: Control
+    text: str
+    fault: str | None = None
+    word: Html | None = None
+    unit: str = ""
+    is_code: bool = False
+    options: tuple[EditOption, ...] = ()
+    fields: tuple[EditField, ...] = ()
+    """Those of a tree."""
+    base: str = ""
+    """What a tree was made of, as JSON."""
+    is_list: bool = False
+    is_item: bool = False
+    """Whether it is one of a list, and can be removed from it."""
+    may_be_tree: bool = False
+    """Whether it is edited as JSON because the person asked for that."""
+    was: str = ""
+    """The text of the value as it was asked."""
+    is_changed: bool = False
+    difference: tuple[DiffLine, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for the buttons beside it: ``2.0.1``."""
+        return self.name.removeprefix("arg.")
+
+
+def editable_of(case: Case) -> Editable | None:
+    """The values that may be edited: the call's arguments, or the ``params`` of a service's escalation."""
+    payload = case.payload
+    call = None if payload is None else payload.shown_call
+    forms = formats_of(case)
+    schema = (None if payload is None else payload.edit_schema) or {}
+    if case.type == "approval" and call is not None:
+        return Editable("edit", "edits", call[1], forms, schema)
+    if case.type != "escalation":
+        return None
+    params: Any = case.context.get("params") if call is None else call[1]
+    if not isinstance(params, dict) or not params:
+        return None
+    return Editable("retry", "modified_params", cast("JsonObject", params), forms, schema)
+
+
+def formats_of(case: Case) -> dict[str, str]:
+    """The formats of a case's values, by name."""
+    given: Any = words_for(case).get("formats")
+    if not isinstance(given, dict):
+        return {}
+    return {name: form for name, form in cast("dict[str, Any]", given).items() if isinstance(form, str)}
+
+
+# From values to fields.
+
+
+def edit_fields(
+    editable: Editable,
+    values: Mapping[str, Any],
+    faults: Mapping[str, str],
+    labels: Mapping[str, Any],
+    language: Language,
+    room: Room,
+    first: int = 0,
+) -> list[EditField]:
+    """The fields from the value at ``first`` on, as many as the page has room for.
+
+    They are filled with ``values``, else with the original values.
+    """
+    maker = _Fields(editable.schema, faults, language)
+    found: list[EditField] = []
+    given = islice(enumerate(editable.values.items()), first, first + ROWS)
+    for place, (name, original) in room.some(given, _FIELD):
+        form = editable.formats.get(name, "")
+        value = values.get(name, original)
+        made = maker.field(f"arg.{place}", name, original, value, form, f"{editable.key}.{name}")
+        size = _weight(made)
+        if size > min(_LONGEST_FIELD, room.left):
+            made, size = replace(made, control="fixed", text="", was="", fields=(), base="", options=()), 0
+        room.left -= size
+        word = clipped(labels[name], LONGEST_NAME) if isinstance(labels.get(name), str) else None
+        found.append(_compared(replace(made, word=word), name, original, value, form, room))
+    return found
+
+
+def first_shown(editable: Editable, faults: Mapping[str, str], first: int) -> int:
+    """The place of the first value that has a field: the part's first, or one at fault that it may not show."""
+    first = first if first < len(editable.values) else 0
+    at_fault = (place for place, name in enumerate(editable.values) if f"{editable.key}.{name}" in faults)
+    place = next(at_fault, first)
+    return first if first <= place < first + _SURELY else place
+
+
+def _weight(it: EditField) -> int:
+    """How many bytes of HTML a field takes."""
+    texts = (it.text, it.base, *(() if it.was == it.text else (it.was,)))
+    if sum(map(len, texts)) > _LONGEST_FIELD:
+        return _LONGEST_FIELD + 1
+    lines = 6 * it.text.count("\n") if it.is_code else 0
+    options = sum(size_of(each.label) + _OPTION for each in it.options)
+    return (
+        _FIELD
+        + min(size_of(it.key[:LONGEST_NAME]), LONGEST_NAME)
+        + sum(map(size_of, texts))
+        + lines
+        + options
+        + sum(map(_weight, it.fields))
+    )
+
+
+def _compared(made: EditField, name: str, original: Any, value: Any, form: str, room: Room) -> EditField:
+    """The field with what the person has changed in it so far."""
+    if isinstance(value, AsJson):
+        value = value.value
+    if isinstance(value, Unread | Mistyped):
+        return replace(made, is_changed=True)
+    if made.control == "fixed" or not differ({"": original}, {"": value}):
+        return made
+    found = changes(Compared({name: original}, {name: value}, {name: form}), room)[0]
+    return replace(made, is_changed=True, difference=found.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Makes fields of values."""
+
+    root: Mapping[str, Any]
+    faults: Mapping[str, str]
+    language: Language
+
+    def field(self, name: str, key: str, original: Any, value: Any, form: str, path: str) -> EditField:
+        """The field of an argument."""
+        schema = inside(resolved(self.root, self.root), key, self.root)
+        kind = kind_of(original, form, schema)
+        if kind.control in ("tree", "large"):
+            return self._tree(name, key, original, value, schema, path)
+        made = self._leaf(name, key, kind, value, path)
+        return replace(made, was=text_in(kind, original))
+
+    def _tree(
+        self, name: str, key: str, original: Any, value: Any, schema: Mapping[str, Any], path: str
+    ) -> EditField:
+        texts: Mapping[str, str] = {}
+        asked = isinstance(value, AsJson | Unread)
+        if isinstance(value, Mistyped):
+            value, texts = value.base, value.texts
+        elif isinstance(value, AsJson):
+            value = value.value
+        if not asked and isinstance(value, dict | list) and is_tree(value):
+            made = self._node(name, key, value, schema, path, texts)
+            if made.control == "tree":
+                return replace(made, base=json.dumps(value))
+        as_json = Kind("json")
+        if asked or not isinstance(value, dict | list):
+            made = self._leaf(name, key, as_json, value, path)
+            return replace(made, may_be_tree=is_tree(original), was=text_in(as_json, original))
+        return replace(self._leaf(name, key, as_json, None, path), control="large", text="")
+
+    def _node(
+        self,
+        name: str,
+        key: str,
+        value: Any,
+        schema: Mapping[str, Any],
+        path: str,
+        texts: Mapping[str, str],
+    ) -> EditField:
+        """A part of a tree: a field, or what is within it."""
+        kind = kind_of(value, "", schema)
+        if kind.control != "tree":
+            made = self._leaf(name, key, kind, value, path)
+            return replace(made, text=texts.get(name, made.text), was=made.text)
+        is_list = isinstance(value, list)
+        inner = [
+            replace(
+                self._node(
+                    f"{name}.{place}",
+                    str(place + 1) if within is None else within,
+                    it,
+                    inside(schema, within, self.root),
+                    f"{path}.{place if within is None else within}",
+                    texts,
+                ),
+                is_item=is_list,
+            )
+            for place, (within, it) in enumerate(children(value))
+        ]
+        return EditField(
+            name,
+            key,
+            passage(key),
+            "tree",
+            "",
+            fault=self.faults.get(path),
+            fields=tuple(inner),
+            is_list=is_list,
+        )
+
+    def _leaf(self, name: str, key: str, kind: Kind, value: Any, path: str) -> EditField:
+        unit = kind.form.partition(":")[2][:_LONGEST_UNIT] if kind.control == "money" else ""
+        text = text_in(kind, value)
+        return EditField(
+            name=name,
+            key=key,
+            label=passage(key),
+            control=kind.control,
+            text=text,
+            fault=self.faults.get(path),
+            unit=unit or unit_of(kind),
+            is_code=kind.form.partition(":")[0] in CODE,
+            options=self._options(kind, text),
+            was=text,
+        )
+
+    def _options(self, kind: Kind, text: str) -> tuple[EditOption, ...]:
+        return tuple(
+            EditOption(str(at), self._word(it), text == str(at)) for at, it in enumerate(kind.options)
+        )
+
+    def _word(self, value: Any) -> str:
+        if value is None:
+            return self.language.plain("value.absent")
+        if isinstance(value, bool):
+            return self.language.plain("yes" if value else "no")
+        return visible(text_of(value)) or self.language.plain("text.empty")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The field by which a form sends edited values: ``changed`` has those that differ, else it has all of them."""
+
+    name: str
+    text: str
+
+
+def sent_edits(editable: Editable, edited: Mapping[str, Any]) -> Sent | None:
+    """The edited values as the form sends them; None if that is more than a page may hold.
+
+    A hidden value that stays as it is is not sent.
+    """
+    gone = any(name not in edited for name in editable.values)
+    kept = {
+        name
+        for name, value in editable.values.items()
+        if name in edited
+        and (not gone or name in editable.secret_names)
+        and not differ({"": value}, {"": edited[name]})
+    }
+    text = json.dumps({name: it for name, it in edited.items() if name not in kept}, ensure_ascii=False)
+    if len(text) > EDITED or size_of(text) > EDITED:
+        return None
+    return Sent(editable.key if gone else "changed", text)
+
+
+# From what was posted to values.
+
+
+def read_edits(editable: Editable, posted: Mapping[str, str]) -> tuple[JsonObject, dict[str, str]]:
+    """Every value after the edit, and the faults by key. A value that was not posted is unchanged."""
+    reader = _Read(editable, posted)
+    values = {
+        name: reader.argument(f"arg.{place}", name, original)
+        for place, (name, original) in enumerate(editable.values.items())
+    }
+    return values, reader.faults
+
+
+class _Read:
+    """One reading of a form's fields; faults are collected."""
+
+    def __init__(self, editable: Editable, posted: Mapping[str, str]) -> None:
+        self.faults: dict[str, str] = {}
+        self._editable = editable
+        self._posted = posted
+        self._root = editable.schema
+        self._args = resolved(editable.schema, editable.schema)
+
+    def argument(self, name: str, key: str, original: Any) -> Any:
+        path = f"{self._editable.key}.{key}"
+        schema = inside(self._args, key, self._root)
+        kind = kind_of(original, self._editable.formats.get(key, ""), schema)
+        if kind.control in ("tree", "large"):
+            if name not in self._posted:
+                return self._tree(name, original, schema, path)
+            kind = Kind("json")
+        return self._leaf(name, original, kind, path)
+
+    def _leaf(self, name: str, original: Any, kind: Kind, path: str) -> Any:
+        text = self._posted.get(name)
+        if text is None or lines_in(text) == lines_in(text_in(kind, original)):
+            return original  # a browser changes line ends by itself: no edit
+        try:
+            return value_in(kind, original, text)
+        except ValueError as error:
+            self.faults[path] = str(error)
+            return Unread(text)
+
+    def _tree(self, name: str, original: Any, schema: Mapping[str, Any], path: str) -> Any:
+        if f"{name}.base" not in self._posted:
+            return original
+        try:
+            base: Any = from_json(self._posted[f"{name}.base"], allow_inf_nan=False)
+        except ValueError:
+            base = None
+        if not isinstance(base, dict | list) or not is_tree(base):
+            self.faults[path] = "is not JSON"
+            return original
+        known = len(self.faults)
+        made = self._node(name, base, schema, path)
+        if len(self.faults) == known:
+            return made
+        texts = {each: text for each, text in self._posted.items() if each.startswith(f"{name}.")}
+        return Mistyped(base, texts)
+
+    def _node(self, name: str, value: Any, schema: Mapping[str, Any], path: str) -> Any:
+        kind = kind_of(value, "", schema)
+        if kind.control != "tree":
+            return value if kind.control == "large" else self._leaf(name, value, kind, path)
+        inner = children(value)
+        made = [
+            self._node(
+                f"{name}.{place}",
+                it,
+                inside(schema, within, self._root),
+                f"{path}.{place if within is None else within}",
+            )
+            for place, (within, it) in enumerate(inner)
+        ]
+        return made if isinstance(value, list) else dict(zip((it[0] for it in inner), made, strict=True))
+
+
+# The buttons beside a field, and what is kept of an edit that was begun.
+
+
+def stepped(editable: Editable, values: JsonObject, intent: str) -> JsonObject | None:
+    """The values after a button beside a field was pressed: ``add.2``, ``remove.2.0``, ``putback.2``, ``json.2``.
+
+    None if there is no such button.
+    """
+    match = _STEP.fullmatch(intent)
+    if match is None:
+        return None
+    first, *path = (int(it) for it in match[2].split("."))
+    if first >= len(editable.values):
+        return None
+    name = list(editable.values)[first]
+    if match[1] == "putback":
+        return {**values, name: editable.values[name]}
+    value = values[name]
+    if isinstance(value, Unread | Mistyped):
+        return None  # its faults come first
+    if match[1] in ("json", "fields"):
+        return {**values, name: cast("Any", AsJson(value))} if match[1] == "json" else dict(values)
+    made = from_json(json.dumps(value))
+    return {**values, name: made} if _altered(made, match[1], path) else None
+
+
+def _altered(value: Any, what: str, path: list[int]) -> bool:
+    """Add an item to the list at a path, or remove the one that is there; whether there was such a place."""
+    for step in path[: len(path) - (what == "remove")]:
+        inner = children(value)
+        if step >= len(inner):
+            return False
+        value = inner[step][1]
+    if not isinstance(value, list):
+        return False
+    given = cast("list[Any]", value)
+    if what == "add":
+        given.append(blank(given[0]) if given else "")
+        return True
+    if not path or path[-1] >= len(given):
+        return False
+    del given[path[-1]]
+    return True
+
+
+def begun(case: Case, editable: Editable, posted: Mapping[str, str]) -> JsonObject:
+    """The draft of an edit: what was typed, for these very arguments. Values that no page shows are not kept."""
+    values, faults = read_edits(editable, posted)
+    typed: dict[str, str] = {}
+    for place, (name, original) in enumerate(editable.values.items()):
+        own = f"arg.{place}"
+        at_fault = any(key.startswith(f"{editable.key}.{name}") for key in faults)
+        if name in editable.secret_names or not (at_fault or differ({"": original}, {"": values[name]})):
+            continue
+        typed |= {key: text for key, text in posted.items() if key == own or key.startswith(f"{own}.")}
+    return {"digest": case.digest, "typed": cast("JsonObject", typed)}
+
+
+def verb_pieces(case: Case, editable: Editable, style: Style) -> str | None:
+    """The author's words for the button as JSON: pieces, each with its field's name where it is a value.
+
+    A script fills them with the values as they are typed. None if the author gave no such words.
+    """
+    templates: Any = words_for(case, style.tag).get("templates")
+    if not isinstance(templates, dict) or editable.action != "edit":
+        return None
+    said = cast("dict[str, Any]", templates).get("approve")
+    if not isinstance(said, str):
+        return None
+    names = list(editable.values)
+    pieces = [
+        [visible(it.text), None if it.argument is None else f"arg.{names.index(it.argument)}"]
+        for it in parts(said, editable.values, editable.formats, style)
+        if it.argument is None or it.argument in names
+    ]
+    return json.dumps(pieces, ensure_ascii=False)
+
+
+def focused(fields: Sequence[EditField], faults: Mapping[str, str]) -> str | None:
+    """The name of the field that the page leads to: the first that is at fault, else the first that was changed."""
+    at_fault = next((it.name for each in fields for it in _each(each) if it.fault), None)
+    if at_fault is not None or faults:
+        return at_fault
+    return next((_first(it).name for it in fields if it.is_changed), None)
+
+
+def _each(it: EditField) -> Iterator[EditField]:
+    yield it
+    for inner in it.fields:
+        yield from _each(inner)
+
+
+def _first(it: EditField) -> EditField:
+    return _first(it.fields[0]) if it.fields else it
+
+
+def continued(case: Case, editable: Editable) -> JsonObject:
+    """The values of an edit that the same person began before; empty if there is none for these arguments."""
+    typed = _typed_before(case)
+    return read_edits(editable, typed)[0] if typed else {}
+
+
+def with_other_parts(case: Case, posted: Mapping[str, str]) -> dict[str, str]:
+    """The posted fields, with what the same person typed before in the arguments that this page had no fields for.
+
+    A page with a part of very many arguments posts the places of its part as ``rows``.
+    """
+    first, _, end = posted.get("rows", "").partition("-")
+    if not (first.isdecimal() and end.isdecimal()):
+        return dict(posted)
+    here = {str(place) for place in range(int(first[:6]), int(end[:6]))}
+    before = {name: text for name, text in _typed_before(case).items() if name.split(".")[1] not in here}
+    return before | dict(posted)
+
+
+def _typed_before(case: Case) -> dict[str, str]:
+    draft = case.draft or {}
+    typed: Any = draft.get("typed")
+    if case.form is not None or draft.get("digest") != case.digest or not isinstance(typed, dict):
+        return {}
+    return {name: str(text) for name, text in cast("dict[str, Any]", typed).items()}

@@ -1,0 +1,64 @@
+"""Many arguments in a browser: the fold opens, its values can be edited, and the bar does not call it unopened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.browsers import chromium_path
+from kit.page_browser import Desk, served
+from kit.page_scenes import scenes
+from kit.patience import PATIENCE
+from kit.standing_cases import rollout
+
+pytest.importorskip("playwright.sync_api", reason="pages in a browser: playwright is not installed")
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    with served(Desk()) as desk:
+        yield desk
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        browser = player.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_the_fold_of_usual_values_opens(chromium: Any, desk: Desk, script: bool) -> None:
+    context = chromium.new_context(viewport={"width": 360, "height": 780}, java_script_enabled=script)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.route("**/live?*", lambda route: route.abort())
+    html = scenes()["approval-many"].html()
+    page.route("**/scene/*", lambda route: route.fulfill(body=html, content_type="text/html"))
+    page.goto(f"{desk.url}/scene/approval-many")
+    usual, differing = page.get_by_text("limit_01", exact=True), page.get_by_text("limit_07", exact=True)
+    assert differing.is_visible()
+    assert not usual.is_visible()
+    assert "First answer counts" in page.locator(".who").inner_text()
+    page.get_by_text("54 more, as usual").click()
+    usual.wait_for(state="visible")
+    assert page.locator(".act .facts > div:visible").count() == 60
+    context.close()
+
+
+def test_the_pencil_of_a_folded_value_opens_the_fold(chromium: Any, desk: Desk) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE * 1000)
+    page.goto(desk.put("many", rollout()))
+    fold = page.locator(".act details")
+    assert fold.get_attribute("open") is None
+    # As the script does with the other values of an edit that was begun: nobody clicks on these.
+    page.locator('[data-pencil="0"]').dispatch_event("click")
+    page.locator('[data-arg="0"] input:not([hidden])').first.wait_for(state="visible")
+    assert fold.get_attribute("open") is not None
+    context.close()
