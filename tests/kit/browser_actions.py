@@ -1,4 +1,8 @@
-"""What a person does in a browser, and reads there."""
+"""What a person does in a browser, and reads there.
+
+Playwright's ``click`` returns when the page that it leads to begins to arrive. What comes after a click here looks at
+a page that has arrived whole, so that a test does not depend on how fast that is.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,16 @@ async def ready(page: Any) -> None:
         await page.evaluate(SETTLED)
 
 
+async def click(target: Any) -> None:
+    """Click as soon as the page accepts taps, and wait for the page that it leads to."""
+    await ready(target.page)
+    await target.click()
+    await target.page.wait_for_load_state()
+
+
 async def press(page: Any, name: str) -> None:
-    await ready(page)
-    await page.get_by_role("button", name=name, exact=True).click()
+    """Click the button of this name."""
+    await click(page.get_by_role("button", name=name, exact=True))
 
 
 async def alert(page: Any) -> str:
@@ -38,7 +49,18 @@ def ready_now(page: Any) -> None:
         page.evaluate(SETTLED)
 
 
+def click_now(target: Any) -> None:
+    """Click as soon as the page accepts taps, and wait for the page that it leads to; for Playwright's sync API."""
+    ready_now(target.page)
+    target.click()
+    target.page.wait_for_load_state()
+
+
+def focused_now(target: Any) -> None:
+    """Wait until this has the focus: a browser gives it to what asks for it after the page has arrived."""
+    target.and_(target.page.locator(":focus")).wait_for(state="attached")
+
+
 def press_now(page: Any, name: str) -> None:
-    """Press a button as soon as the page accepts taps; for Playwright's sync API."""
-    ready_now(page)
-    page.get_by_role("button", name=name, exact=True).click()
+    """Click the button of this name; for Playwright's sync API."""
+    click_now(page.get_by_role("button", name=name, exact=True))

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from kit import page_cases as cases
-from kit.browser_actions import press_now, ready_now
+from kit.browser_actions import click_now, press_now
 from kit.page_browser import Desk
 from kit.page_cases import NOW, TOKEN
 
@@ -39,13 +39,12 @@ def test_a_line_is_added_removed_and_put_back(browser: Any, desk: Desk, script: 
     page.route("**/live?*", cut_off)
     page.route("**/respond?*", kept)
     page.goto(f"{desk.url}/scene")
-    ready_now(page)
     if script:
-        page.get_by_role("button", name="Remove 1", exact=True).click()
-        page.get_by_role("button", name="Put back").first.click()
+        press_now(page, "Remove 1")
+        click_now(page.get_by_role("button", name="Put back").first)
         assert page.locator("[data-list] input").count() == 2, "put back as it was"
-        page.get_by_role("button", name="Remove 1", exact=True).click()
-        page.get_by_role("button", name="Add", exact=True).click()
+        press_now(page, "Remove 1")
+        press_now(page, "Add")
         page.keyboard.type("cleo")
         assert page.locator("[data-list] input").count() == 2
     else:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kit import page_cases as cases
-from kit.browser_actions import SETTLED, press_now, ready_now
+from kit.browser_actions import SETTLED, click_now, press_now, ready_now
 from kit.hostile_text import CORPUS, everywhere
 from kit.page_browser import Desk, axe_source
 from kit.page_cases import CLOSED_CASES, EMAIL_ARGS, OPEN_CASES
@@ -59,7 +59,7 @@ class Visit:
     def open_edit(self) -> None:
         """Go to the page where the values are fields, by the menu."""
         self.press("More")
-        self.page.get_by_role("link", name="Change something").click()
+        click_now(self.page.get_by_role("link", name="Change something"))
 
     def fits(self) -> bool:
         """Whether nothing sticks out at the side."""
@@ -149,8 +149,7 @@ def test_rejecting_asks_why_and_takes_no_words(visit: Visit, desk: Desk, button:
     assert sheet.is_visible()
     assert desk.result("a") is None
     sheet.get_by_text("Wrong person").click()
-    ready_now(page)
-    sheet.get_by_role("button", name=button, exact=True).click()
+    click_now(sheet.get_by_role("button", name=button, exact=True))
     assert desk.result("a") == {"action": action, "data": {"feedback": "Wrong person"}}
 
 

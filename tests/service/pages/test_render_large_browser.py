@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from anyio import Path as AsyncPath
-from kit.browser_actions import press
+from kit.browser_actions import click, press
 from kit.running_service import Served, serving, until
 
 pytest.importorskip("playwright.async_api", reason="pages in a browser: playwright is not installed")
@@ -60,12 +60,12 @@ async def test_an_argument_of_a_megabyte_is_read_in_parts_and_downloaded(served:
     case = await (await served.agent()).open("approval", context={"log": LINES})
     await page.goto(case.hitl["review_url"])
     assert await page.get_by_text("line 20000 of a megabyte").count() == 0
-    await page.locator(".cut a").first.click()
+    await click(page.locator(".cut a").first)
     await page.get_by_role("link", name="Download").wait_for()
     assert len(await page.content()) < 200_000
     async with page.expect_download() as coming:
         await page.get_by_role("link", name="Download").click()
     assert await AsyncPath(await (await coming.value).path()).read_text() == LINES
-    await page.get_by_role("link", name="Back to the whole request").first.click()
+    await click(page.get_by_role("link", name="Back to the whole request").first)
     await press(page, "Approve")
     assert (await case.poll())["status"] == "completed"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from kit import page_cases
-from kit.browser_actions import alert, press, ready
+from kit.browser_actions import alert, click, press
 from kit.running_service import Agent, Opened, Served, serving, until
 from pydantic import Field
 
@@ -76,8 +76,7 @@ async def test_each_type_from_link_to_poll_result(tmp_path: Path, page: Any) -> 
         confirmation = await opened_as(agent, page_cases.confirmation())
         await page.goto(confirmation.hitl["review_url"])
         await page.get_by_label("Zalando").check()
-        await ready(page)
-        await page.locator("#go").click()
+        await click(page.locator("#go"))
         assert (await settled(confirmation))["action"] == "confirm"
 
         escalation = await agent.open("escalation", prompt="The upload failed. What now?")
@@ -157,7 +156,7 @@ async def test_an_agents_request_is_edited_on_the_page_and_runs_as_it_was_seen(
             case_id = await until(lambda: _adopted(served))
             await page.goto(await review_link(served.app, case_id))
             await press(page, "More")
-            await page.get_by_role("link", name="Change something").click()
+            await click(page.get_by_role("link", name="Change something"))
             cents = page.get_by_label("cents", exact=True)
             await cents.fill("a lot")
             await press(page, "Check the changes")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit.browser_actions import press, ready
+from kit.browser_actions import click, press, ready
 from kit.logins import ANN, by_header, signed_in
 from kit.running_service import HandClock, Opened, Served, serving, until
 from kit.smtp_mailbox import Mailbox, mailbox
@@ -121,8 +121,7 @@ async def test_a_decision_is_undone(tmp_path: Path, page: Any) -> None:
         assert await page.locator(".notice").inner_text() == "Undone. Nothing was sent."
         assert await status(case) == "opened"
         await press(page, "Reject")
-        await ready(page)
-        await page.locator("#no").get_by_role("button", name="Reject", exact=True).click()
+        await click(page.locator("#no").get_by_role("button", name="Reject", exact=True))
         await page.locator("h1").get_by_text("You rejected: ").wait_for()
 
 
@@ -212,8 +211,7 @@ async def test_a_press_while_a_decision_is_held_elsewhere_does_not_count(
         other = await context.new_page()
         await other.goto(case.hitl["review_url"])
         await press(other, "Reject")
-        await ready(other)
-        await other.locator("#no").get_by_role("button", name="Reject", exact=True).click()
+        await click(other.locator("#no").get_by_role("button", name="Reject", exact=True))
         await other.locator("h1").get_by_text("You rejected: ").wait_for()
         await press(page, "Approve")
         await page.locator("[data-held]").wait_for()
@@ -249,7 +247,7 @@ async def test_critical_takes_a_reason_and_a_code_from_link_to_result(
         assert await status(case) == "opened"
         await page.locator("#email_code").fill(await _code(box))
         if not has_script(window):  # with script, the sixth digit sends it
-            await page.locator("#go").click()
+            await click(page.locator("#go"))
         await page.locator("h1").get_by_text("pproved: ").wait_for()
         said = await case.poll()
         assert said["result"] == {"action": "approve", "data": {"feedback": "checked with the bank"}}
@@ -316,8 +314,7 @@ async def test_changes_that_came_too_late_can_be_copied(
         await press(page, "Reject")
         await page.locator("#feedback").fill("Wait for the tests first.")
         assert (await case.say("approve")).status_code == 200
-        await ready(page)
-        await page.locator("#no").get_by_role("button", name="Reject", exact=True).click()
+        await click(page.locator("#no").get_by_role("button", name="Reject", exact=True))
         await page.locator("#unsent").wait_for()
         assert "were not sent" in await page.locator("#unsent").inner_text()
         assert "Wait for the tests first." in await page.locator("main").inner_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kit import page_cases as cases
-from kit.browser_actions import press_now, ready_now
+from kit.browser_actions import click_now, focused_now, press_now, ready_now
 from kit.page_browser import Desk
 from kit.page_scenes import Scene, accounts, doubt, flights, refund, scenes, shell
 from kit.patience import PATIENCE
@@ -74,12 +74,11 @@ def test_the_button_waits_for_a_choice_and_then_names_it(page: Any, desk: Desk, 
         assert page.locator("#decide [role=status]").inner_text() == "Choose something first."
     else:
         assert page.locator("#selected-fault").inner_text() == "Choose something first."
-        assert page.evaluate(FOCUS) == "selected"
+        focused_now(page.locator("#selected"))
     assert desk.result("flight") is None
     page.get_by_label("TAP TP1331").check()
     assert go.inner_text() == ("Book TAP TP1331" if scripted else "Send choice")
-    ready_now(page)
-    go.click()
+    click_now(go)
     page.get_by_role("heading", level=1).filter(has_text="Chosen").wait_for()
     assert desk.result("flight") == {"action": "select", "data": {"selected": ["tp"]}}
 
@@ -90,8 +89,7 @@ def test_none_of_these_takes_a_reason(page: Any, desk: Desk) -> None:
     press_now(page, "None of these")
     assert page.evaluate(FOCUS) == "decline-title"
     page.locator("#decline_reason").fill("All too dear")
-    ready_now(page)
-    page.locator("#decline").get_by_role("button", name="None of these").click()
+    click_now(page.locator("#decline").get_by_role("button", name="None of these"))
     page.get_by_text("kept").wait_for()
     assert "decline=1" in sent[0]
     assert "All+too+dear" in sent[0]
@@ -106,13 +104,13 @@ def test_a_confirmation_names_how_many_in_the_callers_words(page: Any, desk: Des
     if not scripted:
         assert page.get_by_role("button", name="Delete 12 accounts").is_visible()
         page.get_by_label("user3@example.com").check()
-        page.get_by_role("button", name="Confirm the chosen").click()
+        press_now(page, "Confirm the chosen")
     else:
         press_now(page, "Choose all")
         assert page.locator("#go").inner_text() == "Delete 12 accounts"
         press_now(page, "Choose none")
         page.get_by_label("user3@example.com").check()
-        page.get_by_role("button", name="Delete 1 accounts").click()
+        press_now(page, "Delete 1 accounts")
     page.get_by_role("heading", level=1).filter(has_text="Confirmed").wait_for()
     assert desk.result("accounts") == {"action": "confirm", "data": {"confirmed_items": ["a3"]}}
 
@@ -125,12 +123,11 @@ def test_what_is_wrong_stands_below_its_field_in_a_sentence_and_has_the_focus(pa
     page.get_by_role("textbox", name="Age").fill("12")
     press_now(page, "Send answer")
     page.get_by_role("alert").wait_for()
-    ready_now(page)
     assert page.locator("[id='f-name-fault']").inner_text() == "Fill this in."
     assert page.locator("[id='f-age-fault']").inner_text() == "Enter 18 or more."
     listed = page.get_by_role("alert").get_by_role("link").all_inner_texts()
     assert listed[:2] == ["Fill in “Full name”.", "“Age” is 18 at least."]
-    assert page.evaluate(FOCUS) == "f-name"
+    focused_now(page.locator("#f-name"))
     field, fault = page.locator("#f-name").bounding_box(), page.locator("#f-name-fault").bounding_box()
     assert field["y"] < fault["y"], "below"
 
@@ -225,8 +222,7 @@ def test_the_sheets_begin_with_their_titles(page: Any, desk: Desk, scripted: boo
     languages = menu.get_by_role("group", name="Language").get_by_role("link")
     assert languages.all_inner_texts() == ["English", "简体中文"]
     assert "&lang=zh-Hans" in (languages.last.get_attribute("href") or "")
-    ready_now(page)
-    menu.get_by_role("button", name="Ask for another try").click()
+    click_now(menu.get_by_role("button", name="Ask for another try"))
     assert page.locator("#no").is_visible()
 
 
@@ -257,7 +253,7 @@ def test_the_menu_copies_the_link_and_prints(browser: Any, desk: Desk) -> None:
 def test_the_second_step_lets_nothing_happen_by_accident(page: Any, desk: Desk, scripted: bool) -> None:
     if not scripted:
         show(page, desk, scenes()["approval-critical-second-page"])
-        assert page.evaluate(FOCUS) == "H1"
+        focused_now(page.locator("h1"))
         return
     sent: list[str] = []
     show(page, desk, Scene(shell()), sent)
@@ -298,7 +294,7 @@ def test_the_code_is_a_step_of_its_own_that_sends_itself(page: Any, desk: Desk, 
     assert "a***@example.com for:" in page.locator("#code-for").inner_text()
     assert page.get_by_text("Pay back 49.00 EUR for order A-1042").is_visible()
     code = page.locator("#email_code")
-    assert page.evaluate(FOCUS) == "email_code"
+    focused_now(code)
     assert code.get_attribute("autocomplete") == "one-time-code"
     assert page.get_by_role("button", name="Use c***@example.com").is_visible()
     again = page.locator("button[value='0'][name=send_code]")
