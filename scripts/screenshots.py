@@ -86,7 +86,7 @@ def main(folder: Path, names: list[str]) -> int:
             environment = {**os.environ, "FONTCONFIG_FILE": str(fonts)} if _fonts() else None
             browser = player.chromium.launch(executable_path=path, args=["--no-sandbox"], env=environment)
             for size, scheme, tag in product(SIZES, SCHEMES, languages()):
-                context = browser.new_context(**SIZES[size], color_scheme=scheme)
+                context = browser.new_context(**SIZES[size], color_scheme=scheme, reduced_motion="reduce")
                 page = context.new_page()
                 page.set_default_timeout(0)
                 page.route(LIVE, lambda route: route.abort())
