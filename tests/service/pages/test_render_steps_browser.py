@@ -104,13 +104,13 @@ def test_a_confirmation_names_how_many_in_the_callers_words(page: Any, desk: Des
     if not scripted:
         assert page.get_by_role("button", name="Delete 12 accounts").is_visible()
         page.get_by_label("user3@example.com").check()
-        press_now(page, "Confirm the chosen")
+        click_now(page.get_by_role("button", name="Confirm the chosen"))
     else:
         press_now(page, "Choose all")
         assert page.locator("#go").inner_text() == "Delete 12 accounts"
         press_now(page, "Choose none")
         page.get_by_label("user3@example.com").check()
-        press_now(page, "Delete 1 accounts")
+        click_now(page.get_by_role("button", name="Delete 1 accounts"))
     page.get_by_role("heading", level=1).filter(has_text="Confirmed").wait_for()
     assert desk.result("accounts") == {"action": "confirm", "data": {"confirmed_items": ["a3"]}}
 
