@@ -1,9 +1,9 @@
-"""What asyncio lacks: locks across event loops and runs, a future awaited to its end, the first of several tasks."""
+"""What asyncio lacks: locks across event loops and runs, a future awaited to its end, tasks ended together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextvars import ContextVar
 from types import CoroutineType
 from typing import Any, Literal, TypeVar
@@ -119,6 +119,15 @@ async def finish(job: asyncio.Future[T]) -> T:
         if not job.cancelled():
             job.exception()  # the exception is retrieved, so that asyncio does not log it
         raise
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until each has ended. What they raise is left to their own callbacks."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
 
 
 async def first_of(*each: Coroutine[Any, Any, Any]) -> tuple[int, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ from askfirst.formats import ENGLISH, Style, formatted, is_known, style_for
 from askfirst.messages import JsonObject
 from askfirst.visible_text import visible
 from askfirst.wording import Wording, in_languages, languages_of, texts_of, wording_faults, wording_in
+
+logger = logging.getLogger("askfirst")
 
 Risk = Literal["low", "normal", "high", "critical"]
 RISKS: tuple[Risk, ...] = ("low", "normal", "high", "critical")
@@ -194,9 +197,16 @@ class Display:
         if callable(self.risk):
             try:
                 said = self.risk(args)
-            except Exception:
+            except Exception as error:
+                logger.error(
+                    "the function for a call's risk failed (%s); it is critical", type(error).__name__
+                )
+                logger.debug("traceback of the failed function", exc_info=error)
                 return "critical"
-            return said if said in RISKS else "critical"
+            if said not in RISKS:
+                logger.error("the function for a call's risk returned none of its levels; it is critical")
+                return "critical"
+            return said
         if self.risk is not None:
             return self.risk
         if {"irreversible", "production"} & {text for it in self.consequences for text in texts_of(it)}:

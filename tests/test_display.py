@@ -98,16 +98,19 @@ def test_another_frameworks_tool_is_checked_as_far_as_it_is_known() -> None:
         GatedTools.of(gate, "langgraph", {"pay": {"sentence": "Pay {cents:moneys}"}})
 
 
-def test_a_risk_may_be_a_function_and_fails_closed() -> None:
+def test_a_risk_may_be_a_function_and_fails_closed(caplog: pytest.LogCaptureFixture) -> None:
     def by_amount(args: Mapping[str, Any]) -> Risk:
         return "high" if args["cents"] > 1000 else "low"
 
     display = Display(risk=by_amount)
     assert (display.shown({"cents": 2000}) or {})["risk"] == "high"
     assert (display.shown({"cents": 1}) or {})["risk"] == "low"
+    assert not caplog.messages
     assert (display.shown({}) or {})["risk"] == "critical"
+    assert caplog.messages == ["the function for a call's risk failed (KeyError); it is critical"]
     strange: Any = lambda args: "whatever"  # noqa: E731
     assert (Display(risk=strange).shown({}) or {})["risk"] == "critical"
+    assert "returned none of its levels" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(

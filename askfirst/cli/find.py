@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _PAGE = 100
 _PREFIX = "review_"
+_MANY = 5_000
+_CASE_ID = re.compile(f"{_PREFIX}[0-9a-f]{{32}}")
 _DIGITS = re.compile("[0-9a-f]{8,32}")
 
 
@@ -334,7 +336,7 @@ async def _by_id(checkpointer: SqlCheckpointer, text: str) -> Item | Ended:
     try:
         return await _by_key(checkpointer, text)
     except NotOpen:
-        ended = await _ended_by_digits(checkpointer, text)
+        ended = await _ended_by_digits(checkpointer, text) or await _ended_by_id(checkpointer, text)
         if ended is None:
             raise
         return ended
@@ -358,6 +360,24 @@ async def _ended_by_digits(checkpointer: SqlCheckpointer, text: str) -> Ended | 
         ids = " or ".join(each.id for each in found[:2])
         raise Ambiguous(f"{text} could be {ids}, among what has ended: use the whole id.")
     return found[0] if found else None
+
+
+async def _ended_by_id(checkpointer: SqlCheckpointer, text: str) -> Ended | None:
+    """The settled request with this whole id; None if there is none.
+
+    The id is a digest of the request's names, so no index leads from it to the row: the keys of all settled requests
+    are read, a page at a time.
+    """
+    if _CASE_ID.fullmatch(text) is None:
+        return None
+    engine, last = checkpointer.engine, None
+    while page := await engine.read(partial(store.ended_keys, _MANY, last)):
+        for key in page:
+            if case_id_of(key.thread_id, key.question_id, key.round) == text:
+                found = await engine.read(partial(store.request_round, key))
+                return None if found is None else _ended_request(request_of(found))
+        last = page[-1]
+    return None
 
 
 def _is_text(text: str) -> bool:

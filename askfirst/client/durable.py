@@ -21,6 +21,7 @@ from askfirst.client.polling import PollFailed
 from askfirst.client.wait_secrets import WaitSecrets
 from askfirst.client.wait_state import WaitState
 from askfirst.clock import Clock, SystemClock
+from askfirst.concurrency import cancel_all
 from askfirst.digests import canonical_json
 from askfirst.errors import (
     CheckpointNotFound,
@@ -376,10 +377,7 @@ class Keyed:
                     if outcome is not None:
                         yield key, outcome
         finally:
-            for task in going_on:
-                task.cancel()
-            if going_on:
-                await asyncio.wait(going_on)
+            await cancel_all(going_on)
 
     async def go_on(self, key: str, caller: Caller) -> tuple[str, ReviewOutcome | ReviewError | None]:
         """Go on with one stored wait until it ends; None if nothing was sent under its key after all."""

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from askfirst.concurrency import cancel_all
 from askfirst.errors import ServiceError, StoreError
 from askfirst.service.audit import EVERY_SECONDS, HeadPusher
 from askfirst.service.budgets import RENEW_SECONDS
@@ -93,10 +94,7 @@ class Background:
 
     async def stop(self) -> None:
         """Stop the tasks. Another process, or this service after a restart, takes up the work under way."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await cancel_all(self._tasks)
         if self._callbacks is not None:
             await self._callbacks.stop()
         if self._deliveries is not None:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Self
 import httpx2
 
 from askfirst.clock import Clock, SystemClock
-from askfirst.concurrency import finish
+from askfirst.concurrency import cancel_all, finish
 from askfirst.errors import InvalidCallbackUrl, InvalidSecret
 from askfirst.ids import fresh_write_id
 from askfirst.protocol import SIGNATURE_HEADER, sign_callback, webhook_headers
@@ -251,11 +251,7 @@ class CallbackWorker:
 
     async def stop(self) -> None:
         """Cancel the callbacks under way. Another worker takes them when their leases have expired."""
-        under_way = list(self._under_way)
-        for task in under_way:
-            task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        await cancel_all(self._under_way)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]

@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock, SystemClock
-from askfirst.concurrency import finish
+from askfirst.concurrency import cancel_all, finish
 from askfirst.delivery.base import NoticeKind, Sent
 from askfirst.errors import DeliveryError
 from askfirst.ids import fresh_write_id
@@ -135,11 +135,7 @@ class DeliveryWorker:
 
     async def stop(self) -> None:
         """Cancel the messages under way. Another process takes them when their leases have expired."""
-        under_way = list(self._under_way)
-        for task in under_way:
-            task.cancel()
-        if under_way:
-            await asyncio.wait(under_way)
+        await cancel_all(self._under_way)
 
     async def _plan(self) -> int:
         found = await self._cases.engine.read(partial(deliveries.unplanned, _PAGE))

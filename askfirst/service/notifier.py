@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.clock import Clock
+from askfirst.concurrency import cancel_all
 from askfirst.delivery.base import Deliver
 from askfirst.service.background import ADOPT_SECONDS, HINT_SECONDS, SWEEP_SECONDS, Outage, forever
 from askfirst.service.cases import Cases
@@ -76,7 +77,5 @@ class Notifier:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await cancel_all(tasks)
             await worker.stop()

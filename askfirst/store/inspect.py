@@ -183,6 +183,27 @@ ENDED_CASES = Statement(
     )
     .limit(2)
 )
+ROUND = Statement(
+    select(*request_store.COLUMNS, _R.agent_id)
+    .select_from(_WITH_RUN)
+    .where(
+        _Q.thread_id == param("thread_id"),
+        _Q.question_id == param("question_id"),
+        _Q.round == param("round", _Q.round.type),
+    )
+)
+ENDED_KEYS = Statement(
+    select(_Q.thread_id, _Q.question_id, _Q.round, _Q.nonce)
+    .where(
+        _Q.status != literal_column("'pending'", _Q.status.type),
+        tuple_(_Q.thread_id, _Q.question_id, _Q.round)
+        > tuple_(
+            param("thread_id", tables.ID), param("question_id", tables.ID), param("round", _Q.round.type)
+        ),
+    )
+    .order_by(_Q.thread_id, _Q.question_id, _Q.round)
+    .limit(param("limit", _BIG))
+)
 REQUEST_KEYS = Statement(select(_Q.thread_id, _Q.question_id, _Q.round, _Q.nonce).where(_PENDING))
 CASE_IDS = Statement(select(_C.case_id).where(_SERVICES))
 
@@ -250,6 +271,21 @@ class RequestKey(NamedTuple):
     question_id: str
     round: int
     nonce: int | None
+
+
+def request_round(key: RequestKey) -> Transaction[AskedRow | None]:
+    """One round of a request, open or not."""
+    names = {"thread_id": key.thread_id, "question_id": key.question_id, "round": key.round}
+    rows = yield ROUND, names
+    return _asked(rows[0]) if rows else None
+
+
+def ended_keys(limit: int, after: RequestKey | None) -> Transaction[list[RequestKey]]:
+    """What identifies the rounds of requests that are settled, a page of them."""
+    place = {"thread_id": "", "question_id": "", "round": -1}
+    if after is not None:
+        place = {name: getattr(after, name) for name in place}
+    return [RequestKey(*row) for row in (yield ENDED_KEYS, {**place, "limit": limit})]
 
 
 def open_keys() -> Transaction[tuple[list[RequestKey], list[str]]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from askfirst.checkpointer.base import LEASE_SECONDS
 from askfirst.checkpointer.postgres import PostgresCheckpointer
 from askfirst.checkpointer.sql import SqlCheckpointer
+from askfirst.concurrency import cancel_all
 from askfirst.errors import MissingExtra, ResumeLater, StoreError
 from askfirst.workers.attempt import MOST_ATTEMPTS, check_worker, go_on, worker_name
 from askfirst.workers.continuations import Continuation, Continuations
@@ -186,9 +187,7 @@ class ProcrastinateWorker:
             except (ProcrastinateException, OSError) as error:
                 logger.warning("Procrastinate's worker ended, and is started again: %s", type(error).__name__)
             finally:
-                for task in (stopping, sweeping):
-                    task.cancel()
-                await asyncio.wait({stopping, sweeping})
+                await cancel_all((stopping, sweeping))
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE):
                     await self._stopping.wait()

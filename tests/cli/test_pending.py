@@ -151,6 +151,9 @@ def test_what_has_ended_is_found_by_its_short_id_with_decision_and_outcome(
         r"  asked │ Pay\n     id │ review_\w+\n status │ answered\n  ended │ Rejected by ", shown
     )
     assert "outcome" not in shown  # what was denied does not run
+    (whole,) = re.findall(r"review_\w+", shown)
+    assert shell.here("show", whole) == shown
+    assert "is answered already; nothing was changed" in shell.here("answer", whole, "--approve", code=4)
     assert "is answered already; nothing was changed" in shell.here("answer", known, "--approve", code=4)
     opened = case_id.removeprefix("review_")[:8]
     shell.here("cancel", opened)
