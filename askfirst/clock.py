@@ -15,7 +15,7 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so many seconds of this clock."""
+        """Sleep until this clock has advanced by that many seconds."""
         ...
 
 

@@ -22,7 +22,9 @@ RISKS: tuple[Risk, ...] = ("low", "normal", "high", "critical")
 CONSEQUENCES = ("money", "irreversible", "production", "external", "data", "access")
 """The consequences that a page has words for, besides ``people:N`` and ``custom:text``."""
 LONGEST_VALUE = 60
+"""The most characters of a value in a sentence."""
 LONGEST_BUTTON = 24
+"""The most characters of a button."""
 MOST_STEPS = 20
 """The most steps shown of what the agent did before a call."""
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.%/ -]+)*)\}")
@@ -33,7 +35,7 @@ _LONGEST_STEP = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
-    """The words for an action. None of them comes from a model.
+    """The author's words for an action. None of them comes from a model.
 
     ``sentence``, ``approve`` (the button) and ``done_sentence`` (the heading once the call ran, "Paid back ...") may
     hold arguments, with a format: ``{cents:money:EUR}``. ``labels`` and ``formats`` are by argument, ``important``
@@ -123,8 +125,8 @@ class Display:
             *(getattr(self, name) for name in _TEXTS), *self.labels.values(), *self.consequences
         )
 
-    def spoken(self, tag: str | None) -> Display:
-        """The same words in one language, each in its default language where it is not given in that one."""
+    def in_language(self, tag: str | None) -> Display:
+        """The words in one language. A text that lacks the language is in its default language."""
         texts: dict[str, Any] = {
             name: wording_in(given, tag) for name in _TEXTS if (given := getattr(self, name)) is not None
         }
@@ -133,8 +135,11 @@ class Display:
             self, **texts, labels=labels, consequences=[wording_in(it, tag) for it in self.consequences]
         )
 
-    def completed(self, labels: Mapping[str, str], formats: Mapping[str, str], description: str) -> Display:
-        """The same display, filled up with labels, formats and the description of the tool's own parameters."""
+    def with_defaults(
+        self, labels: Mapping[str, str], formats: Mapping[str, str], description: str
+    ) -> Display:
+        """This display, with the labels, formats and description of the tool's signature where it has none of its
+        own."""
         known = {key: form for key, form in formats.items() if is_known(form)}
         return replace(
             self,
@@ -149,25 +154,25 @@ class Display:
         return self.sentence is None and self.approve is None and not callable(self.risk)
 
     def shown(self, args: Mapping[str, Any], effect: str = "once") -> JsonObject | None:
-        """The words for a call with these arguments, for its request; None if there are none.
+        """The words that the request of a call with these arguments stores; None if there are none.
 
         ``templates`` are the sentence and the button with their placeholders, for a page that shows edited arguments.
         If the function for the risk fails, the risk is ``"critical"``, so that people look twice. Words in several
         languages are read with `words_in`.
         """
         languages = self.languages
-        words = (self.spoken(None) if languages else self)._words(args, ENGLISH)
+        words = (self.in_language(None) if languages else self)._words(args, ENGLISH)
         risk = self._risk(args, effect)
         if risk != "normal":
             words["risk"] = risk
         if languages:
-            others = {tag: self.spoken(tag)._words(args, style_for(tag)) for tag in languages}
+            others = {tag: self.in_language(tag)._words(args, style_for(tag)) for tag in languages}
             same = {"risk": words["risk"]} if "risk" in words else {}
             words = in_languages(words, {tag: {**said, **same} for tag, said in others.items()})
         return words or None
 
     def _words(self, args: Mapping[str, Any], style: Style) -> JsonObject:
-        """The words in the one language that they are in now."""
+        """The words of a display in a single language, with the call's values in them."""
         words: JsonObject = {
             name: said
             for name in ("title", "undo", "help_url", "description")
@@ -219,7 +224,7 @@ _TEXTS = ("title", *_TEMPLATES, "undo")
 
 
 def higher(*risks: Risk | None) -> Risk | None:
-    """The highest of some levels of risk; None where none is given."""
+    """The highest of some risk levels; None if none is given."""
     given = [RISKS.index(risk) for risk in risks if risk is not None]
     return RISKS[max(given)] if given else None
 

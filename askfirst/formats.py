@@ -1,4 +1,5 @@
-"""Formats: a value as people read it. A format is used only if the text can be read back to the same value."""
+"""Formats: how a value is written for people. A format is used only if its text can be read back to the same
+value."""
 
 from __future__ import annotations
 
@@ -31,10 +32,10 @@ _SECONDS_OF = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 class Style:
     """How a language writes numbers, dates and yes or no. The default is English.
 
-    ``date`` and ``datetime`` have places for ``day``, ``month`` (its name), ``number`` (of the month), ``year`` and
-    ``time``; ``day_units`` are the words for days, hours, minutes and seconds; ``bytes`` those for one and for
-    several. A list in a sentence is joined by ``comma``; after its first seven values ``more`` says how many it has
-    besides (``rest``) or in all. ``tag`` names the language.
+    ``date`` and ``datetime`` have placeholders for ``day``, ``month`` (its name), ``number`` (of the month), ``year``
+    and ``time``. ``day_units`` are the words for days, hours, minutes and seconds, ``bytes`` the singular and the
+    plural of byte. A list in a sentence is joined by ``comma``. Only its first seven values are written; then
+    ``more`` says how many are left out (``rest``) or how many there are (``all``). ``tag`` names the language.
     """
 
     tag: str = "en"
@@ -79,7 +80,7 @@ CHINESE = Style(
 
 
 def style_for(tag: str) -> Style:
-    """How a language writes values: as English does, where nothing else is known of it."""
+    """How a language writes values; the English style for a language that has no style here."""
     chinese = tag.lower().split("-")[0] == "zh"
     return replace(CHINESE if chinese else ENGLISH, tag=tag)
 
@@ -87,8 +88,8 @@ def style_for(tag: str) -> Style:
 def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
     """A value in a format such as ``money:EUR``.
 
-    None where the value does not fit the format, or where the text could not be read back to the same value: such a
-    value is shown plain. Formats that are a matter of layout (``list``, ``code``, ``table``, …) give None too.
+    None if the value does not fit the format, or if the text could not be read back to the same value: such a value
+    is shown plain. Formats that only change the layout (``list``, ``code``, ``table``, …) give None too.
     """
     kind, _, unit = form.partition(":")
     known = _FORMATS.get(kind)
@@ -103,7 +104,7 @@ def formatted(value: Any, form: str, style: Style = ENGLISH) -> str | None:
 
 
 def is_known(form: str) -> bool:
-    """Whether a format exists and takes the unit that it is given."""
+    """Whether a format exists and accepts its unit: in ``money:EUR``, the unit is ``EUR``."""
     kind, _, unit = form.partition(":")
     if kind in _FORMATS:
         takes = _FORMATS[kind].unit
@@ -288,7 +289,8 @@ def _datetime_back(text: str, _unit: str, style: Style, value: Any) -> bool:
 
 
 def instant_of(value: Any, form: str) -> float | None:
-    """When a value of the format ``datetime`` is, in seconds since 1970; None without one, or without an offset."""
+    """The time of a value in the format ``datetime``, in seconds since 1970; None if it has no time or no UTC
+    offset."""
     if form != "datetime" or formatted(value, form) is None:
         return None
     at = _instant(value)

@@ -15,7 +15,7 @@ from askfirst.agent.question_ids import is_about, named
 from askfirst.agent.run import SUPERSEDED, Run
 from askfirst.agent.thread import call_ids
 from askfirst.agent.tools import idempotency_key, json_object
-from askfirst.answers import signed
+from askfirst.answers import attributed
 from askfirst.channels import DEFAULT, HitlChannel
 from askfirst.errors import (
     HitlAborted,
@@ -35,8 +35,8 @@ from askfirst.requests import (
     HitlPayload,
     HitlRequest,
     StoredRequest,
-    approves,
     asks_about,
+    counts_for_call,
     same_question,
 )
 
@@ -63,7 +63,7 @@ async def ask_approve(
         return await _approve_through(channel, call, shown, details, seconds)
     seal = seal_on(run.thread, call.id, args, shown)
     known = run.thread.requests.get(call.id)
-    if known is not None and approves(known.request, digest, seal):
+    if known is not None and counts_for_call(known.request, digest, seal):
         return await _on_record(run, known)
     tool = run.actor.spec.tools_by_name[call.name]
     payload = ApproveRequest.of_valid(
@@ -238,7 +238,7 @@ def outcome_of(stored: StoredRequest, *, is_found: bool = False) -> Any:
     """
     match stored.status:
         case "answered":
-            return signed(stored.answer, stored.answered_by, stored.via)
+            return attributed(stored.answer, stored.answered_by, stored.via)
         case "cancelled":
             raise HitlCancelled(stored.reason or "cancelled", answered_by=stored.answered_by, via=stored.via)
         case "timed_out":

@@ -269,7 +269,7 @@ def readable_requests(rows: Iterable[RequestRow]) -> list[StoredRequest]:
 
 def _stored_request(row: RequestRow) -> StoredRequest:
     request = decode_request(row)
-    answer = None if row.answer is None else request.payload.kept_answer(row.answer)
+    answer = None if row.answer is None else request.payload.decode_answer(row.answer)
     if answer is None and row.status == "answered":
         raise ValueError("its status is answered, but it has no answer")
     return StoredRequest(

@@ -79,7 +79,7 @@ class OnChannel:
             raise HitlStaleAnswer(self._request.question_id)
         request = self._request
         await self._channel.answer(
-            request.question_id, answer, by=self._by, via=VIA, digest=request.payload.drawn_digest
+            request.question_id, answer, by=self._by, via=VIA, digest=request.payload.recomputed_digest
         )
 
     async def closed(self) -> str:
@@ -119,7 +119,7 @@ class InStore:
             answer,
             by=self._by,
             via=VIA,
-            digest=stored.request.payload.drawn_digest,
+            digest=stored.request.payload.recomputed_digest,
             round=stored.round,
         )
 

@@ -146,7 +146,7 @@ class CheckpointedChannel(InMemoryChannel):
             kept = self._known_as_kept(request)
             if not self._memory.is_overdue(kept):
                 return False
-            await self._clear(self._memory.ended(kept, "timed_out"))
+            await self._clear(self._memory.settled(kept, "timed_out"))
             return True
 
     async def _known(self, host: ChannelHost | None, question_id: str) -> StoredRequest | None:
@@ -236,7 +236,7 @@ class CheckpointedChannel(InMemoryChannel):
         async with self._keeping:
             kept = self._found(question_id)
             if kept is not None and self._memory.is_overdue(kept):
-                return await self._clear(self._memory.ended(kept, "timed_out"))
+                return await self._clear(self._memory.settled(kept, "timed_out"))
             return await super()._expire(question_id)
 
     async def _settled_elsewhere(self, question_id: str) -> StoredRequest:

@@ -67,7 +67,7 @@ class InMemoryChannel(Channel):
         for earlier in replaced_ids(request):
             over = kept.get((request.thread_id, earlier))
             if over is not None and over.status == "pending":
-                self._keep_ended(self._memory.ended(over, "superseded"))
+                self._keep_ended(self._memory.settled(over, "superseded"))
         return self._memory.open(key, request, self._next_round(key))
 
     def _next_round(self, key: tuple[str | None, str]) -> int:

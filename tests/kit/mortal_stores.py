@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from askfirst.checkpointer.memory import MemoryCheckpointer
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.concurrency import Decided
+from askfirst.concurrency import UncancellableFuture
 from askfirst.errors import StoreError
 from askfirst.hitl.testing import FakeClock
 from askfirst.store.store import Store
@@ -124,7 +124,7 @@ class MortalStore:
 def _without_reply(job: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
     """The failure of a write whose reply is lost. It comes only after ``job`` is done: this write, or the one before
     it."""
-    heard: asyncio.Future[Any] = Decided()
+    heard: asyncio.Future[Any] = UncancellableFuture()
 
     def fail(job: asyncio.Future[Any] | None) -> None:
         if job is not None:
