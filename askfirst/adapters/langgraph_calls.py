@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from askfirst.adapters.framework import needs
-from askfirst.adapters.gated_call import GatedCall, GatedTools, Told
+from askfirst.adapters.gated_call import GatedCall, GatedTools, NotRun
 from askfirst.agent.arguments import faults
 from askfirst.agent.verdicts import not_run
 from askfirst.errors import HitlError
@@ -25,12 +25,13 @@ with needs("langgraph"):
     from langgraph.prebuilt.tool_node import ToolCallRequest
 
 
-def call_of(tools: GatedTools, request: ToolCallRequest) -> GatedCall | Told:
-    """A call at the gate, under a key that stays the same when the graph is resumed; `Told` for invalid arguments."""
+def call_of(tools: GatedTools, request: ToolCallRequest) -> GatedCall | NotRun:
+    """A call at the gate, under a key that stays the same when the graph is resumed; `NotRun` for invalid
+    arguments."""
     call = request.tool_call
     args = _whole_args(request)
     if isinstance(args, str):
-        return Told(not_run(call["name"], f"its arguments are invalid ({args})"))
+        return NotRun(not_run(call["name"], f"its arguments are invalid ({args})"))
     thread = get_config().get("configurable", {}).get("thread_id")
     if not thread:
         raise HitlError("the gate needs a thread: give the graph a checkpointer and a thread_id")

@@ -1,4 +1,4 @@
-"""Reads of Pydantic AI's messages: which calls are open, and which message has a call."""
+"""Pydantic AI's messages: which calls have no result, and which message has a call."""
 
 from __future__ import annotations
 
