@@ -22,7 +22,7 @@ from askfirst.agent.result import AgentResult
 from askfirst.agent.spec import AgentSpec
 from askfirst.chat.base import ChatPlace, ChatPlatform, Conversation, Said
 from askfirst.chat.cards import Cards
-from askfirst.chat.inbox import Inbox, Waiting
+from askfirst.chat.inbox import Inbox, QueuedMessage
 from askfirst.chat.slack import SlackChat
 from askfirst.chat.stream import TextStream
 from askfirst.chat.telegram import TelegramChat
@@ -114,7 +114,7 @@ class ChannelServer:
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._running: dict[str, Agent] = {}
-        self._endings: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._card_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stopping = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -176,7 +176,7 @@ class ChannelServer:
             await platform.tell(said, NOT_FOR_YOU)
             return
         place = Place(platform.name, platform.delivery, platform.deciders)
-        answer = await self._cards.answered(said, thread_id, self._presses, place)
+        answer = await self._cards.decide_by_reply(said, thread_id, self._presses, place)
         if answer is not None:
             await platform.tell(said, answer.text)
             return
@@ -198,7 +198,7 @@ class ChannelServer:
 
     async def _stop(self, thread_id: str, said: Said, platform: ChatPlatform) -> None:
         """Abort the run of a thread, or its open requests, and delete its queued messages."""
-        dropped = await self._inbox.drop(thread_id)
+        dropped = await self._inbox.delete_queued(thread_id)
         running = self._running.get(thread_id)
         conversation = await self._conversation(thread_id)
         if running is not None:
@@ -210,7 +210,7 @@ class ChannelServer:
 
     async def _abort_requests(self, conversation: Conversation) -> bool:
         """Abort an agent's open requests; False if it has none, or if one was answered meanwhile."""
-        async with self._ending(conversation.thread_id):
+        async with self._card_lock(conversation.thread_id):
             try:
                 await self._agent(conversation).abort_pending("stopped in the chat")
             except (HitlNoPendingRequest, HitlStaleAnswer):
@@ -219,7 +219,7 @@ class ChannelServer:
             return True
 
     async def _press(self, platform: ChatPlatform, press: Press) -> PressAnswer:
-        await self._cards.pressed(press)
+        await self._cards.record_message(press)
         return await self._presses.decide(Place(platform.name, platform.delivery, platform.deciders), press)
 
     async def _pending(self, account: str) -> str:
@@ -234,15 +234,15 @@ class ChannelServer:
     # Handling messages.
 
     def _wake(self, thread_id: str) -> None:
-        """Start a task that handles a thread's messages. If one is running, another is started after it, because the
-        running one may have read the queue already."""
+        """Start a task that handles a thread's messages. If a task is running, another is started after it, because
+        the running task may have read the queue already."""
         if thread_id in self._at_work:
             self._again.add(thread_id)
             return
         self._at_work[thread_id] = task = asyncio.create_task(self._work(thread_id))
-        task.add_done_callback(lambda _: self._worked(thread_id))
+        task.add_done_callback(lambda _: self._work_ended(thread_id))
 
-    def _worked(self, thread_id: str) -> None:
+    def _work_ended(self, thread_id: str) -> None:
         self._at_work.pop(thread_id, None)
         if thread_id in self._again:
             self._again.discard(thread_id)
@@ -253,11 +253,11 @@ class ChannelServer:
             while (taken := await self._inbox.take(thread_id)) is not None:
                 is_done = False
                 try:
-                    async with self._inbox.holding(taken):
+                    async with self._inbox.renewing(taken):
                         is_done = await self._prompt(taken)
                 finally:  # release the claim at once, so that the next sweep can retry the message
                     if not is_done:
-                        await self._inbox.later(taken)
+                        await self._inbox.release(taken)
                 if not is_done:
                     return
                 await self._inbox.done(taken)
@@ -266,8 +266,8 @@ class ChannelServer:
         except Exception:
             logger.exception("the messages of thread %s will be retried", thread_id)
 
-    async def _prompt(self, taken: Waiting) -> bool:
-        """Run an agent with a message; False if a decision is pending, or another worker has the thread."""
+    async def _prompt(self, taken: QueuedMessage) -> bool:
+        """Run an agent with a message; False if the thread waits for a decision, or another worker has its lease."""
         stored = await self._store.load(taken.thread_id)
         conversation = self._read(taken.thread_id, taken.conversation)
         is_begun = stored is not None and stored.run is not None and stored.run.run_id == taken.run_id
@@ -308,9 +308,9 @@ class ChannelServer:
         stream = TextStream(conversation.platform, conversation.place, self._clock)
         self._running[agent.thread_id] = agent
         try:
-            async with stream.of(agent):
+            async with stream.follow(agent):
                 result: AgentResult = await run()
-            async with self._ending(agent.thread_id):
+            async with self._card_lock(agent.thread_id):
                 self._running.pop(agent.thread_id, None)
                 await self._end(agent, conversation, stream, result)
         finally:
@@ -330,15 +330,16 @@ class ChannelServer:
             await stream.say(STOPPED)
         elif result.status == "failed":
             await stream.say(FAILED.format(result.reason or "the run failed"))
-        elif not stream.has_posted and result.text and conversation.told != _so_far(agent):
+        elif not stream.has_posted and result.text and conversation.told != _transcript_length(agent):
             await stream.say(result.text)  # another process produced it, and did not post it
-        await self._keep(replace(conversation, told=_so_far(agent)))
+        await self._keep(replace(conversation, told=_transcript_length(agent)))
 
-    def _ending(self, thread_id: str) -> asyncio.Lock:
-        """The lock that is held while a thread's cards are posted or its requests aborted: "stop" finds all cards."""
-        lock = self._endings.get(thread_id)
+    def _card_lock(self, thread_id: str) -> asyncio.Lock:
+        """The lock that is held while a thread's cards are posted, or its requests aborted: a stop then finds all
+        cards."""
+        lock = self._card_locks.get(thread_id)
         if lock is None:
-            self._endings[thread_id] = lock = asyncio.Lock()
+            self._card_locks[thread_id] = lock = asyncio.Lock()
         return lock
 
     # Conversations in the store.
@@ -388,8 +389,8 @@ def thread_id_of(place: ChatPlace, agent: str) -> str:
     return f"chat-{hashlib.sha256(f'{place.key}{chr(0)}{agent}'.encode()).hexdigest()[:32]}"
 
 
-def _so_far(agent: Agent) -> int:
-    """The length of the transcript, by which a text that was posted before is not posted again."""
+def _transcript_length(agent: Agent) -> int:
+    """How many messages the transcript has. It is stored after a post, so that the same text is not posted again."""
     return len(agent.messages)
 
 
