@@ -55,7 +55,7 @@ class Life:
         self._risk = 0.0
 
     def risk(self) -> None:
-        """Maybe die here; raises `Died` if the process dies now or has died."""
+        """Die here by chance; raises `Died` if the process dies now or has died."""
         self.check()
         if self._dice.random() < self._risk:
             self.end()
@@ -114,7 +114,9 @@ class MortalStore:
         job: asyncio.Future[Any] = work(*args, **options)
         self._last = job
         if fate == "dies unheard":
-            job.add_done_callback(lambda job: job.exception())  # nobody hears of that
+            job.add_done_callback(
+                lambda job: job.exception()
+            )  # its process is dead, so nobody handles the error
             life.unheard.append(job)
             life.end()
             raise Died
@@ -128,13 +130,13 @@ def _without_reply(job: asyncio.Future[Any] | None) -> asyncio.Future[Any]:
 
     def fail(job: asyncio.Future[Any] | None) -> None:
         if job is not None:
-            job.exception()  # nobody hears of that either
+            job.exception()  # the same
         heard.set_exception(StoreError("the line went dead"))
 
     if job is None:
         fail(None)
     else:
-        job.add_done_callback(fail)  # also if it is done: others may still have to hear of that
+        job.add_done_callback(fail)  # even if it is done: its other callbacks may not have run yet
     return heard
 
 

@@ -213,7 +213,7 @@ def _noting(path: str) -> OnCase:
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are buried by the kernel
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for ended children: the kernel removes them
     warm_zygote.load()
     for dialect in ("sqlite", "postgresql", "mysql"):
         migration(dialect, None)
