@@ -35,10 +35,10 @@ RESUMER = "adk"
 class AskfirstPlugin(BasePlugin):
     """The gate before the tools of an app: ``App(…, plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. Make
-    this plugin the first: if an earlier plugin replaces a result, ADK does not tell the later ones that the tool
-    ended.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. Make this plugin the first: if an earlier plugin replaces a result, ADK does not tell the
+    later ones that the tool ended.
     """
 
     def __init__(

@@ -55,9 +55,9 @@ class Ended:
 class AskfirstMiddleware(FunctionMiddleware):
     """The gate before the tools of an agent: ``Agent(…, middleware=[AskfirstMiddleware(gate)])``, run with `run`.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. An
-    agent that is not run with `run` needs a session, which your own code then has to store.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. An agent that is not run with `run` needs a session, which your own code then has to store.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:

@@ -35,11 +35,11 @@ def hooks(
 ) -> dict[str, list[Any]]:
     """The gate as hooks of an agent: ``Agent(…, hooks=hooks(gate))``, run with ``hook_context={"key": "order-7"}``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent waits in place, for ``wait`` seconds at most. Then it raises `Pending`: run it again later with the same
-    key. ``resumer`` names a resumer of your own that does so. `Agent.run` needs a gate that was made with its store's
-    URL; `Agent.run_async` does not.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent waits in place, for ``wait`` seconds at most. Then it raises `Pending`: run it
+    again later with the same key. ``resumer`` names a resumer of your own that does so. `Agent.run` needs a gate that
+    was made with its store's URL; `Agent.run_async` does not.
     """
     hook = AskfirstHook(GatedTools.of(gate, "haystack", tools, resumer), wait)
     return {"before_tool": [hook], "after_tool": [hook]}

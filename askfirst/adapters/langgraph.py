@@ -47,9 +47,9 @@ _SERDE = JsonPlusSerializer()
 class AskfirstMiddleware(AgentMiddleware[Any, Any, Any]):
     """The gate before the tools of an agent: ``create_agent(model, tools, middleware=[AskfirstMiddleware(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs a checkpointer.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs a checkpointer.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:

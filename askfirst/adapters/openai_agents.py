@@ -44,9 +44,10 @@ class Ended:
 def gated(gate: Gate, tools: Sequence[Tool], ask: ToolsGiven = None, *, resumer: str = RESUMER) -> list[Tool]:
     """The tools with the gate before them: ``Agent(…, tools=gated(gate, [refund]))``; run the agent with `run`.
 
-    ``ask`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``ask`` and without a policy, a person decides on every call. Tools
-    that the SDK does not run itself, and agents as tools, cannot be gated: gate the tools of the inner agent.
+    ``ask`` are the names of the tools that a person decides on, or a mapping from names to options of `Gate.guarded`.
+    The gate's policy decides on all other tools. Without ``ask`` and without a policy, a person decides on every
+    call. Tools that the SDK does not run itself, and agents as tools, cannot be gated: gate the tools of the inner
+    agent.
     """
     given = GatedTools.of(gate, RESUMER, ask, resumer)
     return [with_gate(given, tool) for tool in tools]

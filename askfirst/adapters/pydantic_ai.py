@@ -52,9 +52,9 @@ _CODEC = result_codec(ToolReturn, BinaryContent, ImageUrl, AudioUrl, VideoUrl, D
 class AskfirstGate(AbstractCapability[Any]):
     """The gate before an agent's tools: ``Agent(…, capabilities=[AskfirstGate(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs ``DeferredToolRequests`` among its output types.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs ``DeferredToolRequests`` among its output types.
     """
 
     def __init__(self, gate: Gate, tools: ToolsGiven = None, *, resumer: str = RESUMER) -> None:

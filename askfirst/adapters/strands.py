@@ -38,9 +38,10 @@ INTERRUPT = "askfirst:"
 class AskfirstPlugin(Plugin):
     """The gate before the tools of an agent: ``Agent(model, tools=[…], plugins=[AskfirstPlugin(gate)])``.
 
-    ``tools`` names the tools that a person decides on, as a mapping also with options of `Gate.guarded`. The gate's
-    policy decides on all other tools. Without ``tools`` and without a policy, a person decides on every call. The
-    agent needs a session manager. ``thread`` is what a worker resumes, by default the session's id.
+    ``tools`` are the names of the tools that a person decides on, or a mapping from names to options of
+    `Gate.guarded`. The gate's policy decides on all other tools. Without ``tools`` and without a policy, a person
+    decides on every call. The agent needs a session manager. ``thread`` is what a worker resumes, by default the
+    session's id.
     """
 
     name = "askfirst"

@@ -299,8 +299,8 @@ class WritesBehind(Protocol):
     that returns the checkpointer itself."""
 
     keeps_order: bool
-    """Whether steps are written in the order in which they were begun. Then a step can be begun before the step
-    before it is committed.
+    """Whether steps are written in the order in which they were begun. Then a step can be begun before the previous
+    step is committed.
     """
 
     def begin_commit(
