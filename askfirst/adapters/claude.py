@@ -50,13 +50,13 @@ def hooks(
 ) -> dict[Any, list[HookMatcher]]:
     """Hooks for ``ClaudeAgentOptions(hooks=hooks(gate, matcher="Bash|mcp__.*"))``.
 
-    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` are the names of the tools that a person
-    decides on, or a mapping from names to options of `Gate.guarded`. The gate's policy decides on all other tools.
-    Without ``tools`` and without a policy, a person decides on every call. The hook waits ``wait`` seconds in place for
-    the decision. If nobody has decided by then, the call is denied; with ``while_pending="defer"`` the session stops
-    instead, to be resumed by `claude_resumer`. ``"defer"`` is not the default, because Claude Code ignores it in
-    interactive sessions and if a message makes several calls, and then runs what its own rules allow. A hook that fails
-    blocks the call.
+    ``matcher`` is Claude Code's pattern of tool names, None for all. ``tools`` are the names of the tools that a
+    person decides on, or a mapping from names to options of `Gate.guarded`. The gate's policy decides on all other
+    tools. Without ``tools`` and without a policy, a person decides on every call. The hook waits ``wait`` seconds in
+    place for the decision. If nobody has decided by then, the call is denied; with ``while_pending="defer"`` the
+    session stops instead, to be resumed by `claude_resumer`. ``"defer"`` is not the default, because Claude Code
+    ignores it in interactive sessions and if a message makes several calls, and then runs what its own rules allow. A
+    hook that fails blocks the call.
     """
     events = ClaudeHooks.of(
         gate, tools, wait=wait, while_pending=while_pending, resumer=resumer, outlives_tool=True
