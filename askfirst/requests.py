@@ -474,7 +474,7 @@ def same_question(known: HitlRequest, asked: HitlPayload) -> bool:
     return asked.is_same(known.payload)
 
 
-def counts_for_call(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
+def approves(known: HitlRequest, digest: str | None, seal: str | None) -> bool:
     """Whether an answer to a request counts for the call with this digest and this seal of its hidden arguments."""
     return _shows_call(known.payload, digest) and known.payload.seal in (None, seal)
 

@@ -40,8 +40,7 @@ RESUMER = "agent-framework"
 _OURS = "askfirst"
 """The property that marks the gate's approval requests, and the field of a stored session with the gate's data."""
 _BOUND = "_approved_function_arguments"
-"""The metadata by which the framework runs a call only with the arguments that were approved. It is removed if a
-person edited them at the gate."""
+"""The metadata that binds a call to its approved arguments; removed if a person edited them at the gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,6 @@ class AskfirstMiddleware(FunctionMiddleware):
         return self._gated.call(name, args, thread=thread, call_id=call_id, schema=schema)
 
     def _pause(self, context: Any, pending: Pending | None) -> None:
-        """Answer a call with an approval request of the framework; without ``pending``, nobody was asked so far."""
         unique, name = _call_id(context), context.function.name
         args = {"call_id": context.metadata["call_id"], "arguments": dict(context.arguments)}
         call = Content.from_function_call(name=name, id=unique, **args)
@@ -154,8 +152,7 @@ class _Run:
     options: dict[str, Any]
 
     async def read(self) -> tuple[Any, Ended | None, list[Any]]:
-        """The stored run: its session, its end if it has ended, and the gate's approval requests that it waits
-        for."""
+        """The stored run: its session, its end if it has ended, and the gate's approval requests that are open."""
         state: dict[str, Any] = dict(await self.kept.state() or {"session_id": self.kept.run})
         ours: dict[str, Any] = state.pop(_OURS, None) or {"ended": None, "requests": []}
         session = AgentSession.from_dict(copy.deepcopy(state))
@@ -164,8 +161,7 @@ class _Run:
         return session, ended, [Content.from_dict(it) for it in ours["requests"]]
 
     async def go_on(self) -> Any:
-        """Continue the run: give the framework an approval for each of its requests. The gate then decides on each
-        call."""
+        """Continue the run. The framework's own approvals only make it run the calls, which then enter the gate."""
         session, ended, requests = await self.read()
         if ended is not None:
             return ended
@@ -174,10 +170,9 @@ class _Run:
     async def store_and_ask(self, session: Any, response: Any) -> Any:
         """Store the run's state, then have people asked; continue until the run ends or waits for people."""
         while True:
-            requests = [
-                it for it in response.user_input_requests if _OURS in (it.additional_properties or {})
-            ]
-            ended = None if response.user_input_requests else response.text
+            asked = response.user_input_requests
+            requests = [it for it in asked if _OURS in (it.additional_properties or {})]
+            ended = None if asked else response.text
             ours = {"ended": ended, "requests": [it.to_dict() for it in requests]}
             if not await self.kept.keep(to_jsonable_python({**session.to_dict(), _OURS: ours})):
                 await self.kept.load()  # another process has continued the run: continue from what it stored
@@ -191,7 +186,6 @@ class _Run:
 
 
 def _approvals_of(requests: list[Any]) -> list[Any]:
-    """The framework's approvals of its own requests. They only make it run the calls, which then enter the gate."""
     return [Message(role="user", contents=[it.to_function_approval_response(True) for it in requests])]
 
 

@@ -133,8 +133,7 @@ class AskfirstFeedback:
 
 
 class _AskedContext(PendingFeedbackContext):
-    """A context whose ``method_name`` cannot be changed: it stays the method that asked, also if an effect pauses the
-    flow. CrewAI continues a resumed flow after this method."""
+    """A context that keeps the ``method_name`` that asked, after which CrewAI resumes, also if an effect pauses."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "method_name" or not hasattr(self, name):
@@ -194,7 +193,6 @@ def crewai_resumer(flow: Any, feedback: AskfirstFeedback, persistence: Any = Non
 
 
 def _own_result(name: str, kept: Any) -> Any:
-    """The stored result of the method ``name``. Raises `HitlError` if another method used the approval."""
     if kept["of"] != name:
         raise HitlError(f"{name} was not run: the approval was used for {kept['of']}, and permits one effect")
     return kept["value"]

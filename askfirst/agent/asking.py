@@ -35,8 +35,8 @@ from askfirst.requests import (
     HitlPayload,
     HitlRequest,
     StoredRequest,
+    approves,
     asks_about,
-    counts_for_call,
     same_question,
 )
 
@@ -63,7 +63,7 @@ async def ask_approve(
         return await _approve_through(channel, call, shown, details, seconds)
     seal = seal_on(run.thread, call.id, args, shown)
     known = run.thread.requests.get(call.id)
-    if known is not None and counts_for_call(known.request, digest, seal):
+    if known is not None and approves(known.request, digest, seal):
         return await _on_record(run, known)
     tool = run.actor.spec.tools_by_name[call.name]
     payload = ApproveRequest.of_valid(

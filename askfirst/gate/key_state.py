@@ -10,7 +10,7 @@ from askfirst.checkpointer.base import StoredEffect, StoredThread
 from askfirst.gate.action import Action
 from askfirst.gate.outcomes import Approved, Refused, Stored
 from askfirst.messages import AssistantMessage, JsonObject, ToolCall, ToolResultMessage
-from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest, counts_for_call
+from askfirst.requests import ApproveAnswer, EscalateAnswer, StoredRequest, approves
 
 CALL = "call"
 """The id of the one call of a key: its request has this id, and its effect."""
@@ -86,11 +86,7 @@ def has_call(messages: Sequence[Any]) -> bool:
 def decided(known: StoredRequest | None, action: Action) -> Approved | Refused | None:
     """The decision about exactly this action; None while there is none, or if the request was about another
     action."""
-    if (
-        known is None
-        or known.status == "pending"
-        or not counts_for_call(known.request, action.digest, action.seal)
-    ):
+    if known is None or known.status == "pending" or not approves(known.request, action.digest, action.seal):
         return None
     return decision_in(known, action.args)
 

@@ -50,7 +50,7 @@ from askfirst.requests import (
     EscalateRequest,
     HitlRequest,
     StoredRequest,
-    counts_for_call,
+    approves,
     same_question,
     seal_in,
 )
@@ -91,7 +91,7 @@ class Ledger:
             stored = await self._store.load(thread_id)
             known = None if stored is None else stored.requests.get(CALL)
             if known is not None:
-                if not counts_for_call(known.request, action.digest, action.seal):
+                if not approves(known.request, action.digest, action.seal):
                     raise KeyConflict(key)
                 return known
             if stored is not None:
