@@ -258,7 +258,7 @@ def _take_requests(app: FastAPI, places: Places) -> None:
     """Add the routes ``/messengers/NAME``, which take signed requests of messengers."""
     for place in places:
         delivery = place.delivery
-        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+        if isinstance(delivery, RequestsDelivery) and delivery.takes_requests:
             app.router.routes.append(
                 Route(f"/messengers/{place.name}", delivery.request_app(), include_in_schema=False)
             )

@@ -46,7 +46,7 @@ class ButtonListener:
             delivery = delivery.answering_pending(self._pending)
         if not isinstance(delivery, PressDelivery):
             return
-        if isinstance(delivery, RequestsDelivery) and delivery.hears_requests:
+        if isinstance(delivery, RequestsDelivery) and delivery.takes_requests:
             async with delivery.listening(partial(self._presses.decide, self._place)):
                 await (
                     asyncio.Event().wait()

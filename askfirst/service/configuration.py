@@ -281,7 +281,7 @@ class _Reader:
             return {}
         found: dict[str, Decider] = {}
         for account, who in cast("dict[str, Any]", given).items():
-            if (problem := kind.account_problem(account.strip(), values)) is not None:
+            if (problem := kind.account_fault(account.strip(), values)) is not None:
                 self._wrong((*at, account), problem)
                 continue
             try:
