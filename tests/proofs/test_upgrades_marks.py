@@ -74,10 +74,10 @@ async def test_what_a_service_left_is_found_after_the_upgrade(before: Path) -> N
             for thread_id in ("open", "settled", "deleted", "new")
         ]
         assert ends == ["pending", "completed", "cancelled", "pending"]
-        told = await cases.take_untold()  # of those from before somebody was told then
+        told = await cases.take_on_case_call()  # of those from before somebody was told then
         assert told is not None
         assert told.case.case_id == case_id_of("new", "call-1", 1)
-        assert await cases.take_untold() is None
+        assert await cases.take_on_case_call() is None
         unplanned = await cases.engine.read(
             partial(deliveries.unplanned, 10)
         )  # deliveries tell of all that is open

@@ -150,7 +150,7 @@ async def test_a_sweep_costs_what_there_is_to_do(database: Database, monkeypatch
         async def all_of_it() -> None:
             await cases.adopt()
             await cases.sweep()
-            await cases.take_untold()
+            await cases.take_on_case_call()
 
         await examined.by(all_of_it)
         assert len(examined.statements) > 5
