@@ -146,7 +146,7 @@ class _Reader:
     def _check_service(self, key: str, value: Any, type_: str) -> None:
         """A fault for an option of the service that ``askfirst serve`` would refuse."""
         if value is None:
-            self._add_fault(("service", key), f"{key} is {_TYPE_NAMES[type_]}")
+            self._add_fault(("service", key), f"{key} must be {_TYPE_NAMES[type_]}")
             return
         try:
             if key == "risk_patterns":
@@ -264,7 +264,7 @@ class _Reader:
     def _converted(self, at: tuple[str, ...], setting: Setting, value: Any) -> Any:
         made = _TYPES[setting.type](value)
         if made is None:
-            self._add_fault(at, f"{setting.name} is {_TYPE_NAMES[setting.type]}")
+            self._add_fault(at, f"{setting.name} must be {_TYPE_NAMES[setting.type]}")
         return made
 
     def _deciders(
@@ -291,7 +291,9 @@ class _Reader:
             )
             return {}
         if not isinstance(given, dict):
-            self._add_fault(at, 'deciders are accounts and names, as in { "1001" = "Ada <ada@example.com>" }')
+            self._add_fault(
+                at, 'deciders must be accounts and names, as in { "1001" = "Ada <ada@example.com>" }'
+            )
             return {}
         found: dict[str, Decider] = {}
         for account, who in cast("dict[str, Any]", given).items():
@@ -344,7 +346,7 @@ class _Reader:
     def _texts(self, key: str, value: Any) -> list[str]:
         made = _texts_in(value)
         if made is None:
-            self._add_fault(("notify", key), f"{key} is a list of texts")
+            self._add_fault(("notify", key), f"{key} must be a list of texts")
         return made or []
 
     def _read(self, key: str, value: Any, read: Callable[[str], Any]) -> Any:
@@ -361,7 +363,9 @@ class _Reader:
         for part in at:
             found = cast("dict[str, Any]", found).get(part, {}) if isinstance(found, dict) else {}
         if not isinstance(found, dict):
-            self._add_fault(at, f"{'.'.join(at)} is a table: write [{'.'.join(at)}] and its settings below")
+            self._add_fault(
+                at, f"{'.'.join(at)} must be a table: write [{'.'.join(at)}] and its settings below"
+            )
             return {}
         return cast("dict[str, Any]", found)
 
@@ -441,17 +445,17 @@ def _flag(value: Any) -> bool | None:
 
 def _check_port(port: int) -> None:
     if not 1 <= port <= 65_535:
-        raise ServiceError(f"port is 1 to 65535, not {port}")
+        raise ServiceError(f"port must be between 1 and 65535, not {port}")
 
 
 def _check_links(links: str) -> None:
     if links not in ("caller", "service"):
-        raise ServiceError(f"links is caller or service, not {links!r}")
+        raise ServiceError(f"links must be caller or service, not {links!r}")
 
 
 def _check_link_days(days: float) -> None:
     if not 0 < days <= MOST_LINK_DAYS:
-        raise ServiceError(f"link_days is more than 0 and at most {MOST_LINK_DAYS}, not {days:g}")
+        raise ServiceError(f"link_days must be more than 0 and at most {MOST_LINK_DAYS}, not {days:g}")
 
 
 _SERVICE_CHECKS: Mapping[str, Callable[[Any], object]] = {

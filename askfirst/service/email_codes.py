@@ -102,7 +102,7 @@ class EmailCodes:
     async def send(self, case: Case, place: int, requested_from: str | None = None) -> Sending:
         """Send a new code to the case's address at index ``place``; earlier codes stay valid.
 
-        ``wished_from`` is the network address of the request. Raises `OverBudget` before the costly hash is computed.
+        ``requested_from`` is the client's network address. Raises `OverBudget` before the costly hash is computed.
         """
         address = (case.verify_email or ())[place]
         code, salt, now = (

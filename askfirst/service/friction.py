@@ -84,7 +84,7 @@ def second_step_faults(
 def carry_faults(case: Case, data: Mapping[str, Any]) -> dict[str, str]:
     """The fault of a note that is too long for a further step. Other long values are stored in the draft."""
     too_long = len(note_in(data) or "") > _CARRIED_NOTE_LIMIT
-    return {note_field(case): f"has at most {_CARRIED_NOTE_LIMIT} characters"} if too_long else {}
+    return {note_field(case): f"must have at most {_CARRIED_NOTE_LIMIT} characters"} if too_long else {}
 
 
 def note_field(case: Case) -> str:

@@ -195,7 +195,7 @@ async def _decide_json(service: Service, case: Case, request: Request, raw: byte
     more: Mapping[str, Any] = said.model_extra or {}
     code = more.get("email_code", "")
     if not isinstance(code, str) or len(code) > limits.CODE_CHARACTERS:
-        raise InvalidReview({"email_code": f"is text of at most {limits.CODE_CHARACTERS} characters"})
+        raise InvalidReview({"email_code": f"must be text of at most {limits.CODE_CHARACTERS} characters"})
     proofs = _evidence(more.get("verification_evidence") or [])
     case = await for_visitor(service, case, request)
     if risk_of(case) == "critical":
@@ -208,11 +208,11 @@ async def _decide_json(service: Service, case: Case, request: Request, raw: byte
 def _evidence(given: Any) -> list[VerificationEvidence]:
     proofs = cast("list[Any]", given) if isinstance(given, list) else [given]
     if len(proofs) > limits.PROOFS:
-        raise InvalidReview({"verification_evidence": f"has at most {limits.PROOFS} proofs"})
+        raise InvalidReview({"verification_evidence": f"must have at most {limits.PROOFS} proofs"})
     try:
         return [VerificationEvidence.read(each) for each in proofs]
     except InvalidProtocolObject:
-        raise InvalidReview({"verification_evidence": "is a list of proofs"}) from None
+        raise InvalidReview({"verification_evidence": "must be a list of proofs"}) from None
 
 
 async def _decide_form(service: Service, case: Case, visit: Visit, request: Request, raw: bytes) -> Response:
@@ -224,7 +224,7 @@ async def _decide_form(service: Service, case: Case, visit: Visit, request: Requ
             case.size + len(raw), _read_form, case, raw, visit.reader.language, service.settings.quick_reasons
         )
     except ValueError:
-        return problem(422, "invalid_request", f"A form has at most {limits.POSTED_FIELDS} fields.")
+        return problem(422, "invalid_request", f"A form must have at most {limits.POSTED_FIELDS} fields.")
     if is_repeated(case, submission.nonce):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     try:

@@ -14,7 +14,7 @@ from kit.stores import approval
 
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.ids import case_id_of
-from askfirst.service.adoption import adopted
+from askfirst.service.adoption import adopted_case
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
 from askfirst.store import deliveries
@@ -52,7 +52,7 @@ def before(tmp_path: Path) -> Path:
         for row in (*shown[:2], _request("new")):
             _insert(connection, "askfirst_requests", row._asdict())
         for row in shown:
-            case = adopted(row)
+            case = adopted_case(row)
             columns = {"question_id": "call-1", "round": 1, "idempotency": case.case_id}
             values = row_of(case, fresh_write_id(), **columns)._asdict()
             _insert(

@@ -396,7 +396,7 @@ async def test_a_request_that_cannot_be_shown_keeps_none_from_it(
             raise KeyError("unreadable: secret-content")
         return adopted_case(row, rounds)
 
-    monkeypatch.setattr("askfirst.service.cases.adopted", broken)
+    monkeypatch.setattr("askfirst.service.cases.adopted_case", broken)
     await asked(rig.store, "bad", HitlRequest(question_id="q", payload=APPROVE, created_at=1.0))
     for number in range(3):
         assert await rig.told(await rig.ask(APPROVE, f"t{number}")) == 1
