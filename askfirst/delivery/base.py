@@ -265,7 +265,7 @@ class PressDelivery(Protocol):
 
 
 OnPending = Callable[[str], Awaitable[str]]
-"""From an account, such as ``slack:T024BE7LD:U2147483697``, to a text with the open requests."""
+"""Takes an account, such as ``slack:T024BE7LD:U2147483697``, and returns a text with the open requests."""
 
 
 @runtime_checkable

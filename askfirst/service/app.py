@@ -141,13 +141,14 @@ def create_app(
 
     Functions of the host:
 
-    - ``authenticate``: in place of API keys; from a request to the caller's id of up to 255 characters, or None.
-    - ``may_follow``: from a caller's id and a thread's id to whether the caller may follow the thread; without it
-      nobody may.
-    - ``identify``: from a request to the ``name`` and ``email`` of the person who is signed in, or None. If it
-      raises, the answer is refused.
-    - ``authorize``: from the `Person`, the `Case` and the action to whether the person may answer so, on every
-      surface. Only True allows; another value, or an exception, refuses.
+    - ``authenticate``: replaces API keys. It takes a request, and returns the caller's id of up to 255 characters, or
+      None for an unknown caller.
+    - ``may_follow``: takes a caller's id and a thread's id, and returns whether the caller may follow the thread;
+      without it nobody may.
+    - ``identify``: takes a request, and returns the ``name`` and ``email`` of the person who is signed in, or None.
+      If it raises, the answer is refused.
+    - ``authorize``: takes the `Person`, the `Case` and the action, and returns whether the person may answer so, on
+      every surface. Only True allows; another value, or an exception, refuses.
 
     What callers may do:
 
@@ -164,8 +165,8 @@ def create_app(
       hold.
     - ``risk_patterns``: patterns for lines to look at twice, or a file of them; by default those that Askfirst ships.
     - ``quick_reasons``: up to 6 reasons to reject that the page offers for one tap; by default four of its own.
-    - ``language``: the language of a page whose reader wants none that the pages have, such as ``"zh-Hans"``, and of
-      the tools' own sentences in messages, where they are given in several languages.
+    - ``language``: the language of pages for readers who prefer none that the pages have, such as ``"zh-Hans"``, and
+      of the tools' own texts in messages, if those are given in several languages.
     """
     secret = secret or os.environ.get(SECRET_VARIABLE)
     _check_arguments(checkpointer_or_url, secret, base_url, push_heads)

@@ -113,7 +113,7 @@ def checked_reasons(given: Sequence[str]) -> tuple[str, ...]:
 
 
 Authenticate = Callable[[Request], Awaitable[str | None]]
-"""A function of the host: from a request to its caller's id of up to 255 characters; None refuses the request."""
+"""A function of the host that returns the caller's id, of up to 255 characters; None refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Settings:
     quick_reasons: tuple[str, ...] = ()
     """Reasons to reject that the page offers; empty for its own, in the reader's language."""
     language: str = "en"
-    """The language of readers who want none that the pages have, and of the tools' words in messages."""
+    """The language for readers who prefer none that the pages have, and of the tools' texts in messages."""
 
     @property
     def base_path(self) -> str:

@@ -183,7 +183,7 @@ LOOK_UPS = 8
 """How many DNS look-ups may run at the same time."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A DNS look-up: from a host and a port to its IP addresses; raises ``OSError`` if there are none."""
+"""A DNS look-up of a host and a port: returns the IP addresses, or raises ``OSError`` if there are none."""
 
 
 class Reply(NamedTuple):

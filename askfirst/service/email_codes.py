@@ -87,7 +87,7 @@ Sending = Literal["sent", "too_many", "not_sent"]
 class EmailCodes:
     """Sends codes to the addresses that a case names, and checks entered codes.
 
-    ``domain`` is the service's domain, ``language`` that of the sentence in the mail.
+    ``domain`` is the service's domain, ``language`` the language of the sentence in the mail.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ def contents_of(
 
     The labels, formats, risk and consequences are the trusted words of the case (`askfirst.display.Display.shown`).
     ``patterns`` raise the risk as they do on the page, by default those that are shipped. ``key_name`` is the name of
-    the API key that opened the case. ``language`` is that of the trusted words, where they are given in several.
+    the API key that opened the case. ``language`` chooses among words in several languages.
     """
     payload = case.payload
     display = words_for(case, language)

@@ -150,7 +150,7 @@ async def check_authorized(authorize: Authorize | None, who: Respondent, case: C
 MOST_CHARACTERS = 255
 
 Identify = Callable[[Request], Awaitable[Mapping[str, str] | None]]
-"""A function of the host: from a request to the ``name`` and ``email`` of the person who is signed in, or None."""
+"""A function of the host that returns the ``name`` and ``email`` of the person who is signed in, or None."""
 
 
 async def respondent(

@@ -35,7 +35,7 @@ OPENED, SETTLED = "request.opened", "request.settled"
 _Event = tuple["Position", str, dict[str, Any]]
 
 MayFollow = Callable[[str, str], Awaitable[bool]]
-"""A function of an API key's id and a thread's id: whether this key may follow the thread."""
+"""A function that takes an API key's id and a thread's id, and returns whether the key may follow the thread."""
 
 
 def following(rules: Sequence[str]) -> MayFollow:
