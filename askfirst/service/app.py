@@ -177,15 +177,9 @@ def create_app(
     mailer = None if smtp_url is None else Mailer(smtp_url, in_clear=development)
     metrics, budgets = Metrics(), budgets or Budgets()
     reasons, spoken = checked_reasons(quick_reasons), checked_language(language)
-    page_settings = checked_hold(hold_seconds), patterns_from(risk_patterns), reasons, spoken
+    of_pages = checked_hold(hold_seconds), patterns_from(risk_patterns), reasons, spoken
     settings = Settings(
-        base_url.rstrip("/"),
-        name,
-        signing_key,
-        retention_days,
-        secret is not None,
-        development,
-        *page_settings,
+        base_url.rstrip("/"), name, signing_key, retention_days, secret is not None, development, *of_pages
     )
     deliveries = DeliverySettings(places, schedule or Schedule(), Sender.of(settings))
 
