@@ -20,7 +20,7 @@ from askfirst.messages import ToolResultMessage
 from askfirst.requests import StoredRequest
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
-from askfirst.service.notices import ended_of, notice_of, shown_of
+from askfirst.service.notices import ended_of, message_digest, notice_of
 from askfirst.service.places import Place
 from askfirst.service.presses import Presses
 from askfirst.store import cases as case_store
@@ -208,7 +208,7 @@ class Cards:
             submitted_via=f"{platform}_reply",
             platform=platform,
             platform_user_id=user,
-            shown=shown_of(case),
+            shown=message_digest(case),
             data=data,
         )
 

@@ -43,8 +43,8 @@ class Kind:
     """Makes a delivery from the given settings, by name. It loads the libraries, and raises `DeliveryError`."""
     platform: str | None = None
     """The prefix of accounts, if people can press buttons there: ``telegram`` for ``telegram:1001``."""
-    account_problem: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
-    """From an account and the delivery's settings to the fault of the account; None if it is valid."""
+    account_fault: Callable[[str, Mapping[str, Any]], str | None] = lambda account, settings: None
+    """Checks an account of ``deciders`` with the delivery's settings: a sentence about its fault, or None."""
 
 
 def _terminal(given: Mapping[str, Any]) -> Delivery:
@@ -135,7 +135,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             _telegram,
             platform="telegram",
-            account_problem=_telegram_account,
+            account_fault=_telegram_account,
         ),
         Kind(
             "slack",
@@ -149,7 +149,7 @@ KINDS: Mapping[str, Kind] = {
             ),
             _slack,
             platform="slack",
-            account_problem=_slack_account,
+            account_fault=_slack_account,
         ),
         Kind("apprise", (Setting("urls", "secrets", "ASKFIRST_APPRISE_URL"),), _apprise),
         Kind(

@@ -153,11 +153,10 @@ NAMES = tuple(_MAKERS)
 _MEMBERS = ("name", "shows_buttons", "send", "update")
 
 
-class PlainFunction:
-    """A function of the notice as a delivery. It is called for the end of a case only if nobody decided.
+class FunctionDelivery:
+    """A delivery that calls a function with each notice, and again at the end of a case if nobody decided.
 
-    A function that is not async is called in a thread, so that it may block. It is called once for each notice, and
-    again if it raised.
+    A function that is not async is called in a thread, so that it may block. If it raises, it is called again.
     """
 
     shows_buttons = False
@@ -203,16 +202,16 @@ def _delivery(given: Any) -> Delivery:
         if not missing:
             return given
         if "send" not in missing:
-            raise TypeError(f"{_named(given)} is not a delivery: it has no {' and no '.join(missing)}")
+            raise TypeError(f"{_type_of(given)} is not a delivery: it has no {' and no '.join(missing)}")
         if callable(given):
-            return PlainFunction(given)
+            return FunctionDelivery(given)
     hint = "; make an instance of it first" if isinstance(given, type) else ""
     raise TypeError(
         f"deliver= must be a delivery, a name ({', '.join(NAMES)}), a function of the notice, or a list of these, "
-        f"not {_named(given)}{hint}"
+        f"not {_type_of(given)}{hint}"
     )
 
 
-def _named(given: Any) -> str:
-    """The type of a given value. Its ``repr`` is not used, because it may contain a secret."""
+def _type_of(given: Any) -> str:
+    """The type of a value, for an error. The value's ``repr`` is not used, because it may contain a secret."""
     return f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"

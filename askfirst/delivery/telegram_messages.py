@@ -88,9 +88,9 @@ def can_be_button(url: str) -> bool:
 
 
 def data_of(key: str, actions: Sequence[Button]) -> dict[str, str]:
-    """The action of each button, by the button's data.
+    """The action of each button, by the button's callback data.
 
-    An action that is too long for the data is replaced by a number.
+    In the data, a number replaces an action that is too long for Telegram's limit.
     """
     found: dict[str, str] = {}
     for number, button in enumerate(actions):
@@ -115,7 +115,7 @@ def keyboard(
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message about a case: its chat, its text, and the action behind each button's data."""
+    """A message about a case: its chat, its text, and the action for each button's callback data."""
 
     case_id: str
     chat_id: int

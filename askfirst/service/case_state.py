@@ -123,7 +123,7 @@ def case_state_of(
         return CaseState(
             "held",
             version,
-            is_yours=held.is_of(viewer, case.reader),
+            is_yours=held.was_made_by(viewer, case.reader),
             action=held.action,
             by=held.named,
             at=held.at,

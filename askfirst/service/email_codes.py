@@ -42,7 +42,7 @@ class Mailer(SmtpServer):
         except ValueError as error:
             raise ServiceError(f"smtp_url {error}") from None
 
-    def written(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
+    def compose_mail(self, to: str, subject: str, text: str, *, domain: str) -> Mail | None:
         """Compose a mail; None, with a warning in the log, if that fails. ``domain`` is the service's domain."""
         try:
             message_id = make_msgid(domain=domain.encode("idna").decode())
@@ -64,9 +64,9 @@ class Mailer(SmtpServer):
 CODE_DIGITS = 6
 CODE_MINUTES = 10
 MOST_TRIES = 5
-"""How often codes may be tried against one stored code."""
+"""How many entered codes are compared with one stored code."""
 LONGEST_PROMPT = 300
-"""How many characters of the sentence are in the mail."""
+"""The most characters of the decision's sentence in the mail."""
 _HOUR = 3_600_000
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
@@ -87,7 +87,7 @@ Sending = Literal["sent", "too_many", "not_sent"]
 class EmailCodes:
     """Sends codes to the addresses that a case names, and checks entered codes.
 
-    ``domain`` is the service's domain, ``language`` that of the sentence in the mail.
+    ``domain`` is the service's domain, ``language`` the language of the sentence in the mail.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class EmailCodes:
         self._spending = spending
         self._language = language
 
-    async def send(self, case: Case, place: int, wished_from: str | None = None) -> Sending:
+    async def send(self, case: Case, place: int, requested_from: str | None = None) -> Sending:
         """Send a new code to the case's address at index ``place``; earlier codes stay valid.
 
-        ``wished_from`` is the network address of the request. Raises `OverBudget` before the costly hash is computed.
+        ``requested_from`` is the client's network address. Raises `OverBudget` before the costly hash is computed.
         """
         address = (case.verify_email or ())[place]
         code, salt, now = (
@@ -115,13 +115,13 @@ class EmailCodes:
             case_id=case.case_id,
             domain=self._domain,
             minutes=CODE_MINUTES,
-            sentence=_shown(contents_of(case, self._domain, language=self._language).said),
+            sentence=_in_one_line(contents_of(case, self._domain, language=self._language).said),
         )
         host = urlsplit(f"//{self._domain}").hostname or "localhost"
-        mail = self._mailer.written(address, f"Your code for {self._domain}", text, domain=host)
+        mail = self._mailer.compose_mail(address, f"Your code for {self._domain}", text, domain=host)
         if mail is None:  # a mail that was never sent is neither counted nor recorded
             return "not_sent"
-        await self._spending.code(case, address, wished_from)
+        await self._spending.code(case, address, requested_from)
         row = CodeRow(
             case_id=case.case_id,
             code_hash=await asyncio.to_thread(_hashed, case.case_id, salt, code),
@@ -174,7 +174,7 @@ def read_code(case: Case, entered: str) -> str:
     return code
 
 
-def _shown(prompt: str) -> str:
+def _in_one_line(prompt: str) -> str:
     """The prompt on one line, with its hidden characters made visible."""
     shown = visible(prompt)
     return shown if len(shown) <= LONGEST_PROMPT else f"{shown[:LONGEST_PROMPT]}… (more on the page)"

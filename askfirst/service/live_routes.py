@@ -16,24 +16,31 @@ from askfirst.errors import CaseHeld, CaseNotFound, LinkExpired
 from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import Case, iso
 from askfirst.service.case_state import CaseState, case_state_of
-from askfirst.service.context import Service, The
+from askfirst.service.context import OpenService, Service
 from askfirst.service.continuation import going_on
 from askfirst.service.page_data import newest_round, outcome_of
 from askfirst.service.pages import PAGE_HEADERS
 from askfirst.service.person import REVIEWER
-from askfirst.service.problems import of_error, of_foreign
+from askfirst.service.problems import error_response, foreign_response
 from askfirst.service.review_routes import case_with_token, late_page, no_page, page_path
-from askfirst.service.visitor import LINK_COOKIE, browser_of, is_foreign, is_navigation, seen, visit_of
+from askfirst.service.visitor import (
+    LINK_COOKIE,
+    browser_of,
+    for_visitor,
+    is_cross_site,
+    is_navigation,
+    visit_of,
+)
 from askfirst.store import outcomes
 
 router = APIRouter()
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """The polling interval, in seconds. A change that this process makes wakes the stream at once."""
-HEARTBEAT_LOOKS = 15
+HEARTBEAT_POLLS = 15
 """Polls between two heartbeats (keep-alive comments)."""
-LONGEST_LOOKS = 900
+MOST_POLLS = 900
 """Polls after which the stream ends; the browser then opens it again."""
-_OVER = ("done", "failed", "rejected", "answered", "cancelled", "expired")
+_FINAL_STATES = ("done", "failed", "rejected", "answered", "cancelled", "expired")
 """States after which the stream ends, because no further change is expected."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -50,7 +57,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     },
     summary="What happens to a case, for its page",
 )
-async def live(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def live(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Follow a case from its page: one event ``state`` at once, and one for every change.
 
     The page's cookie (`page_pass`) gives access; without the cookie, the link's token does.
@@ -61,10 +68,10 @@ async def live(case_id: str, service: The, request: Request, token: str = "") ->
         else:
             case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
-        return of_error(error)
+        return error_response(error)
     if request.headers.get("last-event-id") == str(case.version) and case.is_final:
-        standing = await _standing(service, case_id, None)
-        if standing.state in _OVER:
+        standing = await _state_for(service, case_id, None)
+        if standing.state in _FINAL_STATES:
             return Response(status_code=204, headers=_HEADERS)  # a browser does not reconnect after 204
     streams = service.quotas.streams
     stream_id = await streams.begin(f"page:{case.case_id}", address_of(request))
@@ -73,32 +80,32 @@ async def live(case_id: str, service: The, request: Request, token: str = "") ->
 
 
 async def states(service: Service, case_id: str, viewer: str | None) -> AsyncIterator[bytes]:
-    """The states of a case as server-sent events. Ends after a final state, or after `LONGEST_LOOKS` polls."""
+    """The states of a case as server-sent events. Ends after a final state, or after `MOST_POLLS` polls."""
     yield b"retry: 3000\n\n"
     cases, known = service.cases, None
     with cases.followers.follow(case_id) as changed:
-        for looks in range(LONGEST_LOOKS):
+        for polls in range(MOST_POLLS):
             changed.clear()
             pulse = await cases.engine.read(partial(outcomes.pulse, case_id))
             if pulse is None:
                 return
             if pulse != known:
                 known = pulse
-                standing = await _standing(service, case_id, viewer)
+                standing = await _state_for(service, case_id, viewer)
                 head = f"id: {standing.version}\nevent: state\ndata: ".encode()
-                yield head + to_json(told(standing)) + b"\n\n"
-                if standing.state in _OVER:
+                yield head + to_json(state_data(standing)) + b"\n\n"
+                if standing.state in _FINAL_STATES:
                     return
-            elif looks % HEARTBEAT_LOOKS == 0:
+            elif polls % HEARTBEAT_POLLS == 0:
                 yield b": still here\n\n"
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await changed.wait()
             except TimeoutError:
                 pass
 
 
-async def _standing(service: Service, case_id: str, viewer: str | None) -> CaseState:
+async def _state_for(service: Service, case_id: str, viewer: str | None) -> CaseState:
     case = await service.cases.get(case_id)
     engine = service.cases.engine
     goes_on = await going_on(engine, case)
@@ -106,7 +113,7 @@ async def _standing(service: Service, case_id: str, viewer: str | None) -> CaseS
     return case_state_of(case, seconds(service.cases.now()), viewer, outcome, goes_on)
 
 
-def told(standing: CaseState) -> dict[str, object]:
+def state_data(standing: CaseState) -> dict[str, object]:
     """The data of a ``state`` event: enough for the page to fetch itself again, without the answer's contents."""
     said: dict[str, object] = {
         "state": standing.state,
@@ -132,18 +139,18 @@ def told(standing: CaseState) -> dict[str, object]:
     },
     summary="Undo a decision that is still held",
 )
-async def undo(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def undo(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Undo a held decision of this browser or login. A decision that already counts stays; the page then shows it."""
     visit = visit_of(service, request, token)
-    if is_foreign(service, request):
-        return of_foreign(request)
+    if is_cross_site(service, request):
+        return foreign_response(request)
     try:
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
         return await no_page(service, error, visit)
     await service.quotas.spending.post(token)
     try:
-        case = await seen(service, case, request)
+        case = await for_visitor(service, case, request)
         await service.cases.undo(case, browser_of(request).mark)
     except CaseHeld as error:
         return await late_page(service, case, visit, request, error)
@@ -151,7 +158,7 @@ async def undo(case_id: str, service: The, request: Request, token: str = "") ->
 
 
 @router.get("/review/{case_id}/next", response_model=None, include_in_schema=False)
-async def following(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def next_round(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Redirect a person with a case's link to the newest round of the case, with a new link for that round."""
     visit = visit_of(service, request, token)
     try:

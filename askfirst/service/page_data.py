@@ -24,7 +24,7 @@ from askfirst.service.friction import confirm_value, hold_of, step_up_lack
 from askfirst.service.pages.decision import ACTING, Decision, decision_of, values_of
 from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second, Sight
-from askfirst.service.worker_threads import apart
+from askfirst.service.worker_threads import run_by_size
 from askfirst.store import audit_chain, outcomes
 from askfirst.store import cases as case_store
 from askfirst.store.engine import Engine
@@ -62,7 +62,7 @@ async def decision_for(
         style=style,
         view=view,
     )
-    return await apart(case.size, make, case)
+    return await run_by_size(case.size, make, case)
 
 
 async def sight_of(
@@ -115,7 +115,7 @@ async def outcome_of(engine: Engine, case: Case, goes_on: GoingOn | None) -> Out
         return None
     since = case.ended_at or case.created_at
     found = await engine.read(partial(outcomes.effect, case.thread_id, call.tool_call_id))
-    if found is None or found.attempt <= _doubted(case):
+    if found is None or found.attempt <= _attempt_in_doubt(case):
         failed = goes_on is not None and goes_on.state == "failed"
         running = goes_on is not None and goes_on.state == "running"
         if failed and goes_on is not None:
@@ -135,7 +135,7 @@ async def begun_of(engine: Engine, case: Case) -> float | None:
     return None if found is None else seconds(found.started_at)
 
 
-def _doubted(case: Case) -> int:
+def _attempt_in_doubt(case: Case) -> int:
     """The number of the attempt that is in doubt; 0 if the case is not about a call in doubt."""
     payload = case.payload
     attempt = (
@@ -210,7 +210,7 @@ def _steps(messages: Sequence[Message], call_id: str) -> tuple[Step, ...]:
                 return tuple(found[-MOST_STEPS:])
             if text := text_of(message.content).strip():
                 found.append(Step("agent", _cut(text)))
-            found += [Step("agent", _cut(_written(it.args)), it.name) for it in message.tool_calls]
+            found += [Step("agent", _cut(_arguments_text(it.args)), it.name) for it in message.tool_calls]
         elif isinstance(message, ToolResultMessage):
             text = _cut(_result_text(message))
             found.append(Step("tool", text, message.tool_name, is_error=message.is_error))
@@ -219,7 +219,7 @@ def _steps(messages: Sequence[Message], call_id: str) -> tuple[Step, ...]:
     return ()  # the call is not among the messages that were read
 
 
-def _written(args: Mapping[str, Any]) -> str:
+def _arguments_text(args: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {_short(value)}" for name, value in list(args.items())[:10])
 
 
@@ -235,14 +235,14 @@ def _cut(text: str) -> str:
 # The audit trail.
 
 
-_ENDS = ("case.answered", "case.cancelled", "case.expired", "case.completed")
+_FINAL_ACTS = ("case.answered", "case.cancelled", "case.expired", "case.completed")
 
 
 async def trail_of(engine: Engine, case: Case) -> Trail:
     """What the audit trail says of a case: how it was decided, in which row, and what was undone before."""
     rows = await engine.read(partial(audit_chain.of_subjects, [case.case_id]))
     undone = tuple(seconds(row.at) for row in rows if row.act == "case.undone")
-    held_or_ended = [row for row in rows if row.act in (*_ENDS, "case.held")]
+    held_or_ended = [row for row in rows if row.act in (*_FINAL_ACTS, "case.held")]
     if not held_or_ended:
         return Trail(undone_at=undone)
     last = held_or_ended[-1]
@@ -285,11 +285,11 @@ async def previous_of(cases: Cases, case: Case) -> Previous | None:
         note_in(dict(result.get("data") or {})),
         None if by is None else str(by),
         before.ended_at,
-        await _number_of(cases, before),
+        await _round_number(cases, before),
     )
 
 
-async def _number_of(cases: Cases, case: Case, most: int = 50) -> int:
+async def _round_number(cases: Cases, case: Case, most: int = 50) -> int:
     """Which try a case is, counted from 1, as far back as its earlier rounds can be read."""
     number = 1
     while case.previous_case_id is not None and number < most:

@@ -14,7 +14,7 @@ from askfirst.errors import (
     NotAuthorized,
 )
 from askfirst.service.cases import Cases
-from askfirst.service.notices import ended_of, shown_of
+from askfirst.service.notices import ended_of, message_digest
 from askfirst.service.places import Place
 
 logger = logging.getLogger("askfirst.service")
@@ -42,7 +42,7 @@ class Presses:
             return PressAnswer("closed", GONE)
         if case.is_final:
             return PressAnswer("closed", ended_of(case).text)
-        if press.shown != shown_of(case):
+        if press.shown != message_digest(case):
             return PressAnswer("to_page", CHANGED)
         who = place.respondent(press)
         try:

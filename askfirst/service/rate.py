@@ -114,7 +114,7 @@ class CaseRate:
 
 
 def _take_kept(case: _Case, now: int) -> list[int]:
-    """Take the kept polls of a case, to be written. Its polls within the next minute are not kept, but written."""
+    """Take the kept polls of a case, to write them. From now on its polls are written at once, for a minute."""
     if abs(now - case.counted_from) >= LIMIT.window:
         case.counted_from = now
     kept, case.kept = case.kept, []

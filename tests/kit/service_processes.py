@@ -167,7 +167,7 @@ class Points:
 def serve(job: dict[str, Any]) -> None:
     """Run a server until it is killed."""
     background.SWEEP_SECONDS = background.HINT_SECONDS = 0.05
-    callbacks.TAKEN_MILLISECONDS = cases.TELL_MILLISECONDS = 400
+    callbacks.TAKEN_MILLISECONDS = cases.ON_CASE_LEASE_MILLISECONDS = 400
     if job["crash"] is not None:  # a living server keeps its claims, also on a busy machine
         deliveries.LEASE_MILLISECONDS = 400
     Points(job["crash"], job["log"]).watch()

@@ -15,7 +15,7 @@ from kit.stores import approval
 
 from askfirst.checkpointer.sqlite import SQLiteCheckpointer
 from askfirst.ids import case_id_of
-from askfirst.service.adoption import adopted
+from askfirst.service.adoption import adopted_case
 from askfirst.service.case import row_of
 from askfirst.service.cases import Cases
 from askfirst.store import deliveries
@@ -53,7 +53,7 @@ def before(tmp_path: Path) -> Path:
         for row in (*shown[:2], _request("new")):
             _insert(connection, "askfirst_requests", row._asdict())
         for row in shown:
-            case = adopted(row)
+            case = adopted_case(row)
             columns = {"question_id": "call-1", "round": 1, "idempotency": case.case_id}
             values = row_of(case, fresh_write_id(), **columns)._asdict()
             _insert(
@@ -75,10 +75,10 @@ async def test_what_a_service_left_is_found_after_the_upgrade(before: Path) -> N
             for thread_id in ("open", "settled", "deleted", "new")
         ]
         assert ends == ["pending", "completed", "cancelled", "pending"]
-        told = await cases.take_untold()  # for the old cases, `on_case` was called at that time
+        told = await cases.take_on_case_call()  # for the old cases, `on_case` was called at that time
         assert told is not None
         assert told.case.case_id == case_id_of("new", "call-1", 1)
-        assert await cases.take_untold() is None
+        assert await cases.take_on_case_call() is None
         unplanned = await cases.engine.read(
             partial(deliveries.unplanned, 10)
         )  # deliveries still send every open case

@@ -120,14 +120,14 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
             '"ann"',
             "line 11: to must be one or several e-mail addresses such as ann@a.example",
         ),
-        ('"ann@a.example"', "7", "line 13: to is a text or a list of texts"),
-        ("chat = -1001", 'chat = "x"', "line 18: chat is a whole number"),
+        ('"ann@a.example"', "7", "line 13: to must be a text or a list of texts"),
+        ("chat = -1001", 'chat = "x"', "line 18: chat must be a whole number"),
         ("chat = -1001", "", "line 16: chat is missing: give chat, or set ASKFIRST_DELIVERY_PHONE_CHAT"),
         ('"BOT"', '"TOB"', "line 19: the variable TOB is not set"),
         (
             'token_env = "BOT"',
             f'token = "{TOKEN}"',
-            "line 19: token is a secret and does not belong into this file: name a file with token_file or a",
+            "line 19: token is a secret and does not belong in this file: name a file with token_file or a",
         ),
         ('"smtp-url"', '"gone"', "line 14: the file gone cannot be read: FileNotFoundError"),
         ('"Ada Lovelace <ada@a.example>"', '"<"', "line 22: '<' names nobody"),
@@ -140,8 +140,8 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
         ('"Ada Lovelace <ada@a.example>"', "5", "line 22: '' names nobody"),
         ('token_env = "BOT"', "token_file = 5", "line 19: token_file must be the name of a file"),
         ('token_env = "BOT"', 'token_env = ""', "line 19: token_env must be the name of a variable"),
-        ('links = "service"', 'port = "many"', "line 3: port is a whole number"),
-        ('links = "service"', "link_days = [1]", "line 3: link_days is a number"),
+        ('links = "service"', 'port = "many"', "line 3: port must be a whole number"),
+        ('links = "service"', "link_days = [1]", "line 3: link_days must be a number"),
     ],
 )
 def test_every_mistake_has_its_line(tmp_path: Path, before: str, after: str, said: str) -> None:
@@ -205,10 +205,10 @@ def test_the_examples_of_the_guide_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("port = 0", "port is 1 to 65535, not 0"),
-        ("port = 65536", "port is 1 to 65535, not 65536"),
-        ("link_days = 0", "link_days is more than 0 and at most 36500, not 0"),
-        ('links = "nobody"', "links is caller or service, not 'nobody'"),
+        ("port = 0", "port must be between 1 and 65535, not 0"),
+        ("port = 65536", "port must be between 1 and 65535, not 65536"),
+        ("link_days = 0", "link_days must be more than 0 and at most 36500, not 0"),
+        ('links = "nobody"', "links must be caller or service, not 'nobody'"),
         ('least_timeout = "soon"', "least_timeout: "),
         ("hold_seconds = 61", "hold_seconds must be between 0 and 60, not 61.0"),
         ('base_url = "reviews"', "base_url must be the address at which people reach the service"),

@@ -15,10 +15,10 @@ from askfirst.service.pages.sight import Sight
 
 _RESULT_LINES = 12
 _NO_KINDS = ("expired", "cancelled", "done", "failed", "other")
-"""Endings that are not decisions. A caller's own action may have such a name."""
+"""Endings that are not decisions. A caller's own action of such a name must not get their sentence."""
 _SINCE = {"sent": "since.waiting", "running": "since.running", "done": "since.done", "failed": "since.failed"}
 _LOST = {"expired": "notice.toolate", "cancelled": "notice.toolate"}
-"""What a person is told whose held decision did not count, where no other answer counts in its place."""
+"""The sentence for a held decision that did not count, if no other answer counts in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Result:
 def ended_heading(
     case: Case, sight: Sight, heading: Heading, now: float, language: Language, done: Html | None
 ) -> Html:
-    """The end in one line: what ran, else who decided what. The browser that decided reads "You ...".
+    """The end in one line: what ran, else who decided what. In the browser that decided it begins with "You".
 
     ``done`` is what the tool's author says once the call ran. An unverified name is not in the heading.
     """
@@ -88,7 +88,7 @@ def _kind(case: Case, standing: CaseState) -> str:
 
 
 def _is_stuck(standing: CaseState) -> bool:
-    """Whether the decision counts, and the work after it could not go on."""
+    """Whether the decision counts, but its continuation failed."""
     return standing.goes_on is not None and standing.goes_on.state == "failed"
 
 
@@ -160,7 +160,7 @@ def result_of(standing: CaseState, undo: Html | None) -> Result | None:
 def undo_of(case: Case, standing: CaseState, undo: Html | None) -> Html | None:
     """How to undo what a service asked for and somebody approved, in the service's words.
 
-    The page of a call has it beside the call's result.
+    For a call, the text is part of the call's `Result`.
     """
     acted = standing.state == "answered" and standing.action in ACTING.get(case.type, ("submit",))
     return undo if acted and case.request is None and not data_of(case).get("declined") else None

@@ -1,6 +1,6 @@
-"""A form in the parts in which pages show it, and where a person is in it.
+"""A form in parts that each fit on a page, and the step at which a person is.
 
-A step with more than a page has room for is shown in several parts, as if each were a step. A field with very many
+A step that is too large for a page is split into several parts, which pages treat as steps. A field with very many
 options is a part of its own, and its options are a list to choose from (`choices`).
 """
 
@@ -26,7 +26,7 @@ from askfirst.service.pages.page_size import size_of
 _PART = 40_000
 """Bytes of HTML for the fields of a part."""
 _OPTIONS = 10_000
-"""A field whose options take more is a part of its own."""
+"""A field whose options take more bytes of HTML is a part of its own."""
 _FIELD, _OPTION = 700, 160
 _LONGEST_HINT = 2_000
 
@@ -50,7 +50,7 @@ def real_step(form: Form, number: int) -> int:
 
 
 def _parts(form: Form) -> Iterator[tuple[int, str, str | None, list[FormField]]]:
-    """Every part: the number of its step, the step's title, its description where it begins, and its fields."""
+    """Every part: its step's number, title and description (in the step's first part only), and its fields."""
     if form.steps is None:
         steps = [FormStep.model_construct(title="", description=None, fields=form.fields or [])]
     else:

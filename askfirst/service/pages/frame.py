@@ -114,9 +114,9 @@ def ended_pill(standing: CaseState, language: Language) -> Pill:
 
 
 def time_near(at: float, now: float, language: Language) -> Html | None:
-    """How far away a time is, if it is ahead, or less than a day ago; a script keeps the text up to date.
+    """How far away a time is, if it is ahead or less than a day ago; a script keeps the text up to date.
 
-    Unlike `time_ago`, which takes a time that lies ahead for a clock that is wrong.
+    `time_ago` is for times that cannot be ahead: there a time ahead means a wrong clock, and reads "just now".
     """
     if now - at >= 24 * _HOUR:
         return None
@@ -228,7 +228,7 @@ class ChipText:
 def chip_texts(decision: Decision, language: Language) -> list[ChipText]:
     """The consequences in words. The alarming ones are red if the risk is high or critical.
 
-    A last chip says that the risk is critical; or that it is high, if neither they nor a risk pattern say why.
+    A last chip names a critical risk, or a high risk that no red chip and no risk pattern explains.
     """
     high = decision.risk in ("high", "critical")
     chips = [_chip(chip, high, language) for chip in decision.chips]
@@ -261,8 +261,8 @@ def button_labels(case: Case, decision: Decision, language: Language) -> dict[st
     """The labels of the two buttons, as the templates name them.
 
     ``verb`` is that of the acting button, the tool author's or ours; ``verb_template`` is a label that a script
-    completes. ``no_word`` is the label of the other button. A service may have written anything on them, so that
-    ``yes_means`` and ``no_means`` are then our own words, shown below its.
+    completes. ``no_word`` is the label of the other button. A service's label may say the opposite of what its button
+    does, so ``yes_means`` and ``no_means`` say in our own words, below that label, what the button does.
     """
     said, from_service = decision.approve, case.request is None
     later = said is not None and from_service and ("{title}" in said or "{n}" in said)

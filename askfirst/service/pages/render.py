@@ -193,7 +193,7 @@ def render_case(
 
 
 def _drafted(case: Case) -> Mapping[str, Any]:
-    """The answers of a form that were saved; an edit that was begun is shown only where one edits."""
+    """The draft of a form. The draft of an edit is left out: only the page with the edit fields shows it."""
     return {} if case.form is None else case.draft or {}
 
 
@@ -251,7 +251,7 @@ class _Page:
         return with_risk(made, known.risk)
 
     def frame(self, decision: Decision | None = None) -> dict[str, Any]:
-        """The template values of every page of the case. For edited arguments ``decision`` is theirs."""
+        """The template values of every page of the case. ``decision`` is the one for edited arguments, if given."""
         case, language, standing = self.case, self.language, self.sight.standing
         decision = decision or self.sight.decision
         call = None if case.payload is None else case.payload.shown_call
@@ -312,7 +312,7 @@ class _Page:
         }
 
     def _lack(self) -> Html | None:
-        """Why this reader can only reject."""
+        """A sentence on why this reader can only reject; None if they can also approve."""
         lack = self.sight.step_up_lack
         return None if lack is None else self.language.say(f"fault.stepup.{lack}")
 
@@ -321,9 +321,9 @@ class _Page:
         return None if name is None else Html(f"<strong><bdi>{marked(name)}</bdi></strong>")
 
     def _words(self, decision: Decision, is_heading: bool) -> Words:
-        """What the agent's side wrote; the page folds it.
+        """The untrusted words of the agent's side, which the page folds.
 
-        A service's words are not in it: they are shown unfolded.
+        A service's words are not among them: they are shown unfolded.
         """
         payload = self.case.payload
         if payload is None:
@@ -341,7 +341,7 @@ class _Page:
         view = replace(self.sight.view, of=of)
         words = (
             words_for(self.case, self.language.tag) if of in ("was", "edited") else {}
-        )  # a secret stays one
+        )  # with its formats, so that a secret stays hidden
         return rows_of(values, words, NO_PATTERNS, self.reader.style, view, room)
 
     def part(self) -> str:
@@ -389,7 +389,7 @@ class _Page:
         return self.fill(f"{case.type}.html", facts)
 
     def _decision(self, facts: dict[str, Any], step: int, stage: Stage) -> str:
-        """An approval or an escalation, which may bring edits with it."""
+        """The page of an approval or an escalation: to decide, to edit the arguments, or to check an edit."""
         case, editable = self.case, editable_of(self.case)
         values, faults = facts["values"], facts["faults"]
         facts |= {"editable": editable, "actions": list(case.actions), "ways": self._ways()}
@@ -407,7 +407,7 @@ class _Page:
         return self.fill(f"{case.type}.html", facts | {"problems": listed(self.language, faults, {})})
 
     def _edit(self, facts: dict[str, Any], editable: Editable, edited: Any) -> str:
-        """The fields alone, filled with what was posted, else with what this person began before."""
+        """The page with the edit fields, filled with the posted values, or with the draft of an unfinished edit."""
         faults = facts["faults"]
         posted = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
         begun = {} if posted is not None else continued(self.case, editable)
@@ -525,7 +525,7 @@ class _Page:
         ]
 
     def closed(self, notice: Notice | None, unsent: Mapping[str, Any]) -> str:
-        """The page of a case that was decided, or not in time. Values of sensitive fields are not shown."""
+        """The page of a case that has ended or is held. Values of sensitive fields are not shown."""
         case, standing = self.case, self.sight.standing
         editable, edited = editable_of(case), edited_of(case)
         facts = self.frame(None if edited is None else self.edited(edited))
@@ -568,4 +568,4 @@ class _Page:
 
 _FAULT, _LABEL = 200, 300
 _DETAILS, _ANSWER, _MORE, _QUESTIONS, _SUMMARY = 12_000, 25_000, 8_000, 8_000, 40_000
-"""How many bytes of HTML each may take on a page; all of it is on pages of its own."""
+"""The limits of these texts and rows on a page, in bytes of HTML. Pages of their own show them whole."""

@@ -1,4 +1,4 @@
-"""Rounds: what a new round of a case changes, and what was decided about the one before."""
+"""Rounds: what a new round of a case changes, and what was decided about the previous one."""
 
 from __future__ import annotations
 

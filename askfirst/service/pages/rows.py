@@ -42,13 +42,13 @@ TABLE_ROWS = 50
 TABLE_COLUMNS = 12
 ROWS = 100
 _PIECE = 500
-"""A longer line is cut into pieces of so many characters, so that a browser can break it and we can fold it."""
+"""A longer line is split into pieces of this many characters, of which the page may leave some out."""
 _ROOM = 52_000
 """Bytes of HTML that the values may take on a page on which a person decides; see `page_size.Room` for the rest."""
 _CHUNK_ROOM = 140_000
 """The same on a page that shows nothing but values."""
 _ROW, _LINE, _LEAF, _CELL_MARKUP = 400, 60, 80, 60
-"""The markup around a row, a line, a value within an object, a cell of a table."""
+"""The markup around a row, a line, a value within an object, and a cell of a table, in bytes."""
 _CELL = 200
 _RISKY = 5
 """How many of the lines that match a risk pattern are shown once more, in the second step."""
@@ -155,7 +155,7 @@ class _Maker:
         self.risky: list[CodeLine] = []
 
     def group(self, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> Grouped:
-        """Group the values by whether they are the defaults; `judge` has seen them before."""
+        """Group the values by whether they are the defaults. Call `judge` for every value before."""
         risky = {name for place, name in enumerate(values) if place in self._matched}
 
         def is_striking(name: str) -> bool:
@@ -168,7 +168,7 @@ class _Maker:
         return self._grouped
 
     def rank(self, name: str) -> tuple[int, int]:
-        """Where a row comes: by its group; within the first, important ones in their order, then the others."""
+        """The sort key of a row: its group, then its place among the important arguments."""
         group = "first" if self._grouped is None else self._grouped.groups[name]
         return _GROUPS.index(group), self._important.get(name, len(self._important))
 
@@ -178,7 +178,7 @@ class _Maker:
         return self._room > 0
 
     def judge(self, place: int, name: str, value: Any) -> None:
-        """Count the lines that match a risk pattern, and all lines of the texts with one; keep the first of these."""
+        """Count the lines that match a risk pattern, and all lines of such texts. Keep the first that match."""
         for text in _texts(value):
             lines = text.split("\n")
             found = self._patterns.marked(lines)
@@ -194,14 +194,14 @@ class _Maker:
                 self._risky[place] = found
 
     def _risk(self, row: Row, value: Any) -> Html | None:
-        """The name of the risk pattern that matches a line of a value within a row, for its tint."""
+        """The name of the risk pattern that matches a line of a value within a row, to highlight it; else None."""
         if row.place not in self._matched or not isinstance(value, str):
             return None
         found = self._patterns.marked(value.split("\n"))
         return self._html(next(iter(found.values()))) if found else None
 
     def row(self, place: int, name: str, value: Any) -> Row:
-        """One row. A page has room for it while `has_room`."""
+        """Make one row. Call this only while `has_room`."""
         self._room -= _ROW
         form = str(self._formats.get(name, ""))
         label = self._labels.get(name)
@@ -436,7 +436,7 @@ def _count(pieces: Sequence[tuple[int, int, int]], most: int, characters: int) -
 
 
 def _inside(value: Any, path: str) -> list[tuple[str, Any]]:
-    """The values inside an object or a list, with their paths. One more than the limit shows that there are more."""
+    """The values inside an object or a list, with their paths. One more than the limit tells that there are more."""
     if isinstance(value, dict):
         given = islice(cast("dict[str, Any]", value).items(), ITEMS + 2)
         return [(f"{path}.{name}" if path else name, it) for name, it in given]
