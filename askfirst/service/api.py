@@ -31,12 +31,11 @@ from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
 from askfirst.service.context import ApiKey, Service, ShownKey, The, own_case, service_of
-from askfirst.service.continuation import going_on
 from askfirst.service.egress import check_callback_url
 from askfirst.service.friction import check_inline
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
-from askfirst.service.page_data import decision_for
+from askfirst.service.page_data import decision_for, going_on
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
 from askfirst.service.request_bodies import needed_json, read_json
