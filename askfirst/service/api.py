@@ -39,7 +39,7 @@ from askfirst.service.page_data import decision_for, going_on
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
 from askfirst.service.request_bodies import needed_json, read_json
-from askfirst.service.thread_events import Position, ThreadFollower
+from askfirst.service.thread_events import HEARTBEAT_SECONDS, Position, ThreadFollower
 from askfirst.store.rows import ID_LENGTH
 
 # Opening a case, and the 202 response for its caller.
@@ -81,9 +81,6 @@ def accepted(body: Mapping[str, Any]) -> JSONResponse:
 
 
 # Server-sent events of a case, resumed after the last event that the client has seen.
-
-
-HEARTBEAT_SECONDS = 15.0
 
 
 async def event_stream(
