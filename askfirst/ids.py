@@ -75,6 +75,10 @@ def case_id_of(thread_id: str, question_id: str, round: int) -> str:
     return f"review_{hashlib.sha256(named).hexdigest()[:32]}"
 
 
+BASE_URL_VARIABLE = "ASKFIRST_BASE_URL"
+"""The environment variable with the service's URL, as people reach it."""
+
+
 def page_address(base_url: str, case_id: str) -> str:
     """The URL of a case's page on a service, without the token that opens it."""
     return f"{base_url.rstrip('/')}/review/{case_id}"

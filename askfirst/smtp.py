@@ -16,6 +16,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from askfirst.errors import MissingExtra
 from askfirst.loopback import LOOPBACK_HOSTS
 
+SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
+"""The environment variable with the URL of the mail server."""
 SMTP_SECONDS = 15.0
 """The time-out for each reply of the server; sending a whole mail may take twice as long."""
 _PORTS = {"smtp": 587, "smtps": 465}

@@ -124,7 +124,7 @@ def context_variables(room: Room) -> list[str]:
 
 
 def fields(room: Room) -> Iterator[tuple[int, str]]:
-    """The classes of a room with their numbers of fields."""
+    """The classes of a room with their numbers of fields: declared, or set by any of their methods."""
     for node in ast.walk(room.tree):
         if isinstance(node, ast.ClassDef):
             names = {
@@ -133,7 +133,7 @@ def fields(room: Room) -> Iterator[tuple[int, str]]:
                 if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)
             }
             for method in node.body:
-                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
                     names |= {
                         it.attr
                         for it in ast.walk(method)

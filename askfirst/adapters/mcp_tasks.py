@@ -30,6 +30,7 @@ from askfirst.adapters.mcp_messages import (
 from askfirst.adapters.mcp_state import OURS, CallState, StateCipher
 from askfirst.adapters.mcp_upstream import Upstream
 from askfirst.agent.verdicts import not_run
+from askfirst.clock import DAY
 from askfirst.errors import HitlNoPendingRequest, Pending
 from askfirst.gate.key_state import CALL
 from askfirst.ids import new_id
@@ -38,7 +39,6 @@ from askfirst.requests import StoredRequest
 logger = logging.getLogger("askfirst.mcp")
 
 POLL_MILLISECONDS = 2_000
-_DAY = 86_400_000
 
 
 class McpTasks:
@@ -139,7 +139,7 @@ def _fields(name: str, asked: Pending | StoredRequest, status: str, text: str | 
         "status": status,
         "createdAt": created,
         "lastUpdatedAt": created if status == "working" else _moment(time.time()),
-        "ttlMs": _DAY if seconds is None else round(seconds * 1000),
+        "ttlMs": DAY if seconds is None else round(seconds * 1000),
         "pollIntervalMs": POLL_MILLISECONDS,
     }
     return fields if text is None else {**fields, "statusMessage": text}

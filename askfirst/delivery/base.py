@@ -63,6 +63,9 @@ NoticeKind = Literal[
     "cancelled",
 ]
 EndKind = Literal["completed", "expired", "cancelled"]
+OPEN_LABEL = "Open the page"
+APPROVE_LABEL = "Approve on the page"
+"""The label of a message's button to the page; the second if the approving button is not in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +254,11 @@ class PressAnswer:
     text: str
     review_url: str | None = field(default=None, repr=False)
 
+
+CLOSED = "This is decided already, or its time is up."
+UNKNOWN = "This request is no longer known here. Nothing was changed."
+FAILED = "It is not certain that this counted. Try again, or open the page."
+"""What a messenger tells a person whose press came too late, is about a deleted request, or may not have counted."""
 
 OnPress = Callable[[Press], Awaitable[PressAnswer]]
 

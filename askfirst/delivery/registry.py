@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from askfirst.delivery.base import Deliver, Delivery, Ended, Notice, Sent
 from askfirst.delivery.desktop import DesktopDelivery, has_display
+from askfirst.delivery.kinds import KINDS
 from askfirst.delivery.several import Several
 from askfirst.errors import DeliveryError
+from askfirst.smtp import SMTP_VARIABLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("askfirst.delivery")
 
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "telegram": ("TELEGRAM_BOT_TOKEN", "TELEGRAM_CHAT_ID"),
-    "slack": ("SLACK_BOT_TOKEN", "SLACK_CHANNEL"),
-    "apprise": ("ASKFIRST_APPRISE_URL",),
-    "email": ("ASKFIRST_MAIL_TO", "ASKFIRST_SMTP_URL"),
-    "teams": ("ASKFIRST_TEAMS_URL",),
+    kind.name: variables for kind in KINDS.values() if (variables := kind.required_variables)
 }
 """The variables that must be set for a delivery to count as configured. Optional ones are ``TELEGRAM_REVIEWERS`` (the
 users who may decide), and ``SLACK_APP_TOKEN`` or ``SLACK_SIGNING_SECRET`` (for buttons)."""
@@ -120,9 +118,7 @@ def _apprise(environ: Mapping[str, str], console: Console | None) -> Delivery:
 def _email(environ: Mapping[str, str], console: Console | None) -> Delivery:
     from askfirst.delivery.email import EmailDelivery
 
-    return EmailDelivery(
-        environ["ASKFIRST_SMTP_URL"], to=environ["ASKFIRST_MAIL_TO"].replace(",", " ").split()
-    )
+    return EmailDelivery(environ[SMTP_VARIABLE], to=environ["ASKFIRST_MAIL_TO"].replace(",", " ").split())
 
 
 def _teams(environ: Mapping[str, str], console: Console | None) -> Delivery:

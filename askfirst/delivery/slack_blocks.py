@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from askfirst.delivery.base import Button, Ended, Notice, heading, is_web_link
+from askfirst.delivery.base import APPROVE_LABEL, OPEN_LABEL, Button, Ended, Notice, heading, is_web_link
 from askfirst.delivery.text import cut, shown
 from askfirst.visible_text import visible
 
@@ -23,8 +23,6 @@ _CONTEXT_LIMIT = 1000
 _FALLBACK_LIMIT = 150
 _ENDING_LIMIT = 2000
 _IN_A_ROW = 5
-OPEN_LABEL = "Open the page"
-APPROVE_LABEL = "Approve on the page"
 ACTION = "askfirst"
 """The prefix of the action ids of our buttons."""
 PAGE_ACTION = f"{ACTION}:page"

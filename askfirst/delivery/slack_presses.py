@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from askfirst.delivery.base import Button, OnPress, Press, PressAnswer, Sent
+from askfirst.delivery.base import CLOSED, FAILED, UNKNOWN, Button, OnPress, Press, PressAnswer, Sent
 from askfirst.delivery.fields import REASON, Field
 from askfirst.delivery.slack_api import NAME, SlackApi, SlackRefused
 from askfirst.delivery.slack_blocks import ACTION, decided_message
@@ -26,9 +26,6 @@ _NAME_LIMIT = 128
 _EPHEMERAL_LIMIT = 2000
 _CLOSING_KINDS = ("done", "closed")
 
-CLOSED = "This is decided already, or its time is up."
-UNKNOWN = "This request is no longer known here. Nothing was changed."
-FAILED = "It is not certain that this counted. Try again, or open the page."
 TOO_SLOW = "Slack did not show the form in time. Press again."
 
 

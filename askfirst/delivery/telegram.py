@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from askfirst.checkpointer.base import CheckpointKeeper
 from askfirst.clock import Clock, SystemClock
-from askfirst.delivery.base import Ended, Notice, OnPress, Sent, heading
+from askfirst.delivery.base import APPROVE_LABEL, OPEN_LABEL, Ended, Notice, OnPress, Sent, heading
 from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.telegram_api import NAME, TelegramApi, TelegramRefused
 from askfirst.delivery.telegram_messages import (
-    APPROVE_LABEL,
-    OPEN_LABEL,
     Post,
     asking_text,
     can_be_button,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from askfirst.delivery.base import Button, Ended, Notice, heading
+from askfirst.delivery.base import OPEN_LABEL, Button, Ended, Notice, heading
 from askfirst.delivery.text import cut, shown
 from askfirst.visible_text import visible
 
@@ -17,8 +17,6 @@ from askfirst.visible_text import visible
 TEXT_LIMIT = 4096
 ALERT_LIMIT = 200
 DATA_LIMIT = 64
-OPEN_LABEL = "Open the page"
-APPROVE_LABEL = "Approve on the page"
 _LABEL_LIMIT = 64
 _ENDING_LIMIT = 1024
 _IN_A_ROW = 3

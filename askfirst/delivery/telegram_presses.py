@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from askfirst.clock import Clock
-from askfirst.delivery.base import OnPress, Press, PressAnswer, Sent
+from askfirst.delivery.base import CLOSED, FAILED, UNKNOWN, OnPress, Press, PressAnswer, Sent
 from askfirst.delivery.stored_posts import StoredPosts
 from askfirst.delivery.telegram_api import NAME, TelegramApi, TelegramRefused
 from askfirst.delivery.telegram_messages import ALERT_LIMIT, Post, message, units
@@ -30,9 +30,6 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 60.0
 _NAME_LIMIT = 128
 
 NOT_YOURS = "You are not on the list of people who may decide this."
-CLOSED = "This is decided already, or its time is up."
-UNKNOWN = "This request is no longer known here. Nothing was changed."
-FAILED = "It is not certain that this counted. Try again, or open the page."
 
 
 class PressReader:

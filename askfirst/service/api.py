@@ -31,16 +31,15 @@ from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import hitl_object, iso, poll_answer
 from askfirst.service.cases import Cases
 from askfirst.service.context import ApiKey, DocumentedApiKey, OpenService, Service, own_case, service_of
-from askfirst.service.continuation import going_on
 from askfirst.service.egress import check_callback_url
 from askfirst.service.friction import check_inline
 from askfirst.service.new_review import ReviewRequest, check_terms
 from askfirst.service.openapi import body_of
-from askfirst.service.page_data import decision_for
+from askfirst.service.page_data import decision_for, going_on
 from askfirst.service.person import messenger_user
 from askfirst.service.problems import problem
 from askfirst.service.request_bodies import needed_json, read_json
-from askfirst.service.thread_events import Position, ThreadFollower
+from askfirst.service.thread_events import HEARTBEAT_SECONDS, Position, ThreadFollower
 from askfirst.store.rows import ID_LENGTH
 
 # Opening a case, and the 202 response for its caller.
@@ -82,9 +81,6 @@ def accepted(body: Mapping[str, Any]) -> JSONResponse:
 
 
 # Server-sent events of a case, resumed after the last event that the client has seen.
-
-
-HEARTBEAT_SECONDS = 15.0
 
 
 async def event_stream(

@@ -18,6 +18,7 @@ from askfirst.errors import InvalidReview, ServiceError, StoreError
 from askfirst.limits import LINK_DAYS
 from askfirst.protocol import SigningKey
 from askfirst.service import needs_service
+from askfirst.smtp import SMTP_VARIABLE
 
 with needs_service():
     from fastapi import FastAPI, Request
@@ -45,7 +46,7 @@ with needs_service():
     )
     from askfirst.service.deliveries import DeliverySettings, Sender
     from askfirst.service.egress import Guard, Prefills, check_base_url
-    from askfirst.service.email_codes import SMTP_VARIABLE, EmailCodes, Mailer
+    from askfirst.service.email_codes import EmailCodes, Mailer
     from askfirst.service.keys import Keys
     from askfirst.service.links import LinkWay, Terms, seconds_of
     from askfirst.service.observability import Metrics, RequestCount, RequestLog

@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from askfirst.clock import Clock, SystemClock, milliseconds
+from askfirst.clock import HOUR, MINUTE, Clock, SystemClock, milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import OverBudget, ServiceError
 from askfirst.ids import new_id
@@ -20,8 +20,6 @@ from askfirst.service.case import Case
 from askfirst.store import budgets as counts
 from askfirst.store.budgets import Allowance, StreamRow, Use, Window
 from askfirst.store.engine import Engine
-
-MINUTE, HOUR = 60_000, 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

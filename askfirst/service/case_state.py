@@ -1,4 +1,4 @@
-"""CaseState: the state of a case for one reader, including the outcome of the decision."""
+"""CaseState: the state of a case for one reader, including the outcome of the decision and its continuation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from askfirst.messages import JsonObject
-from askfirst.service.case import Case, Held
-from askfirst.service.continuation import GoingOn
+from askfirst.service.case import Case, iso
 
 State = Literal[
     "open",
@@ -23,6 +22,7 @@ State = Literal[
     "cancelled",
 ]
 OutcomeState = Literal["waiting", "running", "done", "failed"]
+GoingOnState = Literal["due", "running", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,32 @@ class Outcome:
     since: float
     text: str | None = None
     is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GoingOn:
+    """The state of a continuation: a thread that has to be resumed because a case was answered.
+
+    Times are seconds since 1970 (UTC). ``error`` is only the type of the last error. Its text may hold secrets;
+    operators see it with ``askfirst continuations``.
+    """
+
+    state: GoingOnState
+    attempts: int
+    error: str | None
+    next_at: float | None
+    """The time of the next attempt after a failure; None if there is none."""
+    updated_at: float
+
+    def wire(self) -> JsonObject:
+        """The JSON object of the API."""
+        return {
+            "state": self.state,
+            "attempts": self.attempts,
+            "error": self.error,
+            "next_at": None if self.next_at is None else iso(self.next_at),
+            "updated_at": iso(self.updated_at),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +214,3 @@ def _ended(case: Case, result: dict[str, Any], data: dict[str, Any], outcome: Ou
         "failed": "failed",
     }
     return states[outcome.state]
-
-
-__all__ = ["Held", "Outcome", "Previous", "CaseState", "State", "Step", "Trail", "note_in", "case_state_of"]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from askfirst.clock import Clock, SystemClock, milliseconds, seconds, to_milliseconds
+from askfirst.clock import DAY, HOUR, MINUTE, Clock, SystemClock, milliseconds, seconds, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import (
     CaseClosed,
@@ -107,11 +107,11 @@ class Followers:
 # Approved calls that have run (they have ended effects in the ledger) are recorded in the audit trail.
 
 
-NEAR = 3_600_000
+NEAR = HOUR
 """Cases that ended within this many milliseconds are checked on every sweep, because most calls run soon."""
-FAR = 7 * 86_400_000
+FAR = 7 * DAY
 """Older cases, up to this age in milliseconds, are checked every `FAR_EVERY` milliseconds."""
-FAR_EVERY = 60_000
+FAR_EVERY = MINUTE
 _PAGE = 100
 
 
@@ -152,9 +152,9 @@ def _executed_entry(row: CaseRow, effect: EndedEffect) -> Entry:
 logger = logging.getLogger("askfirst.service")
 HOLD_MARGIN = 1_000
 """A hold ends at least this many milliseconds before the deadline of its case."""
-ON_CASE_LEASE_MILLISECONDS = 60_000
+ON_CASE_LEASE_MILLISECONDS = MINUTE
 """The lease on a call of ``on_case``, in milliseconds. If this process dies, another one calls it after that."""
-ON_CASE_BACKOFF = (5_000, 3_600_000)
+ON_CASE_BACKOFF = (5_000, HOUR)
 """The back-off after ``on_case`` failed, in milliseconds: the first and the longest pause."""
 
 
@@ -567,7 +567,7 @@ class Cases:
 
     async def purge(self, older_than_days: float = 30) -> int:
         """Delete the cases that ended more than ``older_than_days`` ago, with all their rows; returns how many."""
-        before, count = self.now() - round(older_than_days * 86_400_000), 0
+        before, count = self.now() - round(older_than_days * DAY), 0
         while purged := await finish(self.engine.write(partial(case_store.purge, before, _PAGE, self.now()))):
             count += purged
         return count

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Literal
 from urllib.parse import urlsplit
 
+from askfirst.clock import HOUR, MINUTE
 from askfirst.concurrency import finish
 from askfirst.errors import EmailCodeRefused, ServiceError
 from askfirst.service.budgets import Spending
@@ -25,7 +26,6 @@ from askfirst.store.case_access import CodeRow
 from askfirst.visible_text import visible
 
 logger = logging.getLogger("askfirst.service")
-SMTP_VARIABLE = "ASKFIRST_SMTP_URL"
 
 
 class Mailer(SmtpServer):
@@ -67,7 +67,6 @@ MOST_TRIES = 5
 """How many entered codes are compared with one stored code."""
 LONGEST_PROMPT = 300
 """The most characters of the decision's sentence in the mail."""
-_HOUR = 3_600_000
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
 Your code is {code}
@@ -129,12 +128,12 @@ class EmailCodes:
             place=place,
             tries=0,
             sent_at=now,
-            expires_at=now + CODE_MINUTES * 60_000,
+            expires_at=now + CODE_MINUTES * MINUTE,
             used_at=None,
         )
         most = self._spending.budgets.codes_per_case
         audit = (entry(now, "reviewer", "code_sent", case, {"to": masked_address(address)}),)
-        keep = partial(case_access.keep_code, row, now - _HOUR, most, audit)
+        keep = partial(case_access.keep_code, row, now - HOUR, most, audit)
         if not await finish(self._cases.engine.write(keep)):
             return "too_many"
         sent = await self._mailer.send(mail, domain=host)

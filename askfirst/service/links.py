@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
-from askfirst.clock import to_milliseconds
+from askfirst.clock import DAY, to_milliseconds
 from askfirst.concurrency import finish
 from askfirst.errors import CaseNotFound, InvalidDuration, LinkExpired, ServiceError
 from askfirst.limits import LINK_DAYS
@@ -27,7 +27,6 @@ from askfirst.store.engine import Engine
 
 LinkWay = Literal["caller", "service"]
 """Who delivers the link to the person: the caller who opened the case, or the service itself."""
-_DAY = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Terms:
 
     def link_end(self, begin: int) -> int:
         """When a link made at ``begin`` expires; both in milliseconds since 1970."""
-        return begin + round(self.link_days * _DAY)
+        return begin + round(self.link_days * DAY)
 
 
 def seconds_of(least_timeout: str | float | None) -> float:
@@ -165,7 +164,7 @@ class CaseLinks:
     async def issue(self, case: Case, scope: TokenScope, by: str, days: float | None) -> str:
         """Issue one more token. It is random and cannot be derived again."""
         now = self._now()
-        ends = self.terms.link_end(now) if days is None else now + round(days * 86_400_000)
+        ends = self.terms.link_end(now) if days is None else now + round(days * DAY)
         token = issue_token(scope)
         delivered = [entry(now, by, "delivered", case, {"via": "link"})] if scope == "review" else []
         row = TokenRow(case.case_id, hash_token(token), scope, None, ends)

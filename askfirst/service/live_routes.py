@@ -17,8 +17,7 @@ from askfirst.service.budgets import CountedStream, address_of
 from askfirst.service.case import Case, iso
 from askfirst.service.case_state import CaseState, case_state_of
 from askfirst.service.context import OpenService, Service
-from askfirst.service.continuation import going_on
-from askfirst.service.page_data import newest_round, outcome_of
+from askfirst.service.page_data import going_on, newest_round, outcome_of
 from askfirst.service.pages import PAGE_HEADERS
 from askfirst.service.person import REVIEWER
 from askfirst.service.problems import error_response, foreign_response

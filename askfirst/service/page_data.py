@@ -1,8 +1,9 @@
-"""What the page of a case shows, read from the store: the decision, its outcome, earlier steps and rounds."""
+"""What the page of a case shows, read from the store: the decision, what follows it, earlier steps and rounds."""
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,17 +18,26 @@ from askfirst.errors import CaseNotFound, InvalidMessage, StoreError
 from askfirst.formats import ENGLISH, Style
 from askfirst.messages import AssistantMessage, Message, ToolResultMessage, decode, text_of
 from askfirst.service.case import Case, case_of
-from askfirst.service.case_state import Outcome, Previous, Step, Trail, case_state_of, note_in
+from askfirst.service.case_state import (
+    GoingOn,
+    GoingOnState,
+    Outcome,
+    Previous,
+    Step,
+    Trail,
+    case_state_of,
+    note_in,
+)
 from askfirst.service.cases import Cases
-from askfirst.service.continuation import GoingOn, going_on
 from askfirst.service.friction import confirm_value, hold_of, step_up_lack
 from askfirst.service.pages.decision import ACTING, Decision, decision_of, values_of
 from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second, Sight
 from askfirst.service.worker_threads import run_by_size
-from askfirst.store import audit_chain, outcomes
+from askfirst.store import audit_chain, continuations, outcomes
 from askfirst.store import cases as case_store
 from askfirst.store.engine import Engine
+from askfirst.store.rows import ContinuationRow, decode_text
 
 if TYPE_CHECKING:
     from askfirst.service.context import Service  # loads FastAPI, which `askfirst show` does not need
@@ -38,6 +48,8 @@ _STEP_CHARACTERS = 400
 _READ = 40
 """How many of a thread's last messages are read."""
 _RUNS = ("approve", "retry")
+_ERROR_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_SOME_ERROR = "an error"
 
 
 async def decision_for(
@@ -102,6 +114,34 @@ async def sight_of(
         step_up_lack=step_up_lack(case, can_mail=service.email_codes is not None),
         edits_from=edits_from,
     )
+
+
+# The continuation of a case: whether its thread was resumed.
+
+
+async def going_on(engine: Engine, case: Case) -> GoingOn | None:
+    """The continuation of an ended case; None if the case is open, or no resumer is registered for its thread."""
+    if not case.is_final or case.thread_id is None:
+        return None
+    row = await engine.read(partial(continuations.of_case, case.case_id))
+    return None if row is None else _going_on(row)
+
+
+def _going_on(row: ContinuationRow) -> GoingOn:
+    failed = row.state == "failed"
+    return GoingOn(
+        state=cast(GoingOnState, row.state),
+        attempts=row.attempts,
+        error=_type_of(decode_text(row.error)) if failed else None,
+        next_at=seconds(row.due_at) if failed and row.due_at is not None else None,
+        updated_at=seconds(row.updated_at),
+    )
+
+
+def _type_of(error: str | None) -> str:
+    """The exception type that an error's text begins with."""
+    name = (error or "").partition(":")[0]
+    return name if _ERROR_TYPE.fullmatch(name) else _SOME_ERROR
 
 
 # The outcome of a call.

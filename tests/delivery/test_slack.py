@@ -17,9 +17,9 @@ from kit.stores import SHARED, asked, databases
 
 from askfirst.checkpointer.sql import SqlCheckpointer
 from askfirst.delivery import slack_presses
-from askfirst.delivery.base import Button, Ended, Notice, Press, PressAnswer
+from askfirst.delivery.base import APPROVE_LABEL, OPEN_LABEL, Button, Ended, Notice, Press, PressAnswer
 from askfirst.delivery.slack import SlackDelivery
-from askfirst.delivery.slack_blocks import APPROVE_LABEL, OPEN_LABEL, TEXT_LIMIT
+from askfirst.delivery.slack_blocks import TEXT_LIMIT
 from askfirst.delivery.slack_presses import SlackUser, confirmed_address
 from askfirst.delivery.slack_socket import SocketMode
 from askfirst.errors import DeliveryError, InvalidConfiguration

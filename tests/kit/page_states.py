@@ -10,8 +10,7 @@ from typing import Any
 from askfirst.display import Display
 from askfirst.requests import EscalateRequest
 from askfirst.service.case import Case
-from askfirst.service.case_state import CaseState, Outcome, Previous, Step, Trail
-from askfirst.service.continuation import GoingOn
+from askfirst.service.case_state import CaseState, GoingOn, Outcome, Previous, Step, Trail
 from askfirst.service.pages import (
     Reader,
     render_foreign,
