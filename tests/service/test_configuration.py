@@ -114,7 +114,11 @@ def test_without_a_file_the_environment_is_enough(tmp_path: Path, monkeypatch: p
         (" at 75 %", "", "line 9: 'mail:boss@a.example' is not a step: write a delivery and a time"),
         ("mail:boss", "post:boss", "line 9: post: there is no delivery of this name; there are: mail, phone"),
         ('"mail", "phone"', '"mial"', "line 6: mial: there is no delivery of this name"),
-        ('kind = "email"', 'kind = "fax"', "line 12: there is no kind 'fax'; the kinds are: terminal, telegram"),
+        (
+            'kind = "email"',
+            'kind = "fax"',
+            "line 12: there is no kind 'fax'; the kinds are: terminal, telegram",
+        ),
         (
             '"ann@a.example"',
             '"ann"',
