@@ -23,6 +23,8 @@ CONSEQUENCES = ("money", "irreversible", "production", "external", "data", "acce
 """The consequences that a page has words for, besides ``people:N`` and ``custom:text``."""
 LONGEST_VALUE = 60
 """The most characters of a value in a sentence."""
+_END = 20
+"""So many characters of the end of a long value are shown."""
 LONGEST_BUTTON = 24
 """The most characters of a button."""
 MOST_STEPS = 20
@@ -272,14 +274,14 @@ class Part(NamedTuple):
 def parts(
     words: str, args: Mapping[str, Any], formats: Mapping[str, str], style: Style = ENGLISH
 ) -> list[Part]:
-    """A template split into its parts, with the call's values for its placeholders, each cut to 60 characters."""
+    """A template split into its parts, with the call's values for its placeholders, each `shortened`."""
     found: list[Part] = []
     end = 0
     for place in _PLACE.finditer(words):
         if place.start() > end:
             found.append(Part(words[end : place.start()]))
         form = place[2].removeprefix(":") or formats.get(place[1], "")
-        found.append(Part(_cut(value_text(args.get(place[1]), form, style)), place[1]))
+        found.append(Part(shortened(value_text(args.get(place[1]), form, style)), place[1]))
         end = place.end()
     if end < len(words):
         found.append(Part(words[end:]))
@@ -290,7 +292,7 @@ def filled(words: str, args: Mapping[str, Any], formats: Mapping[str, str], styl
     """A template with the call's values, as one text. Values are made `visible`: no character in them is hidden,
     changes the direction of writing or imitates another."""
     return "".join(
-        part.text if part.argument is None else _cut(visible(part.text))
+        part.text if part.argument is None else shortened(visible(part.text))
         for part in parts(words, args, formats, style)
     )
 
@@ -304,14 +306,17 @@ def button_text(
 
 
 def value_text(value: Any, form: str, style: Style = ENGLISH) -> str:
-    """A value as text: in its format if it fits, else plain. Of a long value only the beginning is used."""
+    """A value as text: in its format if it fits, else plain. Of a long value only the beginning and the end are used."""
     if form == "secret":
         return "…"
     return formatted(value, form, style) or _plain(value, style)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+def shortened(text: str) -> str:
+    """A value in at most 60 characters. A longer one loses its middle: the end of an address says where it leads."""
+    if len(text) <= LONGEST_VALUE:
+        return text
+    return f"{text[: LONGEST_VALUE - _END - 1]}…{text[-_END:]}"
 
 
 def _plain(value: Any, style: Style) -> str:
@@ -321,13 +326,13 @@ def _plain(value: Any, style: Style) -> str:
         return style.yes if value else style.no
     if isinstance(value, list):
         given = cast("list[Any]", value)
-        items = [_plain(it, style)[:LONGEST_VALUE] for it in given[:7]]
+        items = [shortened(_plain(it, style)) for it in given[:7]]
         more = style.more.format(rest=len(given) - 7, all=len(given)) if len(given) > 7 else ""
         return style.comma.join(items) + more
     if isinstance(value, dict):
         return f"{{{len(cast('dict[str, Any]', value))}}}"
     if isinstance(value, str):
-        return value[: 2 * LONGEST_VALUE]
+        return value if len(value) <= 2 * LONGEST_VALUE else value[:LONGEST_VALUE] + value[-LONGEST_VALUE:]
     try:
         return str(value)
     except ValueError:  # a whole number of more digits than Python writes

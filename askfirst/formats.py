@@ -22,8 +22,14 @@ _LONGEST = 400
 """A longer text is not formatted: it cannot be a number, a date or an account."""
 _MOST_DIGITS = 18
 _SIZES = ("KB", "MB", "GB", "TB")
-_IBAN = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}")
+_IBAN = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9]{11,30}")
 _UNIT = re.compile(r"[\w.%/-]{1,20}")
+_CURRENCY = re.compile(r"(?:[^\W\d_]|%)[\w.%/-]{0,19}")
+"""The unit of an amount. It does not begin with a digit or a point: those would look like part of the number."""
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,39})(?:\.[0-9]{1,40})?")
+"""A text that every program reads as the same number: no exponent, no blanks, ASCII digits, no zero before them."""
+_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]{5,15}(?:Z|[+-][0-9:]{5,8})?")
+"""A time as people write it: not by weeks, not without separators, and with a point before the fraction."""
 _BOOL = re.compile(r"[^,]{1,20},[^,]{1,20}")
 _SECONDS_OF = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
@@ -125,6 +131,8 @@ def _decimal(value: Any) -> Decimal:
     """A number, or a text with a number; raises for anything else, and for numbers with too many digits to read."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError
     number = Decimal(repr(value) if isinstance(value, float) else str(value))
     if (
         not number.is_finite()
@@ -299,8 +307,8 @@ def instant_of(value: Any, form: str) -> float | None:
 
 def _instant(value: Any) -> datetime:
     if isinstance(value, str):
-        if "T" not in value and " " not in value:
-            raise ValueError  # a date alone has no time
+        if not _ISO.fullmatch(value):
+            raise ValueError
         if (cut := re.search(r"\.(\d+)", value)) and len(cut[1]) > 6:
             raise ValueError  # finer than can be written
         return datetime.fromisoformat(value)
@@ -386,8 +394,8 @@ class _Format:
 
 
 _FORMATS: Mapping[str, _Format] = {
-    "money": _Format(_money, _money_back, _UNIT),
-    "amount": _Format(_amount, _amount_back, _UNIT),
+    "money": _Format(_money, _money_back, _CURRENCY),
+    "amount": _Format(_amount, _amount_back, _CURRENCY),
     "number": _Format(_plain_number, _plain_back),
     "percent": _Format(_percent, _percent_back),
     "bytes": _Format(_bytes, _bytes_back),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -21,6 +22,8 @@ def check_size(data: Mapping[str, Any]) -> None:
     """Check an answer, or a draft, against the limits of size, count and depth; raises `InvalidReview`."""
     if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
         raise InvalidReview({"data": f"must have at most {limits.ANSWER_VALUES} values"})
+    if any(isinstance(it, float) and not math.isfinite(it) for it in _each(data)):
+        raise InvalidReview({"data": "has a number that JSON cannot hold"})  # 1e400 is read as infinity
     deep = depth_fault(data)
     if deep:
         raise InvalidReview({"data": deep})
@@ -165,7 +168,6 @@ def _type_name(value: Any) -> str:
 def _clean_selection(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:
     faults = _text_faults(data, ("note",))
     selected = data.get("selected")
-    items: Any = case.context.get("items")
     if selected is None and _has_further_values(case, data):
         return _checked_data(data, faults)
     if not isinstance(selected, list):
@@ -176,11 +178,8 @@ def _clean_selection(case: Case, action: str, data: dict[str, Any]) -> dict[str,
         faults["data.selected"] = "must be a list of ids, each a text"
     elif len(set(chosen)) < len(chosen):
         faults["data.selected"] = "must not have the same choice twice"
-    elif isinstance(items, list):
-        offered = {item_id(item) for item in cast("list[Any]", items)} - {None}
-        strange = [each for each in chosen if each not in offered]
-        if strange and offered:
-            faults["data.selected"] = f"has a choice that is not offered: {strange[0]!r}"
+    elif strange := _not_offered(case, "items", chosen):
+        faults["data.selected"] = f"has a choice that is not offered: {strange!r}"
     if not chosen and case.context.get("required", True):
         faults["data.selected"] = "needs a choice"
     if len(chosen) > 1 and case.context.get("multiple") is False:
@@ -218,7 +217,20 @@ def _clean_confirmation(case: Case, action: str, data: dict[str, Any]) -> dict[s
         isinstance(items, list) and all(isinstance(each, str) for each in cast("list[Any]", items))
     ):
         faults["data.confirmed_items"] = "must be a list of texts"
+        return _checked_data(data, faults)
+    confirmed = cast("list[str]", items or [])
+    if len(set(confirmed)) < len(confirmed):
+        faults["data.confirmed_items"] = "must not have the same item twice"
+    elif strange := _not_offered(case, "items_to_confirm", confirmed):
+        faults["data.confirmed_items"] = f"has an item that is not asked about: {strange!r}"
     return _checked_data(data, faults)
+
+
+def _not_offered(case: Case, name: str, chosen: Sequence[str]) -> str | None:
+    """The first choice that is none of the case's items; None without one, or if no item has an id."""
+    items: Any = case.context.get(name)
+    offered = {item_id(item) for item in cast("list[Any]", items)} - {None} if isinstance(items, list) else ()
+    return next((each for each in chosen if each not in offered), None) if offered else None
 
 
 def _clean_escalation(case: Case, action: str, data: dict[str, Any]) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import json
 import logging
 import secrets
+from collections.abc import Mapping
 from email.utils import make_msgid
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from askfirst.clock import HOUR, MINUTE
@@ -18,7 +20,10 @@ from askfirst.errors import EmailCodeRefused, ServiceError
 from askfirst.service.budgets import Spending
 from askfirst.service.case import Case
 from askfirst.service.cases import Cases
+from askfirst.service.friction import changed_digest, edited_args
 from askfirst.service.notices import contents_of
+from askfirst.service.pages.edits import editable_of
+from askfirst.service.pages.subject import differ
 from askfirst.service.transitions import entry
 from askfirst.smtp import Mail, NotComposed, NotSent, SmtpServer, compose, masked_address
 from askfirst.store import case_access
@@ -67,6 +72,7 @@ MOST_TRIES = 5
 """How many entered codes are compared with one stored code."""
 LONGEST_PROMPT = 300
 """The most characters of the decision's sentence in the mail."""
+_MOST_CHANGES = 10
 _WRONG = "This is not the code that was sent. Look again, or have another sent."
 _TEXT = """\
 Your code is {code}
@@ -75,7 +81,7 @@ It can be used once within {minutes} minutes, for one decision at {domain}
 (case {case_id}):
 
     {sentence}
-
+{changes}
 Somebody who has the link to that case asked for the code. If that was not you,
 or you do not want this decided, give the code to nobody; without it nothing is.
 """
@@ -98,11 +104,15 @@ class EmailCodes:
         self._spending = spending
         self._language = language
 
-    async def send(self, case: Case, place: int, requested_from: str | None = None) -> Sending:
+    async def send(
+        self, case: Case, place: int, data: Mapping[str, Any] | None = None, requested_from: str | None = None
+    ) -> Sending:
         """Send a new code to the case's address at index ``place``; earlier codes stay valid.
 
+        If the answer's ``data`` changes arguments, the mail says so, and the code counts for these arguments alone.
         ``requested_from`` is the client's network address. Raises `OverBudget` before the costly hash is computed.
         """
+        changed = changed_digest(data)
         address = (case.verify_email or ())[place]
         code, salt, now = (
             f"{secrets.randbelow(10**CODE_DIGITS):0{CODE_DIGITS}}",
@@ -115,6 +125,7 @@ class EmailCodes:
             domain=self._domain,
             minutes=CODE_MINUTES,
             sentence=_in_one_line(contents_of(case, self._domain, language=self._language).said),
+            changes=_changes(case, edited_args(data)),
         )
         host = urlsplit(f"//{self._domain}").hostname or "localhost"
         mail = self._mailer.compose_mail(address, f"Your code for {self._domain}", text, domain=host)
@@ -123,7 +134,7 @@ class EmailCodes:
         await self._spending.code(case, address, requested_from)
         row = CodeRow(
             case_id=case.case_id,
-            code_hash=await asyncio.to_thread(_hashed, case.case_id, salt, code),
+            code_hash=await asyncio.to_thread(_hashed, _subject(case.case_id, changed), salt, code),
             salt=salt,
             place=place,
             tries=0,
@@ -139,19 +150,25 @@ class EmailCodes:
         sent = await self._mailer.send(mail, domain=host)
         return "sent" if sent else "not_sent"
 
-    async def check(self, case: Case, entered: str, tried_from: str | None = None) -> str:
-        """Use up a code, and return the address that it was sent to; raises `EmailCodeRefused`.
+    async def check(
+        self,
+        case: Case,
+        entered: str,
+        data: Mapping[str, Any] | None = None,
+        tried_from: str | None = None,
+    ) -> str:
+        """Use up a code for an answer's ``data``, and return the address that the code was sent to.
 
-        Raises `OverBudget` if too many codes were tried, before the costly hash is computed.
+        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments. Raises `OverBudget` if too many codes were tried, before the costly hash is computed.
         """
-        code = read_code(case, entered)
+        code, changed = read_code(case, entered), changed_digest(data)
         await self._spending.code_try(case, tried_from)
         try_codes = partial(case_access.try_codes, case.case_id, self._now(), MOST_TRIES)
         known = await finish(self._cases.engine.write(try_codes))
         if not known:
             why = "There is no code that can be used now. Have a new one sent."
             raise EmailCodeRefused(case.case_id, "verification_failed", why)
-        matching = await asyncio.to_thread(_matching, known, code)
+        matching = await asyncio.to_thread(_matching, known, code, changed)
         for row in matching:
             if await finish(self._cases.engine.write(partial(case_access.use_code, row, self._now()))):
                 return (case.verify_email or ())[row.place]
@@ -179,16 +196,52 @@ def _in_one_line(prompt: str) -> str:
     return shown if len(shown) <= LONGEST_PROMPT else f"{shown[:LONGEST_PROMPT]}… (more on the page)"
 
 
-def _matching(known: list[CodeRow], code: str) -> list[CodeRow]:
+def _changes(case: Case, edited: Any) -> str:
+    """The arguments that a person has changed, a line each; empty if they changed none."""
+    if not isinstance(edited, Mapping):
+        return ""
+    editable = editable_of(case)
+    values, secret = (editable.values, editable.secret_names) if editable else ({}, set[str]())
+    after = cast("Mapping[str, Any]", edited)
+    names = [name for name in {**values, **after} if name not in after or _differ(values, after, name)]
+    lines = [
+        f"    {_in_one_line(name)}: {_new_value(after, name, is_secret=name in secret)}"
+        for name in names[:_MOST_CHANGES]
+    ]
+    rest = [f"    and {len(names) - len(lines)} more (on the page)"] if len(names) > len(lines) else []
+    return "\n".join(["", "Changed, before it is decided, to:", "", *lines, *rest, ""]) if names else ""
+
+
+def _differ(values: Mapping[str, Any], after: Mapping[str, Any], name: str) -> bool:
+    return name not in values or differ({"": values[name]}, {"": after[name]})
+
+
+def _new_value(after: Mapping[str, Any], name: str, *, is_secret: bool) -> str:
+    if name not in after:
+        return "(left out)"
+    value = after[name]
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "(hidden)" if is_secret else _in_one_line(text)
+
+
+def _matching(known: list[CodeRow], code: str, changed: str) -> list[CodeRow]:
     """The stored codes that equal the entered one. All of them are compared, each in constant time."""
-    found = [hmac.compare_digest(_hashed(row.case_id, row.salt, code), row.code_hash) for row in known]
+    found = [
+        hmac.compare_digest(_hashed(_subject(row.case_id, changed), row.salt, code), row.code_hash)
+        for row in known
+    ]
     return [row for row, same in zip(known, found, strict=True) if same]
 
 
-def _hashed(case_id: str, salt: str, code: str) -> str:
+def _subject(case_id: str, changed: str) -> str:
+    """What a code is for: a case, with the digest of the arguments if they were changed."""
+    return f"{case_id}\0{changed}" if changed else case_id
+
+
+def _hashed(subject: str, salt: str, code: str) -> str:
     """A slow hash (scrypt).
 
     There are only a million codes: with a fast hash, a reader of the database could try all.
     """
-    salted = f"{salt}\0{case_id}".encode()
+    salted = f"{salt}\0{subject}".encode()
     return hashlib.scrypt(code.encode(), salt=salted, n=2**14, r=8, p=1, dklen=32).hex()

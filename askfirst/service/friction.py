@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from askfirst.digests import canonical_json
-from askfirst.errors import EmailCodeRefused, InlineRefused, InvalidReview
+from askfirst.errors import EmailCodeRefused, InlineRefused, InvalidMessage, InvalidReview
 from askfirst.limits import is_hold
 from askfirst.service.case import Case
 from askfirst.service.case_state import note_in
@@ -56,14 +56,37 @@ def is_acting(case: Case, action: str, data: Mapping[str, Any] | None) -> bool:
     """
     if action == "edit":
         return "edits" in (data or {})
+    if case.type == "escalation":  # an agent may have choices of its own
+        return action not in ("skip", "abort")
     return action in ACTING.get(case.type, ("submit",))
 
 
 def confirm_value(case: Case, action: str, data: Mapping[str, Any] | None) -> str:
     """The value that the field ``confirmed`` must have: a digest of the case, what it shows, and the answer."""
     said = {name: value for name, value in (data or {}).items() if name not in NOTES.values()}
-    shown = canonical_json({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
-    return hashlib.sha256(shown).hexdigest()
+    return _digest({"case": case.case_id, "digest": case.digest, "action": action, "data": said})
+
+
+def changed_digest(data: Mapping[str, Any] | None) -> str:
+    """The digest of the arguments that an answer brings in place of those that were shown; empty without any.
+
+    A code by e-mail counts for these arguments only: its mail says what they are.
+    """
+    edited = edited_args(data)
+    return "" if edited is None else _digest(edited)
+
+
+def edited_args(data: Mapping[str, Any] | None) -> Any:
+    """The arguments that an answer brings in place of those that were shown; None without any."""
+    said = data or {}
+    return said.get("edits", said.get("modified_params"))
+
+
+def _digest(value: Any) -> str:
+    try:
+        return hashlib.sha256(canonical_json(value)).hexdigest()
+    except InvalidMessage:
+        raise InvalidReview({"data": "has a value that JSON cannot hold"}) from None
 
 
 def second_step_faults(

@@ -200,6 +200,10 @@ class CaseLinks:
             raise LinkExpired(case_id)
         return case
 
+    async def are_revoked(self, case_id: str) -> bool:
+        """Whether an operator has revoked links of a case. A person with an older round's link then gets no new one."""
+        return await self._engine.read(partial(case_store.has_revoked, case_id))
+
     async def revoke(self, case: Case, by: str) -> int:
         """Revoke every token of a case; returns how many there were."""
         now = self._now()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from urllib.parse import quote
 
@@ -61,11 +61,15 @@ async def live(case_id: str, service: OpenService, request: Request, token: str 
 
     The page's cookie (`page_pass`) gives access; without the cookie, the link's token does.
     """
+    kept = request.cookies.get(LINK_COOKIE)
+
+    async def opened() -> Case:
+        if kept:
+            return await service.cases.links.case_of_pass(case_id, kept)
+        return await case_with_token(service, case_id, token)
+
     try:
-        if kept := request.cookies.get(LINK_COOKIE):
-            case = await service.cases.links.case_of_pass(case_id, kept)
-        else:
-            case = await case_with_token(service, case_id, token)
+        case = await opened()
     except (CaseNotFound, LinkExpired) as error:
         return error_response(error)
     if request.headers.get("last-event-id") == str(case.version) and case.is_final:
@@ -74,12 +78,17 @@ async def live(case_id: str, service: OpenService, request: Request, token: str 
             return Response(status_code=204, headers=_HEADERS)  # a browser does not reconnect after 204
     streams = service.quotas.streams
     stream_id = await streams.begin(f"page:{case.case_id}", address_of(request))
-    stream = states(service, case.case_id, browser_of(request).mark)
+    stream = states(service, case.case_id, browser_of(request).mark, opened)
     return CountedStream(stream, streams, stream_id, _HEADERS)
 
 
-async def states(service: Service, case_id: str, viewer: str | None) -> AsyncIterator[bytes]:
-    """The states of a case as server-sent events. Ends after a final state, or after `MOST_POLLS` polls."""
+async def states(
+    service: Service, case_id: str, viewer: str | None, opened: Callable[[], Awaitable[Case]]
+) -> AsyncIterator[bytes]:
+    """The states of a case as server-sent events. Ends after a final state, or after `MOST_POLLS` polls.
+
+    ``opened`` opens the case with the reader's link once more: the stream ends with the link.
+    """
     yield b"retry: 3000\n\n"
     cases, known = service.cases, None
     with cases.followers.follow(case_id) as changed:
@@ -88,6 +97,11 @@ async def states(service: Service, case_id: str, viewer: str | None) -> AsyncIte
             pulse = await cases.engine.read(partial(outcomes.pulse, case_id))
             if pulse is None:
                 return
+            if pulse != known or polls % HEARTBEAT_POLLS == 0:
+                try:
+                    await opened()
+                except (CaseNotFound, LinkExpired):  # revoked, or expired
+                    return
             if pulse != known:
                 known = pulse
                 standing = await _state_for(service, case_id, viewer)
@@ -168,6 +182,8 @@ async def next_round(case_id: str, service: OpenService, request: Request, token
     if newest.case_id == case.case_id or not is_navigation(request.headers):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
     await service.quotas.spending.post(token)
+    if await service.cases.links.are_revoked(newest.case_id):
+        return await no_page(service, CaseNotFound(newest.case_id), visit)
     fresh = await service.cases.issue(newest.case_id, by=REVIEWER)
     path = f"{service.settings.base_path}/review/{quote(newest.case_id, safe='')}?token={fresh}"
     return RedirectResponse(path, 303, PAGE_HEADERS)

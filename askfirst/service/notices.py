@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from askfirst.delivery.base import Button, Ended, Notice, NoticeKind, Sent
 from askfirst.delivery.contents import Contents
-from askfirst.display import LONGEST_VALUE, Risk, higher, value_text
+from askfirst.display import Risk, higher, shortened, value_text
 from askfirst.formats import ENGLISH, Style, formatted, style_for
 from askfirst.protocol import shown_digest
 from askfirst.service.button_fields import answer_button, edit_button
@@ -285,8 +285,7 @@ def _important(case: Case, display: Mapping[str, Any], style: Style) -> tuple[tu
 
 
 def _line(text: str) -> str:
-    said = visible(" ".join(text.split()))
-    return said if len(said) <= LONGEST_VALUE else f"{said[: LONGEST_VALUE - 1]}…"
+    return shortened(visible(" ".join(text.split())))
 
 
 def _said(case: Case) -> dict[str, Any]:

@@ -154,9 +154,16 @@ Identify = Callable[[Request], Awaitable[Mapping[str, str] | None]]
 
 
 async def respondent(
-    case: Case, request: Request, identify: Identify | None, codes: EmailCodes | None, email_code: str
+    case: Case,
+    request: Request,
+    identify: Identify | None,
+    codes: EmailCodes | None,
+    email_code: str,
+    data: Mapping[str, Any] | None = None,
 ) -> Respondent:
     """The person who answers on the page, identified by the host's login or by an e-mail code, by nothing else.
+
+    ``data`` is that of the answer: a code counts for the arguments that it was sent for.
 
     Raises `NotIdentified` and `EmailCodeRefused`. Check the answer before: this call uses up the code.
     """
@@ -166,7 +173,7 @@ async def respondent(
         if codes is None:
             why = "This service cannot send e-mail just now. Tell its operator."
             raise EmailCodeRefused(case.case_id, "verification_failed", why)
-        email = await codes.check(case, email_code, address_of(request))
+        email = await codes.check(case, email_code, data, address_of(request))
         # A person may pass a code on, so the login's name is kept only if its address is the code's address.
         same = login is not None and str(login.get("email", "")).lower() == email.lower()
         login, known_by = {**(login or {} if same else {}), "email": email}, "email_code"

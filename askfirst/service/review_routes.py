@@ -39,6 +39,7 @@ from askfirst.service.friction import (
     carry_faults,
     check_json,
     confirm_value,
+    edited_args,
     hold_of,
     is_acting,
     note_field,
@@ -60,7 +61,7 @@ from askfirst.service.pages import (
     render_withheld,
 )
 from askfirst.service.pages.decision import opened_by, risk_of
-from askfirst.service.pages.form_parts import paged, progress_of
+from askfirst.service.pages.form_parts import is_unseen, paged, progress_of
 from askfirst.service.pages.language import Language
 from askfirst.service.pages.reader import SCHEMES, Place
 from askfirst.service.pages.row import ALL, View
@@ -282,6 +283,8 @@ async def _handle_form(
 ) -> Response:
     """Handle a form that was not posted before: send a code, or take the decision; show faults on the page."""
     await service.quotas.spending.post(visit.token)
+    if is_unseen(case, submission.drafted):  # nothing is kept or sent of steps that the person did not see so
+        return await _page(service, case, visit, status=409)
     try:
         if submission.send_code is not None:
             return await _send_code(service, case, visit, request, submission)
@@ -313,7 +316,7 @@ async def _send_code(
         notice, status = _SENDING_NOTICES["not_sent"]
     else:
         try:
-            sending = await service.email_codes.send(case, place, address_of(request))
+            sending = await service.email_codes.send(case, place, submission.data, address_of(request))
         except OverBudget as error:
             sending, wait = "too_many", {"Retry-After": str(error.retry_after)}
         notice, status = _SENDING_NOTICES[sending]
@@ -410,10 +413,12 @@ async def _decline(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
     """Cancel a case because the person cannot answer it; their note becomes the reason."""
+    proofs = service.verifier.evidence(case, submission.action, submission.proofs)
+    await service.verifier.check(case, "browser_submit", submission.action, proofs, address_of(request))
     who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
     said = note_in(submission.data)
     reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
-    await service.cases.cancel(case, reason[: limits.REASON_CHARACTERS], who.actor, claims=who.by)
+    await service.cases.decline(case, submission.action, reason[: limits.REASON_CHARACTERS], who)
     return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 
@@ -436,7 +441,7 @@ async def _second_step(service: Service, case: Case, submission: Submission, sty
     action, data = submission.action, submission.data
     if case.is_final or not is_acting(case, action, data):
         return None
-    edited = data.get("edits", data.get("modified_params"))
+    edited = edited_args(data)
     args = cast("Mapping[str, Any]", edited) if isinstance(edited, Mapping) else None
     decision = opened_by(await decision_for(service, case, args=args, style=style), submission.reading)
     friction = decision.friction
@@ -487,7 +492,7 @@ async def _answer_case(
     if case.verify_email is not None:
         read_code(case, code)  # checked first: verifying a proof uses it up
     verified = await service.verifier.check(case, "browser_submit", action, proofs, address_of(request))
-    who = await respondent(case, request, service.identify, service.email_codes, code)
+    who = await respondent(case, request, service.identify, service.email_codes, code, data)
     if verified is not None:
         who = replace(who, context={**(who.context or {}), "verification_result": verified.wire()})
     if pressed is None:

@@ -123,6 +123,12 @@ def revoke_tokens(case_id: str, now: int, entry_of: Callable[[int], Entry]) -> T
     return count
 
 
+def has_revoked(case_id: str) -> Transaction[bool]:
+    """Whether a token of a case was revoked."""
+    rows = yield OF_CASE, {"case_id": case_id}
+    return any(token.revoked_at is not None for token in map(TokenRow._make, rows))
+
+
 def _living(case_id: str) -> Transaction[list[TokenRow]]:
     rows = yield OF_CASE, {"case_id": case_id}
     return [token for token in map(TokenRow._make, rows) if token.revoked_at is None]

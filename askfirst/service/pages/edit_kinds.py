@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,9 +196,11 @@ def is_tree(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value, and every name: each field within has the names that lead to it."""
     if isinstance(value, str):
         yield value
-    for _, inner in children(value):
+    for name, inner in children(value):
+        yield name or ""
         yield from _texts(inner)
 
 
@@ -251,7 +254,7 @@ def value_in(kind: Kind, original: Any, text: str) -> Any:
     if kind.control == "items":
         return _items(cast("list[Any]", original), text)
     try:
-        value = from_json(text.strip(), allow_inf_nan=False)
+        value = json_in(text.strip())
     except ValueError:
         raise ValueError("must be a number" if kind.control == "number" else "is not JSON") from None
     if kind.control == "number" and not is_number(value):
@@ -297,12 +300,27 @@ def _items(original: list[Any], text: str) -> list[Any]:
     if not original or not all(is_number(it) for it in original):
         return lines
     try:
-        numbers = [from_json(line, allow_inf_nan=False) for line in lines]
+        numbers = [json_in(line) for line in lines]
     except ValueError:
         raise ValueError("must be a number") from None
     if not all(is_number(it) for it in numbers):
         raise ValueError("must be a number")
     return numbers
+
+
+def json_in(text: str) -> Any:
+    """The value that a JSON text says; raises ``ValueError``, also for numbers such as 1e400, which JSON cannot hold.
+
+    Python would read those as infinity.
+    """
+    value = from_json(text, allow_inf_nan=False)
+    waiting = [value]
+    while waiting:
+        it = waiting.pop()
+        if isinstance(it, float) and math.isinf(it):
+            raise ValueError("has a number that JSON cannot hold")
+        waiting += [inner for _, inner in children(it)]
+    return value
 
 
 def lines_in(text: str) -> str:

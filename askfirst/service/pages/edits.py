@@ -31,6 +31,7 @@ from askfirst.service.pages.edit_kinds import (
     children,
     inside,
     is_tree,
+    json_in,
     kind_of,
     lines_in,
     resolved,
@@ -402,7 +403,7 @@ class _Read:
         if f"{name}.base" not in self._posted:
             return original
         try:
-            base: Any = from_json(self._posted[f"{name}.base"], allow_inf_nan=False)
+            base: Any = json_in(self._posted[f"{name}.base"])
         except ValueError:
             base = None
         if not isinstance(base, dict | list) or not is_tree(base):
@@ -542,9 +543,9 @@ def with_other_parts(case: Case, posted: Mapping[str, str]) -> dict[str, str]:
     first, _, end = posted.get("rows", "").partition("-")
     if not (first.isdecimal() and end.isdecimal()):
         return dict(posted)
-    here = {str(place) for place in range(int(first[:6]), int(end[:6]))}
-    before = {name: text for name, text in _typed_before(case).items() if name.split(".")[1] not in here}
-    return before | dict(posted)
+    begin, stop = int(first[:6]), int(end[:6])  # no set of the places between: a form may name a million
+    typed = _typed_before(case).items()
+    return {name: text for name, text in typed if not begin <= int(name.split(".")[1]) < stop} | dict(posted)
 
 
 def _typed_before(case: Case) -> dict[str, str]:

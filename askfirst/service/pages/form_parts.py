@@ -6,8 +6,11 @@ options is a part of its own, and its options are a list to choose from (`choice
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from pydantic_core import to_json
 
 from askfirst.messages import JsonObject
 from askfirst.protocol import Form, FormField, FormStep, visible_fields
@@ -105,6 +108,19 @@ def chosen_of(value: Any) -> list[str]:
     """The options that a field's value names."""
     given: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [value]
     return [it for it in given if isinstance(it, str)]
+
+
+def drafted_mark(case: Case) -> str:
+    """A digest of the draft as this reader sees it. A page with one step of several posts it again: what stands in
+    the other steps is then what the person saw there."""
+    return "" if not case.draft else hashlib.sha256(to_json(case.draft)).hexdigest()[:32]
+
+
+def is_unseen(case: Case, drafted: str | None) -> bool:
+    """Whether another browser has filled in other steps of a form since the page with this `drafted_mark` was made."""
+    if case.form is None or drafted is None or not case.is_others_draft or drafted == drafted_mark(case):
+        return False
+    return paged(case.form).steps is not None
 
 
 def progress_of(case: Case, data: Mapping[str, Any], step: int) -> JsonObject | None:

@@ -48,6 +48,7 @@ from askfirst.service.pages.faults import listed, sentences
 from askfirst.service.pages.fields import page_fields, step_links, step_with
 from askfirst.service.pages.form_parts import (
     chosen_of,
+    drafted_mark,
     is_again,
     listed_field,
     options_of,
@@ -365,6 +366,8 @@ class _Page:
             return self.fill("code.html", facts | {"problems": problems})
         if (second := self.sight.second) is not None:
             facts |= self.frame(second.decision) | {"second": second, "problems": problems}
+            if self.case.type == "escalation" and second.action != "retry":  # a choice of an agent's own
+                facts["verb"] = Html(f"<bdi>{marked(second.action)}</bdi>")
             return self.fill("second.html", facts)
         if self.case.type in ("approval", "escalation"):
             return self._decision(facts, step, stage)
@@ -492,6 +495,7 @@ class _Page:
         fields = page_fields(case, form, here.number, values, faults, prefills, self.language, room)
         places = {field.key: (f"f-{field.key}", clipped(field.label.text, _LABEL)) for field in fields}
         facts |= {"form": form, "step": here, "fields": fields, "others_draft": case.is_others_draft}
+        facts["drafted"] = None if form.steps is None else drafted_mark(case)
         facts["steps"] = step_links(form, values, here)
         facts["list"] = None
         if (field := listed_field(form, here.number)) is not None:
@@ -518,7 +522,10 @@ class _Page:
         known = ("feedback", "reason", "note", "response", "selected", "confirmed_items")
         fields = [field.key for field in self.case.form.all_fields] if self.case.form is not None else known
         said = {name: data[name] for name in fields if data.get(name) not in (None, "", [])}
-        edits = {name: value for name, value in changed.items() if value != asked.get(name)}
+        secret = set[str]() if editable is None else editable.secret_names
+        edits = {
+            name: value for name, value in changed.items() if value != asked.get(name) and name not in secret
+        }
         return [
             shown(name, value)
             for name, value in {**answers_of(self.case, said, self.language), **edits}.items()

@@ -14,6 +14,8 @@ Kind = Literal["value", "amount", "lines", "list", "table", "tree", "url", "secr
 _URL = re.compile(
     r"([a-z][a-z0-9+.-]*://(?:[^/?#\\]*@)?)(\[[^\]]*\]|[^/?#\\:@]+)(.*)", re.IGNORECASE | re.DOTALL
 )
+_DOUBTFUL = re.compile(r"[^/]*//[^/?#]*[\\\s\uff0f\uff1f\uff03\uff20\uff1a]")
+"""What some programs end a host at, or leave out of it, and others do not: a backslash, a blank, a full-width sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,9 @@ class Address:
 
 
 def address_of(text: str) -> Address | None:
-    """The parts of an address; None if it has no host."""
+    """The parts of an address; None if it has no host, or if programs disagree about which host it has."""
     found = _URL.fullmatch(text)
-    if found is None:
+    if found is None or _DOUBTFUL.match(text):
         return None
     return Address(*(marked(part) for part in found.groups()), href=text if is_link(text) else None)
 

@@ -7,7 +7,7 @@ listed as `Unopened`, so that nobody approves it unaware.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, cast
@@ -125,8 +125,19 @@ def rows_of(
 
 def marked_lines(values: Mapping[str, Any], patterns: RiskPatterns) -> int:
     """How many lines of some values match a risk pattern."""
-    texts = [text for value in values.values() for text in _texts(value)]
-    return sum(len(patterns.marked(text.split("\n"))) for text in texts)
+    return sum(len(found) for value in values.values() for _, found in _matches(value, patterns))
+
+
+def _matches(value: Any, patterns: RiskPatterns) -> list[tuple[list[str], dict[int, str]]]:
+    """The texts of a value in which lines match, each as its lines, and the names of the patterns by line.
+
+    Where no text matches, lists are read as commands: ``["rm", "-rf", "/"]`` runs what ``rm -rf /`` does.
+    """
+    for texts in (_texts, _commands):
+        each = [text.split("\n") for text in texts(value)]
+        if matching := [(lines, found) for lines in each if (found := patterns.marked(lines))]:
+            return matching
+    return []
 
 
 class _Maker:
@@ -178,19 +189,16 @@ class _Maker:
         return self._room > 0
 
     def judge(self, place: int, name: str, value: Any) -> None:
-        """Count the lines that match a risk pattern, and all lines of such texts. Keep the first that match."""
-        for text in _texts(value):
-            lines = text.split("\n")
-            found = self._patterns.marked(lines)
-            self.line_count += len(lines) if found else 0
+        """Count the lines that match a risk pattern, and all lines of the texts with one; keep the first of these."""
+        for lines, found in _matches(value, self._patterns):
+            self.line_count += len(lines)
             self.marked += len(found)
             self.names += dict.fromkeys(found.values())
-            if found:
-                self._matched.add(place)
+            self._matched.add(place)
             if self._formats.get(name) != "secret":
                 for at, why in islice(found.items(), _RISKY - len(self.risky)):
                     self.risky.append(CodeLine(at + 1, clipped(lines[at], _CELL), risk=clipped(why, _CELL)))
-            if found and isinstance(value, str):
+            if isinstance(value, str):
                 self._risky[place] = found
 
     def _risk(self, row: Row, value: Any) -> Html | None:
@@ -439,10 +447,15 @@ def _inside(value: Any, path: str) -> list[tuple[str, Any]]:
     """The values inside an object or a list, with their paths. One more than the limit tells that there are more."""
     if isinstance(value, dict):
         given = islice(cast("dict[str, Any]", value).items(), ITEMS + 2)
-        return [(f"{path}.{name}" if path else name, it) for name, it in given]
+        return [(_path(f"{path}.", name) if path else _path("", name), it) for name, it in given]
     if isinstance(value, list):
-        return [(f"{path}[{at}]", it) for at, it in enumerate(cast("list[Any]", value)[: ITEMS + 2])]
+        return [(_path(path, f"[{at}]"), it) for at, it in enumerate(cast("list[Any]", value)[: ITEMS + 2])]
     return []
+
+
+def _path(path: str, name: str) -> str:
+    """A path with one more name. More of it than a page shows is left out: it is written for every value within."""
+    return path if len(path) > _NAME + 1 else path + name[: _NAME + 1]
 
 
 def text_of(value: Any) -> str:
@@ -466,18 +479,27 @@ def _json(value: Any) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """Every string inside a value, however deep."""
-    found: list[str] = []
+    """Every string inside a value, however deep, names included."""
+    return [it for it in _each(value) if isinstance(it, str)]
+
+
+def _commands(value: Any) -> list[str]:
+    """Every list of strings inside a value, as one line."""
+    lists = [cast("list[Any]", it) for it in _each(value) if isinstance(it, list)]
+    return [" ".join(it) for it in lists if len(it) > 1 and all(isinstance(word, str) for word in it)]
+
+
+def _each(value: Any) -> Iterator[Any]:
+    """Every value inside a value, and every name, however deep."""
     waiting = [value]
     while waiting:
         it = waiting.pop()
-        if isinstance(it, str):
-            found.append(it)
-        elif isinstance(it, dict):
-            waiting += cast("dict[str, Any]", it).values()
+        yield it
+        if isinstance(it, dict):
+            inside = cast("dict[str, Any]", it)
+            waiting += [*inside.values(), *inside]
         elif isinstance(it, list):
             waiting += cast("list[Any]", it)
-    return found
 
 
 def _mapping(given: Any) -> Mapping[str, Any]:

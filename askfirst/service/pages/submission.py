@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from pydantic_core import from_json
-
 from askfirst import limits
 from askfirst.protocol import Form, FormField, sensitive_keys, visible_fields
 from askfirst.service.answers import edit_faults
@@ -21,6 +19,7 @@ from askfirst.service.pages.choices import (
     takes_one,
     unpacked,
 )
+from askfirst.service.pages.edit_kinds import json_in
 from askfirst.service.pages.edits import (
     Editable,
     begun,
@@ -96,6 +95,8 @@ class Submission:
     """The fields of this form that the step with the e-mail code has to post again."""
     edits_from: int = 0
     """The index of the first argument that the page with the edit fields shows next."""
+    drafted: str | None = None
+    """The `drafted_mark` of the draft that the page was made of; None from a program, which has seen no page."""
     begun: dict[str, Any] | None = field(default=None, repr=False)
     """The draft of an unfinished edit, to be stored for this browser."""
 
@@ -134,6 +135,7 @@ def read_submission(
         carried_to_code=again,
         with_code=bool(_first(form_data, "with_code")),
         edits_from=_edits_from(form_data),
+        drafted=_first(form_data, "drafted")[:_LONGEST_NONCE] if "drafted" in form_data else None,
     )
 
 
@@ -242,7 +244,7 @@ def _escalation(case: Case, posted: Posted) -> Submission:
     if params and action in ("retry", "") and editable is None:
         data["modified_params"] = params
         try:
-            data["modified_params"] = from_json(params, allow_inf_nan=False)
+            data["modified_params"] = json_in(params)
         except ValueError:
             faults["modified_params"] = "is not JSON"
     return Submission("answer", action, data, faults=faults)
@@ -313,7 +315,7 @@ def _previewed(case: Case, editable: Editable, posted: Posted, data: dict[str, A
         return Submission("answer", action, data, faults=_chosen(action))
     name = "changed" if _first(posted, "changed") else editable.key
     try:
-        values: Any = from_json(_first(posted, name), allow_inf_nan=False)
+        values: Any = json_in(_first(posted, name))
     except ValueError:
         values = None
     if not isinstance(values, dict):
