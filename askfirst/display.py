@@ -306,7 +306,7 @@ def button_text(
 
 
 def value_text(value: Any, form: str, style: Style = ENGLISH) -> str:
-    """A value as text: in its format if it fits, else plain. Of a long value only the beginning and the end are used."""
+    """A value as text: in its format if it fits, else plain. Of a long value, the beginning and the end are used."""
     if form == "secret":
         return "…"
     return formatted(value, form, style) or _plain(value, style)

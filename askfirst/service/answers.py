@@ -22,7 +22,7 @@ def check_size(data: Mapping[str, Any]) -> None:
     """Check an answer, or a draft, against the limits of size, count and depth; raises `InvalidReview`."""
     if count_values(data, limits.ANSWER_VALUES) > limits.ANSWER_VALUES:
         raise InvalidReview({"data": f"must have at most {limits.ANSWER_VALUES} values"})
-    if any(isinstance(it, float) and not math.isfinite(it) for it in _each(data)):
+    if any(isinstance(it, float) and not math.isfinite(it) for it in _inner_values(data)):
         raise InvalidReview({"data": "has a number that JSON cannot hold"})  # 1e400 is read as infinity
     deep = depth_fault(data)
     if deep:

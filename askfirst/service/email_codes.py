@@ -159,7 +159,8 @@ class EmailCodes:
     ) -> str:
         """Use up a code for an answer's ``data``, and return the address that the code was sent to.
 
-        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments. Raises `OverBudget` if too many codes were tried, before the costly hash is computed.
+        Raises `EmailCodeRefused`, also for a code that was sent for other changes of the arguments. Raises
+        `OverBudget` if too many codes were tried, before the costly hash is computed.
         """
         code, changed = read_code(case, entered), changed_digest(data)
         await self._spending.code_try(case, tried_from)

@@ -156,7 +156,12 @@ def test_a_command_is_found_as_a_list_of_words_and_as_a_name(value: Any) -> None
 @pytest.mark.attack("P2", "risk that is hidden from patterns")
 def test_a_choice_of_an_agents_own_is_no_way_around_the_second_step() -> None:
     case = Case("c", "escalation", "pending", 1, "What now?", 0.0, 1.0)
-    assert [is_acting(case, it, {}) for it in ("retry", "force", "skip", "abort")] == [True, True, False, False]
+    assert [is_acting(case, it, {}) for it in ("retry", "force", "skip", "abort")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 # Decisions by those who may not make them, and of what nobody saw.

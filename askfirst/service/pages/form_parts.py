@@ -117,7 +117,7 @@ def drafted_mark(case: Case) -> str:
 
 
 def is_unseen(case: Case, drafted: str | None) -> bool:
-    """Whether another browser has filled in other steps of a form since the page with this `drafted_mark` was made."""
+    """Whether another browser has filled in other steps of a form since the page with this `drafted_mark`."""
     if case.form is None or drafted is None or not case.is_others_draft or drafted == drafted_mark(case):
         return False
     return paged(case.form).steps is not None

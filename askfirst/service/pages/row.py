@@ -15,7 +15,7 @@ _URL = re.compile(
     r"([a-z][a-z0-9+.-]*://(?:[^/?#\\]*@)?)(\[[^\]]*\]|[^/?#\\:@]+)(.*)", re.IGNORECASE | re.DOTALL
 )
 _DOUBTFUL = re.compile(r"[^/]*//[^/?#]*[\\\s\uff0f\uff1f\uff03\uff20\uff1a]")
-"""What some programs end a host at, or leave out of it, and others do not: a backslash, a blank, a full-width sign."""
+"""What some programs end a host at, or leave out of it, others not: a backslash, a blank, a full-width sign."""
 
 
 @dataclass(frozen=True, slots=True)
