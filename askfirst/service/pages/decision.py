@@ -166,6 +166,7 @@ class Decision:
     """The label of the button that runs nothing; None for the page's own label."""
     tool_name: Html | None
     description: Html | None
+    """What the tool does, in its author's words."""
     rows: tuple[Row, ...]
     row_count: int
     """How many rows the case has. Rows that this page does not show are reached with ``?rows=``."""
@@ -206,6 +207,13 @@ class Decision:
             urls = [it.url for it in self.rows if kind == "row" and str(it.place) == place]
             found = [it.href for it in urls if it is not None and it.href is not None]
         return address_of(found[0]) if found else None
+
+    @property
+    def lead(self) -> Html | None:
+        """The first paragraph of the description, where the heading is no sentence but the tool's name or title."""
+        if self.description is None or self.sentence.source not in ("title", "name"):
+            return None
+        return Html(self.description.partition("\n\n")[0])
 
     @property
     def rest_of_rows(self) -> tuple[Unopened, ...]:
