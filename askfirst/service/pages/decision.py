@@ -433,9 +433,8 @@ def _asker(case: Case, key_name: str | None) -> Asker:
     if case.payload is None:
         return Asker("service", _html(key_name or case.key_id), thread=thread)
     details: Mapping[str, Any] = case.payload.details or {}
-    given = details.get("agent_path")
-    agents = cast("list[Any]", given)[-_MOST_AGENTS:] if isinstance(given, list) else []
-    path = tuple(clipped(str(it), _LONGEST_NAME) for it in agents)
+    agents = [] if case.request is None else case.request.agents[-_MOST_AGENTS:]
+    path = tuple(clipped(it, _LONGEST_NAME) for it in agents)
     return Asker("agent", path[-1] if path else None, path, _html(details.get("principal")), thread)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -17,6 +18,7 @@ from askfirst.requests import (
     AskRequest,
     EscalateRequest,
     HitlPayload,
+    ConfirmRequest,
     HitlRequest,
     Option,
     Question,
@@ -490,3 +492,25 @@ def test_names_are_readable() -> None:
 def test_a_red_button_never_stands_without_a_word_of_the_risk(display: Display, texts: list[str]) -> None:
     chips = chip_texts(decision_of(approving({"a": 1}, display)), languages()["en"])
     assert [str(it.text) for it in chips] == texts
+
+
+def test_a_question_names_the_agent_that_asks_as_its_call_does() -> None:
+    asked = ConfirmRequest(prompt="Go on?")
+    case = case_of(asked, type="confirmation")
+    assert decision_of(case).asker.name is None
+    assert case.request is not None
+    path = ["desk", "<b>refunds</b>"]
+    named = dataclasses.replace(case, request=case.request.model_copy(update={"agent_path": path}))
+    assert decision_of(named).asker.name == "&lt;b&gt;refunds&lt;/b&gt;"
+    assert len(decision_of(named).asker.path) == 2
+
+
+def test_what_a_tool_does_stands_below_a_heading_that_is_no_sentence() -> None:
+    args = {"order_id": "A-1042", "cents": 4900}
+    said = "Pay money back.\n\nThe bank takes <b>a day</b>."
+    plain = decision_of(approving(args, Display(description=said)))
+    assert (plain.sentence.source, plain.lead) == ("name", "Pay money back.")
+    titled = decision_of(approving(args, Display(title="Pay refund", description=said)))
+    assert (titled.sentence.source, titled.lead) == ("title", "Pay money back.")
+    told = decision_of(approving(args, dataclasses.replace(REFUND, description=said)))
+    assert (told.lead, told.description) == (None, "Pay money back.\n\nThe bank takes &lt;b&gt;a day&lt;/b&gt;.")
