@@ -138,7 +138,11 @@ class Display:
         )
 
     def completed(
-        self, labels: Mapping[str, str], formats: Mapping[str, str], hints: Mapping[str, str], description: str
+        self,
+        labels: Mapping[str, str],
+        formats: Mapping[str, str],
+        hints: Mapping[str, str],
+        description: str,
     ) -> Display:
         """The same display, filled up with what a tool says of itself and of its parameters."""
         known = {key: form for key, form in formats.items() if is_known(form)}

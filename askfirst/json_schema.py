@@ -60,9 +60,8 @@ def bare_schema(schema: Mapping[str, Any]) -> JsonObject | None:
 def _defaults(properties: Any) -> JsonObject:
     """The defaults of arguments, without those that JSON cannot have, as infinity; none if they are too large: some
     of them would say that the others do not differ."""
-    given: dict[str, Any] = properties if isinstance(properties, dict) else {}
     found: JsonObject = {}
-    for name, it in given.items():
+    for name, it in cast("dict[str, Any]", properties if isinstance(properties, dict) else {}).items():
         if isinstance(it, dict) and "default" in it:
             try:
                 canonical_json(it["default"])

@@ -74,7 +74,9 @@ def test_the_descriptions_of_parameters_are_hints_in_one_line() -> None:
         """
         return to
 
-    assert (pay.words_for({"cents": 1, "to": "a"}) or {})["hints"] == {"cents": "In cents, at most what was paid."}
+    assert (pay.words_for({"cents": 1, "to": "a"}) or {})["hints"] == {
+        "cents": "In cents, at most what was paid."
+    }
     assert (send.words_for({"to": "a"}) or {})["hints"] == {"to": "Whom to write to."}
     long = Display().completed({}, {}, {f"p{n}": "word " * 100 for n in range(50)}, "")
     assert len(long.hints) == 20

@@ -173,9 +173,7 @@ def test_of_a_schema_what_checks_is_kept_and_the_defaults_of_arguments() -> None
 
 
 def test_defaults_that_are_too_large_are_not_kept_nor_are_some_of_them() -> None:
-    fields = {
-        f"f{n}": {"type": "string", "default": "x" * 300} for n in range(20)
-    }
+    fields = {f"f{n}": {"type": "string", "default": "x" * 300} for n in range(20)}
     kept = bare_schema({"type": "object", "properties": fields})
     assert kept is not None
     assert kept["properties"] == {name: {"type": "string"} for name in fields}

@@ -78,10 +78,11 @@ class Gate:
 
     ``store`` is a URL or an open checkpointer, ``policy`` an object or a file of rules. ``timeout`` is how long
     people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked. ``agent`` is who asks, by the
-    name that people and policies know, ``principal`` on whose behalf calls are made. ``resumer`` names who goes on when a request is settled (see `worker`), ``base_url`` is where
-    people reach the service, for the link of `Pending`; by default ``ASKFIRST_BASE_URL``. ``notify`` tells people:
-    an `askfirst.service.notifier.Notifier`. ``clock`` is what time-outs go by: give the store the same one. Use the
-    gate in ``async with``, or as it is: then it opens at its first use and closes with the event loop.
+    name that people and policies know, ``principal`` on whose behalf calls are made. ``resumer`` names who goes on
+    when a request is settled (see `worker`), ``base_url`` is where people reach the service, for the link of
+    `Pending`; by default ``ASKFIRST_BASE_URL``. ``notify`` tells people: an `askfirst.service.notifier.Notifier`.
+    ``clock`` is what time-outs go by: give the store the same one. Use the gate in ``async with``, or as it is: then
+    it opens at its first use and closes with the event loop.
     """
 
     def __init__(

@@ -21,8 +21,14 @@ STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _FOR_GOOD = "public, max-age=31536000, immutable"
 _HASH_DIGITS = 10
-_SPACED = re.compile(rb'("[^"\n]*"|`[^`\n]*`)| (=>|===|!==|&&|\|\||=|\?\?|\?|:|\+|\{) ?|(?<=[,;]) ')
-"""A text of a script, which stays as it is; else the blanks around an operator, or after a comma or semicolon."""
+_SPACED = re.compile(
+    rb'("[^"\n]*"|`[^`\n]*`|(?<=\()/(?:\\.|[^/\n\\])+/\w*)'
+    rb"| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
+    rb"| //[^\n]*|(?<=[;{,])\n"
+)
+"""A text or a pattern of a script, which stays as it is; else the blanks around an operator, after a comma, a
+semicolon or a closing parenthesis, or before an opening one; a comment at the end of a line; or the end of a line
+after one of ``;{,``."""
 _REFERENCE = re.compile(rb'url\("(\w+\.svg)"\)')
 
 
@@ -53,7 +59,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def _lean(content: bytes, *, is_script: bool) -> bytes:
-    """A style sheet or a script without indentation, blank lines and the comments that have a line of their own.
+    """A style sheet or a script without indentation, blank lines and comments, a script also without needless blanks.
 
     They are a tenth of what a first visit loads. No text in these files goes over a line's end, so the rest stays.
     """

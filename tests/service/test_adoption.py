@@ -529,7 +529,12 @@ async def test_a_page_names_the_agent_that_asks_a_question(tmp_path: Path) -> No
         channel = CheckpointedChannel(checkpointer=store, thread_id="t")
         agent = Agent(
             id="travel-desk",
-            model=ScriptedModel([ToolCall("call-1", "ask_user", {"questions": [{"key": "to", "prompt": "Where to?"}]}), "Done."]),
+            model=ScriptedModel(
+                [
+                    ToolCall("call-1", "ask_user", {"questions": [{"key": "to", "prompt": "Where to?"}]}),
+                    "Done.",
+                ]
+            ),
             tools=[ask_user_tool(channel)],
             channel=channel,
             checkpointer=store,

@@ -299,6 +299,7 @@ class _Page:
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
             "previous_url": None,
             "here": self.place.address(),
+            "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
             "script_words": script_words(language),
             "live": self.place.address("/live") if follows else None,

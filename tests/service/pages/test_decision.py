@@ -16,9 +16,9 @@ from askfirst.formats import CHINESE
 from askfirst.requests import (
     ApproveRequest,
     AskRequest,
+    ConfirmRequest,
     EscalateRequest,
     HitlPayload,
-    ConfirmRequest,
     HitlRequest,
     Option,
     Question,
@@ -512,5 +512,37 @@ def test_what_a_tool_does_stands_below_a_heading_that_is_no_sentence() -> None:
     assert (plain.sentence.source, plain.lead) == ("name", "Pay money back.")
     titled = decision_of(approving(args, Display(title="Pay refund", description=said)))
     assert (titled.sentence.source, titled.lead) == ("title", "Pay money back.")
+    same = decision_of(approving(args, Display(title="Pay money back", description=said)))
+    assert same.lead is None
     told = decision_of(approving(args, dataclasses.replace(REFUND, description=said)))
-    assert (told.lead, told.description) == (None, "Pay money back.\n\nThe bank takes &lt;b&gt;a day&lt;/b&gt;.")
+    assert (told.lead, told.description) == (
+        None,
+        "Pay money back.\n\nThe bank takes &lt;b&gt;a day&lt;/b&gt;.",
+    )
+
+
+def test_letters_of_another_script_are_not_called_hidden() -> None:
+    decision = decision_of(approving({"order_id": "r\u0430ypal", "cents": 1, "note": "a\u200bb"}))
+    assert (decision.foreign, decision.hidden) == (1, 1)
+    html = Scene(approving({"order_id": "r\u0430ypal", "cents": 1})).html()
+    assert "which may look like their own" in html
+    assert "hidden character" not in html
+    assert "which may look" not in Scene(approving({"order_id": "paypal", "cents": 1})).html()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_broad"),
+    [
+        ({"command": "echo 1\necho 2"}, False),
+        ({"command": "echo 1\n" + "x" * 77}, True),
+        ({"note": "word " * 40}, False),
+        ({"rows": [dict.fromkeys("abcd", 1)]}, False),
+        ({"rows": [dict.fromkeys("abcde", 1)]}, True),
+    ],
+)
+def test_code_and_tables_that_need_it_take_more_than_the_column(
+    values: dict[str, Any], is_broad: bool
+) -> None:
+    case = approving(values, Display(formats={"command": "code:sh", "rows": "table"}))
+    assert decision_of(case).is_broad is is_broad
+    assert (' class="act card broad"' in Scene(case).html()) is is_broad
