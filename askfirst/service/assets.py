@@ -23,8 +23,8 @@ _FOR_GOOD = "public, max-age=31536000, immutable"
 _HASH_DIGITS = 10
 _SPACED = re.compile(
     rb'("[^"\n]*"|`[^`\n]*`|(?<=\()/(?:\\.|[^/\n\\])+/\w*)'
-    rb"| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
-    rb"| //[^\n]*|(?<=[;{,])\n"
+    rb"| //[^\n]*| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
+    rb"|(?<=[;{,])\n"
 )
 """A text or a pattern of a script, which stays as it is; else the blanks around an operator, after a comma, a
 semicolon or a closing parenthesis, or before an opening one; a comment at the end of a line; or the end of a line
