@@ -32,6 +32,8 @@ MOST_STEPS = 20
 _PLACE = re.compile(r"\{([A-Za-z_]\w*)((?::[\w,.%/ -]+)*)\}")
 _CONSEQUENCE = re.compile(r"people:\d{1,9}|custom:[^\n]{1,60}")
 _LONGEST_WORDS = 500
+_LONGEST_HINT = 200
+_MOST_HINTS = 20
 _LONGEST_STEP = 400
 
 
@@ -61,6 +63,8 @@ class Display:
     help_url: str | None = None
     description: str | None = None
     """What the tool does, from its docstring."""
+    hints: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What arguments mean, by argument: the descriptions of the tool's parameters."""
 
     def check(self, tool_name: str, parameters: Sequence[str] | None) -> None:
         """Raise `InvalidTool` for words that cannot be shown, before anybody is asked.
@@ -138,15 +142,20 @@ class Display:
         )
 
     def with_defaults(
-        self, labels: Mapping[str, str], formats: Mapping[str, str], description: str
+        self,
+        labels: Mapping[str, str],
+        formats: Mapping[str, str],
+        hints: Mapping[str, str],
+        description: str,
     ) -> Display:
-        """This display, with the labels, formats and description of the tool's signature where it has none of its
-        own."""
+        """This display, with the labels, formats, hints and description of the tool's signature where it has none of
+        its own."""
         known = {key: form for key, form in formats.items() if is_known(form)}
         return replace(
             self,
             labels={**labels, **self.labels},
             formats={**known, **self.formats},
+            hints=self.hints or _short(hints),
             description=self.description or description.strip()[:_LONGEST_WORDS] or None,
         )
 
@@ -190,7 +199,7 @@ class Display:
             words["approve"] = button
         if templates:
             words["templates"] = cast(JsonObject, templates)
-        for name in ("labels", "formats"):
+        for name in ("labels", "formats", "hints"):
             if given := getattr(self, name):
                 words[name] = dict(given)
         for name in ("important", "consequences"):
@@ -223,6 +232,17 @@ class Display:
 
 _TEMPLATES = ("sentence", "approve", "done_sentence")
 _TEXTS = ("title", *_TEMPLATES, "undo")
+
+
+def _short(hints: Mapping[str, str]) -> dict[str, str]:
+    """Hints on a line each, cut; and only as many as a request may well store again and again."""
+    lines = {name: " ".join(hint.split()) for name, hint in hints.items()}
+    kept = {
+        name: line if len(line) <= _LONGEST_HINT else f"{line[: _LONGEST_HINT - 1]}…"
+        for name, line in lines.items()
+        if line
+    }
+    return dict(list(kept.items())[:_MOST_HINTS])
 
 
 def higher(*risks: Risk | None) -> Risk | None:

@@ -13,6 +13,8 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, ValidationError, core_schema, to_json
 
+from askfirst.digests import canonical_json
+from askfirst.errors import InvalidMessage
 from askfirst.messages import JsonObject
 
 Fault = tuple[tuple[str, ...], str]
@@ -20,6 +22,8 @@ Fault = tuple[tuple[str, ...], str]
 
 MOST_BYTES = 2000
 """A larger schema is stored without its nested schemas, because every request stores the schema again."""
+MOST_DEFAULTS = 4000
+"""The defaults of all arguments together are stored if they take at most so many bytes."""
 
 _BOUNDS = (
     "type",
@@ -42,7 +46,33 @@ _MAPS = ("properties", "$defs")
 
 
 def bare_schema(schema: Mapping[str, Any]) -> JsonObject | None:
-    """The part of a tool's schema that is needed to check arguments; None if even that is too large to store."""
+    """The part of a tool's schema that goes with a request: what checks arguments, and the arguments' defaults, with
+    which a page compares a call. None if even what checks is too large to store."""
+    bare = _checking(schema)
+    properties: Any = None if bare is None else bare.get("properties")
+    if isinstance(properties, dict):
+        for name, default in _defaults(schema.get("properties")).items():
+            if isinstance(field := cast("dict[str, Any]", properties).get(name), dict):
+                field["default"] = default
+    return bare
+
+
+def _defaults(properties: Any) -> JsonObject:
+    """The defaults of arguments, without those that JSON cannot have, as infinity; none if they are too large: some
+    of them would say that the others do not differ."""
+    found: JsonObject = {}
+    for name, it in cast("dict[str, Any]", properties if isinstance(properties, dict) else {}).items():
+        if isinstance(it, dict) and "default" in it:
+            try:
+                canonical_json(it["default"])
+            except InvalidMessage:
+                continue
+            found[name] = it["default"]
+    return found if len(to_json(found)) <= MOST_DEFAULTS else {}
+
+
+def _checking(schema: Mapping[str, Any]) -> JsonObject | None:
+    """The part of a schema that is needed to check arguments; None if even that is too large to store."""
     bare = _bare(schema)
     if len(to_json(bare)) <= MOST_BYTES:
         return bare

@@ -453,11 +453,22 @@ class HitlRequest(Frozen):
     created_at: float
     """Seconds since 1970 (UTC)."""
     timeout_seconds: float | None = None
+    agent_path: list[str] | None = None
+    """The agents from the root to the one that asks, where they are known."""
 
     @property
     def expires_at(self) -> float | None:
         """The deadline in seconds since 1970 (UTC); None without a time-out."""
         return None if self.timeout_seconds is None else self.created_at + self.timeout_seconds
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents from the root to the one that asks: those in the details of a call at a gate, else
+        ``agent_path``. Empty where they are unknown."""
+        told: Any = (self.payload.details or {}).get("agent_path")
+        if isinstance(told, list):
+            return [it for it in cast("list[Any]", told) if isinstance(it, str)]
+        return list(self.agent_path or ())
 
     @property
     def digest(self) -> str | None:

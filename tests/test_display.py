@@ -56,6 +56,31 @@ def test_titles_and_formats_of_parameters_are_labels_and_formats() -> None:
     assert words is not None
     assert words["labels"] == {"cents": "Amount", "to": "Recipient"}
     assert words["formats"] == {"cents": "money:EUR"}
+    assert "hints" not in words
+
+
+def test_the_descriptions_of_parameters_are_hints_in_one_line() -> None:
+    @tool
+    def pay(cents: Annotated[int, Field(description="In cents,\n at most what was paid.")], to: str) -> str:
+        """Pay."""
+        return to
+
+    @tool
+    def send(to: str) -> str:
+        """Send.
+
+        Args:
+            to: Whom to write to.
+        """
+        return to
+
+    assert (pay.words_for({"cents": 1, "to": "a"}) or {})["hints"] == {
+        "cents": "In cents, at most what was paid."
+    }
+    assert (send.words_for({"to": "a"}) or {})["hints"] == {"to": "Whom to write to."}
+    long = Display().with_defaults({}, {}, {f"p{n}": "word " * 100 for n in range(50)}, "")
+    assert len(long.hints) == 20
+    assert {len(it) for it in long.hints.values()} == {200}
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,8 @@ class AgentRequest:
 
     @property
     def asker(self) -> str:
-        """The agent's id, or the thread's if the agent is not known."""
-        return self.agent_id or self.row.thread_id
+        """The id of the agent that asks, or the thread's if the agent is not known."""
+        return next(reversed(self.request.agents), None) or self.agent_id or self.row.thread_id
 
     @property
     def tool(self) -> str | None:

@@ -347,6 +347,7 @@ class Channel(ABC):
             payload=payload,
             created_at=self._clock.now(),
             timeout_seconds=timeout,
+            agent_path=None if host is None or not host.agent_path else list(host.agent_path),
         )
 
     async def _recorded(self, slot: Slot, host: ChannelHost | None) -> StoredRequest:

@@ -21,8 +21,14 @@ STATIC = Path(__file__).parent / "static"
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _CACHED_FOREVER = "public, max-age=31536000, immutable"
 _HASH_DIGITS = 10
-_BLANKS = re.compile(rb'("[^"\n]*"|`[^`\n]*`)| (=>|===|!==|&&|\|\||=|\?\?|\?|:|\+|\{) ?|(?<=[,;]) ')
-"""Matches a string of a script, which is kept, or blanks around operators and punctuation, which are removed."""
+_BLANKS = re.compile(
+    rb'("[^"\n]*"|`[^`\n]*`|(?<=\()/(?:\\.|[^/\n\\])+/\w*)'
+    rb"| //[^\n]*| (=>|[=!]==|[<>+]?=|&&|\|\||\?\??|[:+*/<>{}-]) ?|(?<=[,;)]) |(?:(?<=\bif)|(?<=\bfor)) (?=\()"
+    rb"|(?<=[;{,])\n"
+)
+"""A text or a pattern of a script, which stays as it is; else the blanks around an operator, after a comma, a
+semicolon or a closing parenthesis, or before an opening one; a comment at the end of a line; or the end of a line
+after one of ``;{,``."""
 _REFERENCE = re.compile(rb'url\("(\w+\.svg)"\)')
 
 
@@ -53,7 +59,7 @@ def assets() -> Mapping[str, Asset]:
 
 
 def _minified(content: bytes, *, is_script: bool) -> bytes:
-    """A style sheet or a script without indentation, blank lines and the comments that have a line of their own.
+    """A style sheet or a script without indentation, blank lines and comments, a script also without needless blanks.
 
     Those are a tenth of what a first visit loads. No string in these files spans several lines, so none is changed.
     """

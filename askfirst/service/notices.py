@@ -96,7 +96,7 @@ def contents_of(
         is_quoted=is_quoted,
         case_type=case.type,
         shown=message_digest(case),
-        asker=_asker(case, details, key_name or f"a caller of {service}"),
+        asker=_asker(case, key_name or f"a caller of {service}"),
         on_behalf=_text(details.get("principal")),
         facts=facts,
         important=_important(case, display, style),
@@ -219,8 +219,8 @@ def _reason(case: Case, language: str | None) -> str | None:
     return next((text for text, _ in reasons_of(case, language) if text is not None), None)
 
 
-def _asker(case: Case, details: Mapping[str, Any], caller: str) -> str:
-    path = _texts(details.get("agent_path"))
+def _asker(case: Case, caller: str) -> str:
+    path = [] if case.request is None else case.request.agents
     if path:
         return " / ".join(path)
     return "an agent" if case.key_id is None else caller

@@ -20,7 +20,7 @@ from kit.stores import CALL, asked, prompt, said
 from askfirst import Agent, tool
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.hitl import CheckpointedChannel
+from askfirst.hitl import CheckpointedChannel, ask_user_tool
 from askfirst.ids import new_id
 from askfirst.messages import AssistantMessage, ToolCall, call_digest
 from askfirst.models import ScriptedModel
@@ -522,3 +522,32 @@ def test_an_answer_there_and_back_is_the_same(pairs: list[tuple[Question, Any]])
     assert case_of(row_of(case, 1)).context == case.context
     clean = clean_answer(case, result["action"], result["data"])
     assert answer_of(request, result["action"], clean) == answers
+
+
+async def test_a_page_names_the_agent_that_asks_a_question(tmp_path: Path) -> None:
+    async with checkpointer_from_url(f"sqlite:///{tmp_path}/threads.db") as store, serving(store) as served:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="t")
+        agent = Agent(
+            id="travel-desk",
+            model=ScriptedModel(
+                [
+                    ToolCall("call-1", "ask_user", {"questions": [{"key": "to", "prompt": "Where to?"}]}),
+                    "Done.",
+                ]
+            ),
+            tools=[ask_user_tool(channel)],
+            channel=channel,
+            checkpointer=store,
+            thread_id="t",
+        )
+
+        async def person() -> str:
+            rig = Rig(served, store, HandClock(), [])
+            [asked] = await until(store.pending)
+            case_id = await rig.case(case_id_of("t", asked.question_id, 1))
+            page = await served.http.get(await review_link(served.app, case_id), headers=BROWSER)
+            await store.cancel("t", asked.question_id, reason="over")
+            return page.text
+
+        _, page = await asyncio.gather(agent.prompt("Book"), person())
+        assert "<strong><bdi>travel-desk</bdi></strong> asks you" in page

@@ -42,6 +42,9 @@ _LONGEST_REASON = 2_000
 _REASONS_ROOM = 8_000
 _LONGEST_UNDO = 4_000
 _MOST_AGENTS = 8
+_LONGEST_LINE = 76
+_MOST_COLUMNS = 4
+"""More characters of code, or columns of a table, take more than the page's column of 44 rem."""
 _MOST_LINKS = 10
 _MOST_CHIPS = 8
 _MOST_REASONS = 20
@@ -166,6 +169,7 @@ class Decision:
     """The label of the button that runs nothing; None for the page's own label."""
     tool_name: Html | None
     description: Html | None
+    """What the tool does, in its author's words."""
     rows: tuple[Row, ...]
     row_count: int
     """How many rows the case has. Rows that this page does not show are reached with ``?rows=``."""
@@ -182,6 +186,8 @@ class Decision:
     """Of ``line_count`` lines, ``marked_lines`` match a risk pattern. A line that matches none may be risky, too."""
     hidden: int
     """How many hidden characters the rows have."""
+    foreign: int
+    """How often a word of the rows has letters of another script, which may look like its own."""
     unopened: tuple[Unopened, ...]
     """The parts of the case that the page does not show."""
     asker: Asker
@@ -206,6 +212,21 @@ class Decision:
             urls = [it.url for it in self.rows if kind == "row" and str(it.place) == place]
             found = [it.href for it in urls if it is not None and it.href is not None]
         return address_of(found[0]) if found else None
+
+    @property
+    def lead(self) -> Html | None:
+        """The first paragraph of the description, where the heading is no sentence but the tool's name or title."""
+        if self.description is None or self.sentence.source not in ("title", "name"):
+            return None
+        first = Html(self.description.partition("\n\n")[0])
+        return None if first.rstrip(".").lower() == self.sentence.html.lower() else first
+
+    @property
+    def is_broad(self) -> bool:
+        """Whether a line of code or a table takes more than the column of the page."""
+        lines = (line for row in self.rows if row.lines for line in row.lines.lines)
+        columns = max((len(row.table.columns) for row in self.rows if row.table), default=0)
+        return columns > _MOST_COLUMNS or any(len(line.text) > _LONGEST_LINE for line in lines)
 
     @property
     def rest_of_rows(self) -> tuple[Unopened, ...]:
@@ -267,6 +288,7 @@ def decision_of(
         risky=shown.risky,
         line_count=shown.lines,
         hidden=shown.hidden,
+        foreign=shown.foreign,
         unopened=(*shown.unopened, *_of_list(case)),
         asker=_asker(case, key_name),
         why=_why(case, style.tag),
@@ -425,9 +447,8 @@ def _asker(case: Case, key_name: str | None) -> Asker:
     if case.payload is None:
         return Asker("service", _html(key_name or case.key_id), thread=thread)
     details: Mapping[str, Any] = case.payload.details or {}
-    given = details.get("agent_path")
-    agents = cast("list[Any]", given)[-_MOST_AGENTS:] if isinstance(given, list) else []
-    path = tuple(clipped(str(it), _LONGEST_NAME) for it in agents)
+    agents = [] if case.request is None else case.request.agents[-_MOST_AGENTS:]
+    path = tuple(clipped(it, _LONGEST_NAME) for it in agents)
     return Asker("agent", path[-1] if path else None, path, _html(details.get("principal")), thread)
 
 

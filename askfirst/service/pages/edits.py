@@ -108,6 +108,8 @@ class EditField:
     text: str
     fault: str | None = None
     word: Html | None = None
+    hint: Html | None = None
+    """What the argument means, in the words of the tool's author."""
     unit: str = ""
     is_code: bool = False
     options: tuple[EditOption, ...] = ()
@@ -162,14 +164,14 @@ def edit_fields(
     editable: Editable,
     values: Mapping[str, Any],
     faults: Mapping[str, str],
-    labels: Mapping[str, Any],
+    words: Mapping[str, Any],
     language: Language,
     room: Room,
     first: int = 0,
 ) -> list[EditField]:
     """The fields from the value at ``first`` on, as many as the page has room for.
 
-    They are filled with ``values``, else with the original values.
+    They are filled with ``values``, else with the original values. ``words`` are those of the tool's author.
     """
     maker = _Fields(editable.schema, faults, language)
     found: list[EditField] = []
@@ -182,9 +184,16 @@ def edit_fields(
         if size > min(_LONGEST_FIELD, room.left):
             made, size = replace(made, control="fixed", text="", was="", fields=(), base="", options=()), 0
         room.left -= size
-        word = clipped(labels[name], LONGEST_NAME) if isinstance(labels.get(name), str) else None
-        found.append(_compared(replace(made, word=word), name, original, value, form, room))
+        made = replace(made, word=_said(words, "labels", name), hint=_said(words, "hints", name))
+        found.append(_compared(made, name, original, value, form, room))
     return found
+
+
+def _said(words: Mapping[str, Any], of: str, name: str) -> Html | None:
+    """What the tool's author says of an argument; None without it."""
+    given: Any = words.get(of)
+    said: Any = cast("dict[str, Any]", given).get(name) if isinstance(given, dict) else None
+    return clipped(said, LONGEST_NAME) if isinstance(said, str) else None
 
 
 def first_shown(editable: Editable, faults: Mapping[str, str], first: int) -> int:

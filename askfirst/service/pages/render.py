@@ -300,6 +300,7 @@ class _Page:
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
             "previous_url": None,
             "here": self.place.address(),
+            "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
             "script_words": script_words(language),
             "live": self.place.address("/live") if follows else None,
@@ -419,7 +420,8 @@ class _Page:
             first_shown(editable, faults, self.sight.edits_from),
             begun if posted is None else posted,
         )
-        fields = edit_fields(editable, given, faults, self._labels(), self.language, room, first)
+        words = words_for(self.case, self.language.tag)
+        fields = edit_fields(editable, given, faults, words, self.language, room, first)
         places = {f"{editable.key}.{it.key}": (it.name, it.word or it.label.label) for it in fields}
         facts |= {
             "edit_fields": fields,
@@ -430,10 +432,6 @@ class _Page:
             "verb_pieces": verb_pieces(self.case, editable, self.reader.style),
         }
         return self.fill("edit.html", facts)
-
-    def _labels(self) -> Mapping[str, Any]:
-        given = words_for(self.case, self.language.tag).get("labels")
-        return cast("Mapping[str, Any]", given) if isinstance(given, dict) else {}
 
     def _check(self, facts: dict[str, Any], editable: Editable, edited: Mapping[str, Any], sent: Sent) -> str:
         """The page that shows what an edit changes, with the sentence, chips and risk of the edited call."""

@@ -67,6 +67,8 @@ class Shown:
     marked: int = 0
     lines: int = 0
     hidden: int = 0
+    foreign: int = 0
+    """How often letters of another script than that of their word were marked."""
     patterns: list[str] = field(default_factory=list[str])
     risky: tuple[CodeLine, ...] = ()
     """The first lines that match a risk pattern, cut."""
@@ -110,7 +112,8 @@ def rows_of(
             break
         rows.append(maker.row(place, names[place], values[names[place]]))
     total.rows = tuple(rows)
-    total.marked, total.lines, total.hidden = maker.marked, maker.line_count, maker.hidden
+    total.marked, total.lines = maker.marked, maker.line_count
+    total.hidden, total.foreign = maker.hidden, maker.foreign
     total.patterns = list(dict.fromkeys(maker.names))
     total.risky = tuple(maker.risky)
     unopened = [
@@ -161,7 +164,7 @@ class _Maker:
         self._risky: dict[int, dict[int, str]] = {}
         self._matched: set[int] = set()
         self._grouped: Grouped | None = None
-        self.marked = self.line_count = self.hidden = 0
+        self.marked = self.line_count = self.hidden = self.foreign = 0
         self.names: list[str] = []
         self.risky: list[CodeLine] = []
 
@@ -403,7 +406,9 @@ class _Maker:
     def _html(self, text: str, *, edges: bool = False) -> Html:
         html = with_edges(text) if edges else marked(text)
         self._room -= len(html.encode())
-        self.hidden += html.count("<mark>") - html.count("<mark>⇥")
+        marks, unseen = html.count("<mark>"), html.count("<mark><abbr") + html.count("<mark>U+")
+        self.hidden += unseen
+        self.foreign += marks - unseen - html.count("<mark>⇥")
         return html
 
 

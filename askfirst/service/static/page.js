@@ -335,8 +335,24 @@ document.addEventListener("click", (event) => {
   const beside = box && (event.clientY < box.top || event.clientY > box.bottom || event.clientX < box.left || event.clientX > box.right);
   if (event.target.closest("[data-close]") || beside) dialog?.close();
   const link = event.target.closest("[data-link]");
-  if (link) navigator.clipboard.writeText(link.dataset.text ?? new URL(link.dataset.link, location.href).href).then(() => tell(link.textContent = link.dataset.done));
+  if (link) copy(link);
   if (event.target.closest("[data-print]")) print();
+});
+
+// What is copied: the address of a page, a text that is on it, or a value whole, each of its characters as it is.
+async function copy(link) {
+  const { link: at, text, done } = link.dataset, address = new URL(at, location.href).href;
+  await navigator.clipboard.writeText("value" in link.dataset ? await (await fetch(at)).text() : text ?? address);
+  tell(link.textContent = done);
+}
+
+// A search hides the items, or the arguments, that do not have the words. Folded ones are opened for it.
+document.addEventListener("input", ({ target: it }) => {
+  const of = it.dataset.search, wanted = it.value.toLowerCase();
+  for (const row of of ? it.closest(".card").querySelectorAll(of) : []) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    if (wanted && of !== ".item") row.closest("details")?.setAttribute("open", "");
+  }
 });
 
 function arrange() {
@@ -356,6 +372,6 @@ lookAgain();
 if (!navigator.onLine) connection();
 setInterval(tick, 1000);
 addEventListener("resize", measure);
-for (const it of document.querySelectorAll("[data-print], [data-link]")) it.hidden = "link" in it.dataset && !navigator.clipboard;
+for (const it of document.querySelectorAll("[data-print], [data-link], [data-search]")) it.hidden = "link" in it.dataset && !navigator.clipboard;
 document.querySelector("[popover]:has([data-fault])")?.showPopover();
 if (![...document.querySelectorAll("[autofocus]")].some((it) => it.checkVisibility())) document.getElementById("problems")?.focus();
