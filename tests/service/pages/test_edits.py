@@ -253,7 +253,11 @@ def test_a_field_has_its_authors_hint_beside_how_it_is_filled_in() -> None:
         display={"hints": hints},
     )
     page = edit_page_of(cases.agent_case(payload))
-    said = {str(it.attrs["id"]): it.text for it in page.all("p") if it.attrs.get("class") == "hint" and it.attrs.get("id")}
+    said = {
+        str(it.attrs["id"]): it.text
+        for it in page.all("p")
+        if it.attrs.get("class") == "hint" and it.attrs.get("id")
+    }
     assert said["arg.0-hint"] == hints["cents"]
     assert said["arg.1-hint"].startswith("Whom to tell.")
     assert said["arg.1-hint"].endswith("One on each line")
