@@ -125,16 +125,13 @@ async function refresh() {
   }
   refreshing = true;
   lastRefresh = Date.now();
-  try {
-    // A page that answers a form has the address of the form, where there is nothing to fetch.
-    const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
-    const answer = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch {
-    // No connection: the next event, or the reader's return to the page, tries again.
-  } finally {
-    refreshing = false;
-  }
+  // A page that answers a form has the address of the form, where there is nothing to fetch.
+  const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
+  // Without a connection, the next event or the reader's return to the page tries again.
+  const html = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" })
+    .then((answer) => answer.ok && answer.text()).catch(() => "");
+  refreshing = false;
+  if (html) swap(new DOMParser().parseFromString(html, "text/html"));
 }
 
 function swap(fresh) {
