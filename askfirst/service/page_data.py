@@ -274,14 +274,15 @@ async def trail_of(engine: Engine, case: Case) -> Trail:
     except ValueError:  # altered: `askfirst audit verify` reports it
         detail = {}
     known_by, via = detail.get("known_by"), detail.get("via")
-    is_askers = last.actor in (AGENT, case.key_id)
+    actor = decode_text(last.actor)
+    is_askers = actor in (AGENT, case.key_id)
     return Trail(
         known_by if isinstance(known_by, str) else None,
         via if isinstance(via, str) else None,
         last.seq,
         last.hash,
         undone,
-        None if is_askers or last.actor is None else decode_text(last.actor),
+        None if is_askers else actor,
         is_askers,
     )
 
