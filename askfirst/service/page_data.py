@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from askfirst.clock import seconds
-from askfirst.display import MOST_STEPS
+from askfirst.display import MOST_STEPS, step_args
 from askfirst.errors import CaseNotFound, InvalidMessage, StoreError
 from askfirst.formats import ENGLISH, Style
 from askfirst.messages import AssistantMessage, JsonObject, Message, ToolResultMessage, decode, text_of
@@ -203,15 +203,20 @@ async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
     handed: Any = None if payload is None else payload.words.get("before")
     if isinstance(handed, list):
         given = [cast("dict[str, Any]", it) for it in cast("list[Any]", handed) if isinstance(it, dict)]
-        return tuple(
-            Step(str(it.get("who", "agent")), _cut(str(it.get("text", "")))) for it in given[-MOST_STEPS:]
-        )
+        return tuple(map(_handed, given[-MOST_STEPS:]))
     if payload is None or case.thread_id is None or case.is_final:
         return ()
     messages = await _messages(engine, case.thread_id)
     if payload.call is not None:
         return _steps(messages, payload.call.tool_call_id)
     return _steps(messages, _waiting_call(messages))
+
+
+def _handed(step: Mapping[str, Any]) -> Step:
+    tool = step.get("tool")
+    name = tool if isinstance(tool, str) and tool else None
+    text = _cut(str(step.get("text", "")))
+    return Step(str(step.get("who", "agent")), text, name, is_error=step.get("failed") is True)
 
 
 def _waiting_call(messages: Sequence[Message]) -> str | None:
@@ -231,7 +236,7 @@ def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]
                 found.append(Step("agent", _cut(text)))
             if any(it.id == call_id for it in calls):
                 return tuple(found[-MOST_STEPS:])
-            found += [Step("agent", _cut(_written(it.args)), it.name) for it in calls]
+            found += [Step("agent", _cut(step_args(it.args)), it.name) for it in calls]
         elif isinstance(message, ToolResultMessage):
             text = _cut(_result_text(message))
             found.append(Step("tool", text, message.tool_name, is_error=message.is_error))
@@ -240,15 +245,6 @@ def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]
     return (
         tuple(found[-MOST_STEPS:]) if call_id is None else ()
     )  # the call is not among the messages that were read
-
-
-def _written(args: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_short(value)}" for name, value in list(args.items())[:10])
-
-
-def _short(value: Any) -> str:
-    text = value[:100] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:100]
 
 
 def _cut(text: str) -> str:

@@ -475,7 +475,7 @@ def _afterwards() -> dict[str, Scene]:
 
     asked = ended(refund(), "edit", {"feedback": "Say what is broken."})
     withdrawn = refund(status="cancelled", reason="The customer called it off.")
-    declining = {"declined": True, "reason": "I do not know the customer."}
+    declining: dict[str, Any] = {"declined": True, "reason": "I do not know the customer."}
     question = dataclasses.replace(
         cases.agent_selection(), reason="the person cannot answer this: not my team"
     )

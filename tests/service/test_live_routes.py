@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -16,7 +16,8 @@ from kit.stores import SHARED, approval, asked, effect, said
 
 from askfirst.checkpointer.base import RunRecord
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.messages import AssistantMessage, TextPart, ToolCall, ToolResultMessage, Usage
+from askfirst.display import steps_before
+from askfirst.messages import AssistantMessage, JsonObject, TextPart, ToolCall, ToolResultMessage, Usage
 from askfirst.requests import AskRequest, HitlRequest, Option, Question
 from askfirst.service.adoption import case_id_of
 from askfirst.service.case import Case
@@ -232,6 +233,24 @@ async def test_a_question_names_its_agent_and_has_the_steps_before_it(checkpoint
         ]
         page = (await served.http.get(await review_link(served.app, case_id), headers=BROWSER)).text
         assert "The tool · <bdi>look</bdi> · failed" in page
+
+
+@on_sqlite
+async def test_an_adapter_hands_the_steps_of_its_framework(checkpointer: SqlCheckpointer) -> None:
+    handed = [
+        {"who": "person", "text": "Pay <b>Ada</b>."},
+        {"who": "tool", "text": "no such account", "tool": "look", "failed": True},
+    ]
+    async with serving(checkpointer) as served:
+        now = served.service.cases.now() / 1000
+        request = approval(created_at=now)
+        display: JsonObject = {"before": cast("list[Any]", steps_before(handed))}
+        shown = request.payload.model_copy(update={"display": display})
+        page = await page_of(served, checkpointer, request.model_copy(update={"payload": shown}))
+        html = (await served.http.get(page, headers=BROWSER)).text
+        assert "<span>What the agent did before</span><span>2 steps</span>" in html
+        assert "Pay &lt;b&gt;Ada&lt;/b&gt;." in html
+        assert "The tool · <bdi>look</bdi> · failed" in html
 
 
 # Rounds.
