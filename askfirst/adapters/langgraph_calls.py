@@ -74,6 +74,7 @@ _WHO = {"human": "person", "ai": "agent", "tool": "tool"}
 def _steps(request: ToolCallRequest) -> list[JsonObject]:
     """What the graph's messages say of the time before the call. System messages are left out."""
     steps: list[JsonObject] = []
+    asking = _message_of(request)
     for message in _messages(request)[-MOST_STEPS:]:
         who, calls = _WHO.get(message.type), getattr(message, "tool_calls", None) or []
         if who is None:
@@ -83,7 +84,7 @@ def _steps(request: ToolCallRequest) -> list[JsonObject]:
             steps.append({"who": who, "text": _text(message), "tool": message.name, "failed": failed})
         elif text := _text(message):
             steps.append({"who": who, "text": text})
-        if any(it["id"] == request.tool_call["id"] for it in calls):
+        if message is asking:
             break
         steps += [{"who": who, "text": step_args(it["args"]), "tool": it["name"]} for it in calls]
     return steps
@@ -98,8 +99,14 @@ def _text(message: Any) -> str:
 
 def _message_id(request: ToolCallRequest) -> str:
     """The id of the message with the call, because a call's id may be used again in a later message."""
+    message = _message_of(request)
+    return "" if message is None else str(message.id)
+
+
+def _message_of(request: ToolCallRequest) -> Any:
+    """The last message with the call; None if the graph's state has none."""
     for message in reversed(_messages(request)):
         calls = getattr(message, "tool_calls", None) or []
         if any(it["id"] == request.tool_call["id"] for it in calls):
-            return str(message.id)
-    return ""
+            return message
+    return None

@@ -12,7 +12,6 @@ with needs("pydantic-ai"):
     from pydantic_ai.messages import (
         ModelMessage,
         ModelResponse,
-        RetryPromptPart,
         TextPart,
         ToolCallPart,
         ToolReturnPart,
@@ -43,10 +42,8 @@ def steps_before_call(messages: Sequence[ModelMessage], call: ToolCallPart) -> l
             elif isinstance(part, TextPart) and part.content.strip():
                 steps.append({"who": "agent", "text": part.content.strip()})
             elif isinstance(part, ToolReturnPart):
-                steps.append({"who": "tool", "text": part.model_response_str(), "tool": part.tool_name})
-            elif isinstance(part, RetryPromptPart) and part.tool_name is not None:
-                text = part.model_response()
-                steps.append({"who": "tool", "text": text, "tool": part.tool_name, "failed": True})
+                text, failed = part.model_response_str(), part.outcome in ("failed", "retried")
+                steps.append({"who": "tool", "text": text, "tool": part.tool_name, "failed": failed})
             elif isinstance(part, UserPromptPart):
                 steps.append({"who": "person", "text": _said(part)})
     return steps

@@ -212,6 +212,10 @@ async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
     return _steps(messages, _waiting_call(messages))
 
 
+def _has_call(message: Message, call_id: str | None) -> bool:
+    return isinstance(message, AssistantMessage) and any(it.id == call_id for it in message.tool_calls)
+
+
 def _handed(step: Mapping[str, Any]) -> Step:
     tool = step.get("tool")
     name = tool if isinstance(tool, str) and tool else None
@@ -227,14 +231,15 @@ def _waiting_call(messages: Sequence[Message]) -> str | None:
 
 
 def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]:
-    """The steps before a call; before now, without one."""
+    """The steps before the last call of an id, which may have been used before; before now, without one."""
     found: list[Step] = []
+    asking = next((it for it in reversed(messages) if _has_call(it, call_id)), None)
     for message in messages:
         if isinstance(message, AssistantMessage):
             text, calls = text_of(message.content).strip(), message.tool_calls
             if text:
                 found.append(Step("agent", _cut(text)))
-            if any(it.id == call_id for it in calls):
+            if message is asking:
                 return tuple(found[-MOST_STEPS:])
             found += [Step("agent", _cut(step_args(it.args)), it.name) for it in calls]
         elif isinstance(message, ToolResultMessage):
