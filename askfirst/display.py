@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -363,11 +365,31 @@ def _plain(value: Any, style: Style) -> str:
 
 
 def steps_before(steps: Sequence[Mapping[str, Any]]) -> list[JsonObject]:
-    """The last steps before a call, as a request keeps them: each has ``who`` (``agent``, ``tool``, …) and a text."""
+    """The last steps before a call, as a request keeps them.
+
+    Each has ``who`` (``person``, ``agent``, ``tool``) and a ``text``; a call and its result have the name of the
+    ``tool``, and a result may have ``failed``.
+    """
     kept: list[JsonObject] = []
     for step in steps[-MOST_STEPS:]:
         who, text = str(step.get("who", "agent"))[:40], str(step.get("text", ""))
-        kept.append(
-            {"who": who, "text": text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"}
-        )
+        said: JsonObject = {"who": who, "text": _step_cut(text)}
+        if step.get("tool"):
+            said["tool"] = str(step["tool"])[:_LONGEST_STEP]
+        if step.get("failed") is True:
+            said["failed"] = True
+        kept.append(said)
     return kept
+
+
+def step_args(args: Mapping[str, Any]) -> str:
+    """The text of a step that calls a tool: its arguments in a line, each of them short."""
+    return ", ".join(f"{name}: {_step_value(value)}" for name, value in islice(args.items(), 10))
+
+
+def _step_value(value: Any) -> str:
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))[:100]
+
+
+def _step_cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_STEP else f"{text[: _LONGEST_STEP - 1]}…"

@@ -11,7 +11,7 @@ from pydantic import Field
 from askfirst import Gate, tool
 from askfirst.adapters.gated_call import GatedTools
 from askfirst.checkpointer.memory import MemoryCheckpointer
-from askfirst.display import Display, Risk, button_text, filled, is_link, steps_before
+from askfirst.display import Display, Risk, button_text, filled, is_link, step_args, steps_before
 from askfirst.errors import InvalidTool
 from askfirst.formats import CHINESE
 
@@ -186,3 +186,16 @@ def test_steps_before_are_few_and_short() -> None:
     kept = steps_before([{"who": "tool", "text": "y" * 1000}] * 50)
     assert len(kept) == 20
     assert all(len(str(step["text"])) <= 400 for step in kept)
+    assert steps_before([{"text": "Well.", "tool": "", "failed": False}]) == [
+        {"who": "agent", "text": "Well."}
+    ]
+    failed = {"who": "tool", "text": "no", "tool": "find", "failed": True}
+    assert steps_before([failed]) == [failed]
+
+
+def test_a_call_as_a_step_is_one_short_line() -> None:
+    args = {"order": "A-1", "deep": {"a": [1]}, "long": "y" * 500, **{f"n{n}": n for n in range(20)}}
+    said = step_args(args)
+    assert said.startswith('order: A-1, deep: {"a": [1]}, long: y')
+    assert len(said) < 400
+    assert "n7" not in said

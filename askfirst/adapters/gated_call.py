@@ -269,7 +269,7 @@ class GatedTools:
     ) -> GatedCall:
         """A call at the gate. ``thread`` is what a worker resumes, ``call_id`` names the call in it.
 
-        ``before`` are the framework's last steps, for the person who decides: ``{"who": "tool", "text": "…"}``.
+        ``before`` are the framework's last steps, for the person who decides (`askfirst.display.steps_before`).
         """
         options = (self.tools or {}).get(name, _PLAIN)
         listed = self.tools is not None and name in self.tools

@@ -15,7 +15,7 @@ from typing import Any, cast
 from askfirst.adapters.framework import instance_from, needs
 from askfirst.adapters.gated_call import GatedCall, GatedTools, Start, ToolsGiven
 from askfirst.adapters.kept_state import KeptRun, kept_resumer
-from askfirst.adapters.pydantic_ai_messages import open_calls, place_of
+from askfirst.adapters.pydantic_ai_messages import open_calls, place_of, steps_before_call
 from askfirst.adapters.results import result_codec
 from askfirst.agent.arguments import faults
 from askfirst.agent.verdicts import not_run
@@ -117,6 +117,7 @@ class AskfirstGate(AbstractCapability[Any]):
             thread=thread,
             call_id=f"{place_of(ctx.messages, call)}:{call.tool_call_id}",
             schema=tool_def.parameters_json_schema,
+            before=steps_before_call(ctx.messages, call),
         )
         return replace(at_gate, before_asking=before_asking)
 

@@ -73,6 +73,34 @@ def declines_by_cancelling(case: Case) -> bool:
     return case.type in ("selection", "input") and (case.shown or {}).get("decline") is None
 
 
+DECLINE = "decline"
+"""The action that `Authorize` is asked about, and that is held, where declining cancels the case."""
+_CANNOT = "the person cannot answer this"
+
+
+def is_decline(case: Case, action: str) -> bool:
+    """Whether an action declines a case by cancelling it."""
+    return action == DECLINE and declines_by_cancelling(case)
+
+
+def declining(note: str | None) -> dict[str, Any]:
+    """The result of a case that a person declines by cancelling it."""
+    return {"action": DECLINE, "data": {"declined": True, **({"reason": note} if note else {})}}
+
+
+def reason_of_decline(data: Mapping[str, Any]) -> str:
+    """Why a case was cancelled that a person declined, for whoever asked."""
+    said = data.get("reason")
+    return (f"{_CANNOT}: {said}" if said else _CANNOT)[: limits.REASON_CHARACTERS]
+
+
+def given_reason(case: Case) -> str | None:
+    """Why a case was cancelled, in the words of whoever did; None if they gave none."""
+    if case.declined_by is None or case.reason is None:
+        return case.reason
+    return case.reason.removeprefix(_CANNOT).removeprefix(": ") or None
+
+
 def _declined(data: Mapping[str, Any]) -> dict[str, Any]:
     return {"declined": True, "note": data.get("note")}
 

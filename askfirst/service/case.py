@@ -115,6 +115,8 @@ class Case:
     """The person who claims to have answered, not verified: ``name``, ``account``."""
     submission_context: JsonObject | None = None
     reason: str | None = None
+    declined_by: JsonObject | None = None
+    """The verified person who cannot answer, empty if nobody was verified; None unless the case was cancelled so."""
     progress: JsonObject | None = None
     next_case_id: str | None = None
     draft: JsonObject | None = None
@@ -201,6 +203,7 @@ _FACTS = (
     "claimed_by",
     "submission_context",
     "reason",
+    "declined_by",
     "progress",
     "next_case_id",
     "drafted_by",

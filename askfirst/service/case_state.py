@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from askfirst.messages import JsonObject
-from askfirst.service.case import Case, iso
+from askfirst.service.answers import given_reason
+from askfirst.service.case import Case, Held, iso
 
 State = Literal[
     "open",
@@ -79,6 +80,8 @@ class Previous:
     by: str | None
     at: float | None
     number: int = 1
+    is_yours: bool = False
+    """Whether the reader's login decided about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ class Trail:
     seq: int | None = None
     hash: str | None = None
     undone_at: tuple[float, ...] = ()
+    actor: str | None = None
+    """Who decided or withdrew, as the audit trail names them; None if it has no such row, or for whoever asked."""
+    is_askers: bool = False
+    """Whether whoever asked withdrew it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ def case_state_of(
         by=by,
         is_claimed=is_claimed,
         at=case.ended_at,
-        note=note_in(data) or case.reason,
+        note=note_in(data) or given_reason(case),
         lost=case.lost.action if case.lost is not None and viewer == case.lost.mark else None,
         outcome=outcome,
         goes_on=goes_on,
@@ -187,7 +194,7 @@ def note_in(data: Any) -> str | None:
 
 
 def _who(case: Case) -> tuple[str | None, bool]:
-    known = case.responded_by or {}
+    known = case.responded_by or case.declined_by or {}
     if known:
         return str(known.get("name") or known.get("email")), False
     said = case.claimed_by or {}

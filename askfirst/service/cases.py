@@ -39,7 +39,7 @@ from askfirst.protocol import (
 )
 from askfirst.service import transitions
 from askfirst.service.adoption import Rounds, adopted_case
-from askfirst.service.answers import check_size, clean_answer
+from askfirst.service.answers import DECLINE, check_size, clean_answer, declining
 from askfirst.service.budgets import Budgets
 from askfirst.service.case import Case, case_of, row_of
 from askfirst.service.links import CaseLinks, Terms
@@ -419,6 +419,22 @@ class Cases:
         result: JsonObject = {"action": action, "data": clean}
         if self._signing_key is not None:
             result = self._signed(result, case, who, self._signing_key, now)
+        return await self._decided(case, result, who, pressed, hold_seconds)
+
+    async def decline(
+        self, case: Case, note: str | None, who: Respondent, pressed: Pressed, hold_seconds: float
+    ) -> Case:
+        """Cancel a case because a person cannot answer it, with their words as its reason. Raises `NotAuthorized`.
+
+        Like an answer, it is held for ``hold_seconds``.
+        """
+        await self._check_authorized(case, DECLINE, who)
+        return await self._decided(case, declining(note), who, pressed, hold_seconds)
+
+    async def _decided(
+        self, case: Case, result: JsonObject, who: Respondent, pressed: Pressed, hold_seconds: float
+    ) -> Case:
+        now = self.now()
         until = min(now + round(hold_seconds * 1000), to_milliseconds(case.expires_at) - HOLD_MARGIN)
         if until > now:
             return await self._change(case, transitions.held(now, until, result, who, pressed))

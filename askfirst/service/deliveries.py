@@ -24,11 +24,12 @@ from askfirst.service.case import Case, case_of, lets_a_call_run, review_url
 from askfirst.service.cases import Cases
 from askfirst.service.context import Settings
 from askfirst.service.notices import ended_of, notice_of
+from askfirst.service.page_data import asker_name
 from askfirst.service.places import Places
 from askfirst.service.risk_patterns import RiskPatterns, shipped_patterns
 from askfirst.service.schedule import Schedule
 from askfirst.service.transitions import entry
-from askfirst.store import case_queues, deliveries, outcomes
+from askfirst.store import case_queues, deliveries
 from askfirst.store.case_rows import CaseRow, DeliveryRow, TokenRow
 from askfirst.store.deliveries import Taken
 from askfirst.store.rows import RequestRow
@@ -204,7 +205,7 @@ class DeliveryWorker:
             with_facts=place.facts,
             patterns=self._sender.patterns,
             language=self._sender.language,
-            key_name=None if case.key_id is None else await self._key_name(case.key_id),
+            key_name=await asker_name(self._cases.engine, case),
             follows=_sent(row, taken.first) or await self._earlier_round(row, case),
         )
         sent = await place.delivery.send(notice)
@@ -213,9 +214,6 @@ class DeliveryWorker:
         act = entry(now, _SERVICE, "delivered", case, {"via": row.place, "kind": row.kind})
         await self._store_change(row, partial(deliveries.sent, row, where, now, entry=act))
         self._report(row, "sent")
-
-    async def _key_name(self, key_id: str) -> str | None:
-        return await self._cases.engine.read(partial(outcomes.key_name, key_id))
 
     async def _earlier_round(self, row: DeliveryRow, case: Case) -> Sent | None:
         """The message about the previous round in the same place; None if there is none."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
@@ -19,11 +18,13 @@ from askfirst.service.case_state import CaseState, case_state_of
 from askfirst.service.context import OpenService, Service
 from askfirst.service.page_data import going_on, newest_round, outcome_of
 from askfirst.service.pages import PAGE_HEADERS
+from askfirst.service.pages.reader import Place
 from askfirst.service.person import REVIEWER
 from askfirst.service.problems import error_response, foreign_response
 from askfirst.service.review_routes import case_with_token, late_page, no_page, page_path
 from askfirst.service.visitor import (
     LINK_COOKIE,
+    Visit,
     browser_of,
     for_visitor,
     is_cross_site,
@@ -178,12 +179,34 @@ async def next_round(case_id: str, service: OpenService, request: Request, token
         case = await case_with_token(service, case_id, token)
     except (CaseNotFound, LinkExpired) as error:
         return await no_page(service, error, visit)
-    newest: Case = await newest_round(service.cases, case)
-    if newest.case_id == case.case_id or not is_navigation(request.headers):
+    newest = await newest_round(service.cases, case)
+    return await _to_round(service, case, newest.case_id, visit, request)
+
+
+@router.get("/review/{case_id}/previous", response_model=None, include_in_schema=False)
+async def preceding(case_id: str, service: The, request: Request, token: str = "") -> Response:
+    """Redirect a person with a case's link to the round before it, with a new link for that round."""
+    visit = visit_of(service, request, token)
+    try:
+        case = await case_with_token(service, case_id, token)
+    except (CaseNotFound, LinkExpired) as error:
+        return await no_page(service, error, visit)
+    return await _to_round(service, case, case.previous_case_id, visit, request)
+
+
+async def _to_round(
+    service: Service, case: Case, other_id: str | None, visit: Visit, request: Request
+) -> Response:
+    """Redirect to another round of a case, with a new link; to the case itself if there is none."""
+    if other_id in (None, case.case_id) or not is_navigation(request.headers):
         return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
-    await service.quotas.spending.post(token)
-    if await service.cases.links.are_revoked(newest.case_id):
-        return await no_page(service, CaseNotFound(newest.case_id), visit)
-    fresh = await service.cases.issue(newest.case_id, by=REVIEWER)
-    path = f"{service.settings.base_path}/review/{quote(newest.case_id, safe='')}?token={fresh}"
+    await service.quotas.spending.post(visit.token)
+    if await service.cases.links.are_revoked(str(other_id)):
+        return await no_page(service, CaseNotFound(str(other_id)), visit)
+    try:
+        fresh = await service.cases.issue(str(other_id), by=REVIEWER)
+    except CaseNotFound:  # purged
+        return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
+    asked = visit.reader.asked_language
+    path = Place(service.settings.base_path, str(other_id), fresh, asked).address()
     return RedirectResponse(path, 303, PAGE_HEADERS)

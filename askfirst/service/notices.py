@@ -12,6 +12,7 @@ from askfirst.delivery.contents import Contents
 from askfirst.display import Risk, higher, shortened, value_text
 from askfirst.formats import ENGLISH, Style, formatted, style_for
 from askfirst.protocol import shown_digest
+from askfirst.service.answers import given_reason
 from askfirst.service.button_fields import answer_button, edit_button
 from askfirst.service.case import Case
 from askfirst.service.pages.decision import other_details, readable, reasons_of, risk_of, words_for
@@ -96,7 +97,7 @@ def contents_of(
         is_quoted=is_quoted,
         case_type=case.type,
         shown=message_digest(case),
-        asker=_asker(case, key_name or f"a caller of {service}"),
+        asker=_asker(case, key_name, service),
         on_behalf=_text(details.get("principal")),
         facts=facts,
         important=_important(case, display, style),
@@ -194,6 +195,10 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
             .removeprefix("If nobody answers by then, ")
         )
         return Ended(case.case_id, "expired", f"Nobody decided in time: {told}")
+    if case.status == "cancelled" and case.declined_by is not None:
+        by, said = decided_by(case), given_reason(case)
+        text = f"Nobody answers this: {'declined' if by is None else f'{by} declined'}"
+        return Ended(case.case_id, "cancelled", f"{text}: {said}" if said else f"{text}.")
     if case.status == "cancelled":
         why = f": {case.reason}" if case.reason else "."
         return Ended(case.case_id, "cancelled", f"Nothing is left to decide, it was withdrawn{why}")
@@ -207,7 +212,7 @@ def ended_of(case: Case, ran: str | None = None) -> Ended:
 
 def decided_by(case: Case) -> str | None:
     """Who decided, in a line: the verified person, or a claimed name with "(unverified)"; None if unknown."""
-    for said, mark in ((case.responded_by, ""), (case.claimed_by, " (unverified)")):
+    for said, mark in ((case.responded_by or case.declined_by, ""), (case.claimed_by, " (unverified)")):
         who = _text((said or {}).get("name")) or _text((said or {}).get("email"))
         if who or (said and (who := _text(said.get("account")))):
             return f"{who}{mark}"
@@ -219,11 +224,11 @@ def _reason(case: Case, language: str | None) -> str | None:
     return next((text for text, _ in reasons_of(case, language) if text is not None), None)
 
 
-def _asker(case: Case, caller: str) -> str:
+def _asker(case: Case, name: str | None, service: str) -> str:
     path = [] if case.request is None else case.request.agents
     if path:
         return " / ".join(path)
-    return "an agent" if case.key_id is None else caller
+    return name or ("an agent" if case.key_id is None else f"a caller of {service}")
 
 
 def _silence(case: Case) -> str:

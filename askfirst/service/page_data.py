@@ -13,10 +13,10 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from askfirst.clock import seconds
-from askfirst.display import MOST_STEPS
+from askfirst.display import MOST_STEPS, step_args
 from askfirst.errors import CaseNotFound, InvalidMessage, StoreError
 from askfirst.formats import ENGLISH, Style
-from askfirst.messages import AssistantMessage, Message, ToolResultMessage, decode, text_of
+from askfirst.messages import AssistantMessage, JsonObject, Message, ToolResultMessage, decode, text_of
 from askfirst.service.case import Case, case_of
 from askfirst.service.case_state import (
     GoingOn,
@@ -33,6 +33,7 @@ from askfirst.service.friction import confirm_value, hold_of, step_up_lack
 from askfirst.service.pages.decision import ACTING, Decision, decision_of, values_of
 from askfirst.service.pages.row import ALL, View
 from askfirst.service.pages.sight import Second, Sight
+from askfirst.service.transitions import AGENT
 from askfirst.service.worker_threads import run_by_size
 from askfirst.store import audit_chain, continuations, outcomes
 from askfirst.store import cases as case_store
@@ -61,9 +62,7 @@ async def decision_for(
     view: View = ALL,
 ) -> Decision:
     """The `Decision` of a case, with the service's risk patterns and the name of the caller's API key."""
-    name = None
-    if case.key_id is not None:
-        name = await service.cases.engine.read(partial(outcomes.key_name, case.key_id))
+    name = await asker_name(service.cases.engine, case)
     begun_at = await begun_of(service.cases.engine, case)
     make = partial(
         decision_of,
@@ -75,6 +74,16 @@ async def decision_for(
         view=view,
     )
     return await run_by_size(case.size, make, case)
+
+
+async def asker_name(engine: Engine, case: Case) -> str | None:
+    """The name of the API key that opened a case. Of a request that does not name its agents, as those of earlier
+    versions: the agent of its thread."""
+    if case.key_id is not None:
+        return await engine.read(partial(outcomes.key_name, case.key_id))
+    if case.thread_id is None or (case.request is not None and case.request.agents):
+        return None
+    return await engine.read(partial(outcomes.agent_id, case.thread_id))
 
 
 async def sight_of(
@@ -233,39 +242,52 @@ async def steps_before(engine: Engine, case: Case) -> tuple[Step, ...]:
     handed: Any = None if payload is None else payload.words.get("before")
     if isinstance(handed, list):
         given = [cast("dict[str, Any]", it) for it in cast("list[Any]", handed) if isinstance(it, dict)]
-        return tuple(
-            Step(str(it.get("who", "agent")), _cut(str(it.get("text", "")))) for it in given[-MOST_STEPS:]
-        )
-    call = None if payload is None else payload.call
-    if call is None or case.thread_id is None:
+        return tuple(map(_handed, given[-MOST_STEPS:]))
+    if payload is None or case.thread_id is None or case.is_final:
         return ()
-    return _steps(await _messages(engine, case.thread_id), call.tool_call_id)
+    messages = await _messages(engine, case.thread_id)
+    if payload.call is not None:
+        return _steps(messages, payload.call.tool_call_id)
+    return _steps(messages, _waiting_call(messages))
 
 
-def _steps(messages: Sequence[Message], call_id: str) -> tuple[Step, ...]:
+def _has_call(message: Message, call_id: str | None) -> bool:
+    return isinstance(message, AssistantMessage) and any(it.id == call_id for it in message.tool_calls)
+
+
+def _handed(step: Mapping[str, Any]) -> Step:
+    tool = step.get("tool")
+    name = tool if isinstance(tool, str) and tool else None
+    text = _cut(str(step.get("text", "")))
+    return Step(str(step.get("who", "agent")), text, name, is_error=step.get("failed") is True)
+
+
+def _waiting_call(messages: Sequence[Message]) -> str | None:
+    """The first call without a result, such as the one that asks; None if every call has one."""
+    resolved = {it.tool_call_id for it in messages if isinstance(it, ToolResultMessage)}
+    calls = [call.id for it in messages if isinstance(it, AssistantMessage) for call in it.tool_calls]
+    return next((it for it in calls if it not in resolved), None)
+
+
+def _steps(messages: Sequence[Message], call_id: str | None) -> tuple[Step, ...]:
+    """The steps before the last call of an id, which may have been used before; before now, without one."""
     found: list[Step] = []
+    asking = next((it for it in reversed(messages) if _has_call(it, call_id)), None)
     for message in messages:
         if isinstance(message, AssistantMessage):
-            if any(it.id == call_id for it in message.tool_calls):
-                return tuple(found[-MOST_STEPS:])
-            if text := text_of(message.content).strip():
+            text, calls = text_of(message.content).strip(), message.tool_calls
+            if text:
                 found.append(Step("agent", _cut(text)))
-            found += [Step("agent", _cut(_arguments_text(it.args)), it.name) for it in message.tool_calls]
+            if message is asking:
+                return tuple(found[-MOST_STEPS:])
+            found += [Step("agent", _cut(step_args(it.args)), it.name) for it in calls]
         elif isinstance(message, ToolResultMessage):
             text = _cut(_result_text(message))
             found.append(Step("tool", text, message.tool_name, is_error=message.is_error))
         else:
             found.append(Step("person", _cut(text_of(message.content))))
-    return ()  # the call is not among the messages that were read
-
-
-def _arguments_text(args: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_short(value)}" for name, value in list(args.items())[:10])
-
-
-def _short(value: Any) -> str:
-    text = value[:100] if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text[:100]
+    # Without a call to look for, all are before now. A call may not be among the messages that were read.
+    return tuple(found[-MOST_STEPS:]) if call_id is None else ()
 
 
 def _cut(text: str) -> str:
@@ -291,12 +313,16 @@ async def trail_of(engine: Engine, case: Case) -> Trail:
     except ValueError:  # altered: `askfirst audit verify` reports it
         detail = {}
     known_by, via = detail.get("known_by"), detail.get("via")
+    actor = decode_text(last.actor)
+    is_askers = actor in (AGENT, case.key_id)
     return Trail(
         known_by if isinstance(known_by, str) else None,
         via if isinstance(via, str) else None,
         last.seq,
         last.hash,
         undone,
+        None if is_askers else actor,
+        is_askers,
     )
 
 
@@ -326,7 +352,13 @@ async def previous_of(cases: Cases, case: Case) -> Previous | None:
         None if by is None else str(by),
         before.ended_at,
         await _round_number(cases, before),
+        is_yours=_is_of(case.reader, known),
     )
+
+
+def _is_of(login: JsonObject | None, known: JsonObject) -> bool:
+    email, own = known.get("email"), (login or {}).get("email")
+    return bool(email and own) and str(email).lower() == str(own).lower()
 
 
 async def _round_number(cases: Cases, case: Case, most: int = 50) -> int:

@@ -412,13 +412,13 @@ async def _needs_code(service: Service, case: Case, submission: Submission) -> b
 async def _decline(
     service: Service, case: Case, visit: Visit, request: Request, submission: Submission
 ) -> Response:
-    """Cancel a case because the person cannot answer it; their note becomes the reason."""
+    """Cancel a case that the person cannot answer, with their note as the reason. Like an answer, it is held."""
     proofs = service.verifier.evidence(case, submission.action, submission.proofs)
     await service.verifier.check(case, "browser_submit", submission.action, proofs, address_of(request))
     who = await respondent(case, request, service.identify, service.email_codes, submission.email_code)
-    said = note_in(submission.data)
-    reason = "the person cannot answer this" if said is None else f"the person cannot answer this: {said}"
-    await service.cases.decline(case, submission.action, reason[: limits.REASON_CHARACTERS], who)
+    pressed = Pressed(nonce_digest(submission.nonce), case.viewer)
+    hold = hold_of(case, service.settings.hold_seconds)
+    await service.cases.decline(case, note_in(submission.data), who, pressed, hold)
     return RedirectResponse(page_path(service, case, visit), 303, PAGE_HEADERS)
 
 

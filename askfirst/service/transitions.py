@@ -17,6 +17,7 @@ from askfirst.ids import new_id
 from askfirst.messages import JsonObject
 from askfirst.protocol import EVENT_OF, EventName, State, next_state
 from askfirst.service.adoption import answer_of, result_of
+from askfirst.service.answers import is_decline, reason_of_decline
 from askfirst.service.case import (
     Case,
     Held,
@@ -111,6 +112,8 @@ def _answered(
 ) -> Change:
     now, result, who, write_id, pressed = given
     action, data = cast(str, result["action"]), cast("Mapping[str, Any]", result["data"])
+    if is_decline(case, action):
+        return _declined(row, request, case, given)
     done = replace(
         _without_hold(case),
         status="completed",
@@ -136,6 +139,28 @@ def _answered(
     )
 
 
+def _declined(row: CaseRow, request: RequestRow | None, case: Case, given: _Answer) -> Change:
+    """The case is cancelled because a person cannot answer it."""
+    now, result, who, write_id, pressed = given
+    reason = reason_of_decline(cast("Mapping[str, Any]", result["data"]))
+    done = replace(
+        _without_hold(case),
+        status="cancelled",
+        ended_at=seconds(now),
+        reason=reason,
+        declined_by=who.responded_by or {},
+        draft=None,
+        answered_with=pressed.nonce,
+        answered_in=pressed.mark,
+    )
+    change = _ended(row, done, now, "cancelled", who.actor, {"reason": reason, **who.told})
+    change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
+    settles = _settled(row, request, "cancelled", now, write_id)
+    if settles is None:
+        return change
+    return change._replace(settles=settles._replace(reason=reason, by=who.by or who.actor, actor=who.actor))
+
+
 # A held decision: it counts only after a few seconds, and can be undone until then.
 
 
@@ -157,7 +182,7 @@ def held(now: int, until: int, result: JsonObject, who: Respondent, pressed: Pre
             raise CaseHeld(row.case_id)
         if pressed.nonce is not None and pressed.nonce == case.undone_with:
             return None
-        if case.request is not None:
+        if case.request is not None and not is_decline(case, action):
             answer_of(case.request, action, data)  # raises now, not only when the hold ends
         kept = Held(
             action=action,

@@ -255,9 +255,9 @@ def decision_of(
 ) -> Decision:
     """The facts that a page shows about a case. ``args`` are edited arguments, shown in place of the call's own.
 
-    ``key_name`` is the name of the API key that opened the case. ``style`` says how the reader's language writes
-    values. ``view`` says which part of a long text, or of many rows, is shown. ``begun_at`` is the time at which a
-    call in doubt was begun.
+    ``key_name`` is the name of the API key that opened the case, or of the agent that asks. ``style`` says how the
+    reader's language writes values. ``view`` says which part of a long text, or of many rows, is shown. ``begun_at``
+    is the time at which a call in doubt was begun.
     """
     words = words_for(case, style.tag)
     call = None if case.payload is None else case.payload.shown_call
@@ -449,7 +449,8 @@ def _asker(case: Case, key_name: str | None) -> Asker:
     details: Mapping[str, Any] = case.payload.details or {}
     agents = [] if case.request is None else case.request.agents[-_MOST_AGENTS:]
     path = tuple(clipped(it, _LONGEST_NAME) for it in agents)
-    return Asker("agent", path[-1] if path else None, path, _html(details.get("principal")), thread)
+    name = path[-1] if path else _html(key_name)
+    return Asker("agent", name, path, _html(details.get("principal")), thread)
 
 
 def reasons_of(case: Case, tag: str | None = None) -> list[tuple[str | None, str | None]]:

@@ -101,10 +101,16 @@ _ENDED: dict[str, tuple[Kind, str]] = {
 _LEFT_ALONE = ("reject", "cancel", "skip", "abort")
 
 
-def ended_pill(standing: CaseState, language: Language) -> Pill:
+def ended_pill(
+    standing: CaseState, language: Language, *, is_declined: bool = False, is_other_try: bool = False
+) -> Pill:
     """The state of a case after it was decided, or expired or was cancelled."""
     kind, key = _ENDED[standing.state]
-    if standing.state == "held" and standing.action in _LEFT_ALONE:
+    if is_declined:
+        kind, key = "", "pill.declined"
+    elif is_other_try:
+        kind, key = _ENDED["changes_asked"]
+    elif standing.state == "held" and standing.action in _LEFT_ALONE:
         kind, key = "", "pill.rejected"
     elif standing.state in ("held", "answered") and standing.action not in ("approve", "edit"):
         key = "pill.decided"
@@ -312,4 +318,5 @@ def step_text(it: Step, language: Language) -> StepText:
     """A step in words."""
     who = language.say(f"before.{it.who}") if language.has(f"before.{it.who}") else clipped(it.who, 100)
     called = "" if it.at_call is None else f" · <bdi>{clipped(it.at_call, 200)}</bdi>"
-    return StepText(Html(f"{who}{called}"), clipped(it.text, _STEP))
+    failed = f" · {language.say('before.failed')}" if it.is_error else ""
+    return StepText(Html(f"{who}{called}{failed}"), clipped(it.text, _STEP))

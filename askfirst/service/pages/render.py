@@ -13,6 +13,7 @@ from askfirst import limits
 from askfirst.display import MOST_STEPS
 from askfirst.limits import FAULTS
 from askfirst.protocol import visible_fields
+from askfirst.service.answers import given_reason
 from askfirst.service.case import Case
 from askfirst.service.case_state import case_state_of
 from askfirst.service.pages.answered import answers_of, filled_in, proof_fields, questions
@@ -43,7 +44,16 @@ from askfirst.service.pages.edits import (
     sent_edits,
     verb_pieces,
 )
-from askfirst.service.pages.ended import ended_heading, held_text, result_of, timeline, told, undo_of
+from askfirst.service.pages.ended import (
+    ended_heading,
+    held_text,
+    is_declined,
+    is_other_try,
+    result_of,
+    timeline,
+    told,
+    undo_of,
+)
 from askfirst.service.pages.faults import listed, sentences
 from askfirst.service.pages.fields import page_fields, step_links, step_with
 from askfirst.service.pages.form_parts import (
@@ -56,6 +66,7 @@ from askfirst.service.pages.form_parts import (
     standing_in,
 )
 from askfirst.service.pages.frame import (
+    Pill,
     asker_line,
     button_labels,
     chip_texts,
@@ -245,11 +256,8 @@ class _Page:
     def edited(self, args: Mapping[str, Any]) -> Decision:
         """The decision for edited arguments. Its risk is at least that of the original arguments."""
         known = self.sight.decision
-        name = None if known.asker.kind == "agent" else known.asker.name
-        made = decision_of(
-            self.case, args=args, style=self.reader.style, key_name=name, patterns=self.sight.patterns
-        )
-        return with_risk(made, known.risk)
+        made = decision_of(self.case, args=args, style=self.reader.style, patterns=self.sight.patterns)
+        return with_risk(replace(made, asker=known.asker), known.risk)
 
     def frame(self, decision: Decision | None = None) -> dict[str, Any]:
         """The template values of every page of the case. ``decision`` is the one for edited arguments, if given."""
@@ -266,7 +274,7 @@ class _Page:
             "d": decision,
             "tool": None if call is None else passage(call[0], "said", 1),
             "tab": tab_title(case, decision, asker, language),
-            "pill": open_pill(case, self.now, language) if is_open else ended_pill(standing, language),
+            "pill": open_pill(case, self.now, language) if is_open else self._ended_pill(),
             "asker": asker,
             "heading": heading,
             "said_below": heading.below,
@@ -298,7 +306,9 @@ class _Page:
             "case_name": clipped(case.case_id),
             "thread_name": None if case.thread_id is None else clipped(case.thread_id),
             "previous_name": None if case.previous_case_id is None else clipped(case.previous_case_id),
-            "previous_url": None,
+            "previous_url": self.place.address("/previous")
+            if self.sight.nonce and self.sight.previous is not None
+            else None,
             "here": self.place.address(),
             "text_at": f"{self.place.address('/text')}&row=",
             "here_without_lang": self.place.address(with_language=False),
@@ -312,6 +322,11 @@ class _Page:
             or [language.say(f"reject.{place}") for place in range(1, 5)],
             **button_labels(case, decision, language),
         }
+
+    def _ended_pill(self) -> Pill:
+        case, standing = self.case, self.sight.standing
+        is_again = is_other_try(case, standing)
+        return ended_pill(standing, self.language, is_declined=is_declined(case), is_other_try=is_again)
 
     def _lack(self) -> Html | None:
         """A sentence on why this reader can only reject; None if they can also approve."""
@@ -559,7 +574,7 @@ class _Page:
                 "next_name": None if case.next_case_id is None else marked(case.next_case_id),
                 "next_url": self.place.address("/next") if self.sight.nonce and standing.has_next else None,
                 "told": told(case, standing, self.language),
-                "reason": passage(case.reason, "said", 3) if case.reason else None,
+                "reason": None if (said := given_reason(case)) is None else passage(said, "said", 3),
                 "outcome": result_of(standing, facts["d"].undo),
                 "undo": undo_of(case, standing, facts["d"].undo),
                 "data": self._rows("answer", _ANSWER),

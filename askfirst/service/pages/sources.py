@@ -14,7 +14,7 @@ from typing import Any, cast
 from askfirst.errors import InvalidMessage
 from askfirst.messages import canonical_json
 from askfirst.protocol import visible_fields
-from askfirst.service.answers import beyond, may_decline
+from askfirst.service.answers import beyond, declines_by_cancelling, given_reason, may_decline
 from askfirst.service.case import Case
 from askfirst.service.case_state import CaseState, Previous
 from askfirst.service.pages.answered import answers_of, filled_in
@@ -58,7 +58,7 @@ def _said(it: _Case) -> Mapping[str, Any]:
         "prompt": it.case.prompt if payload is None else " ".join(payload.sentences),
         "tool": None if call is None else call[0],
         "message": it.case.message,
-        "reason": it.case.reason,
+        "reason": given_reason(it.case),
         "note": None if it.previous is None else it.previous.note,
         "result": None if outcome is None else outcome.text,
     }
@@ -185,7 +185,7 @@ def split_answer(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
     data, editable = data_of(case), editable_of(case)
     if editable is not None and edited_of(case) is not None:
         del data[editable.key]
-    if may_decline(case) and data.get("declined") is True:
+    if (may_decline(case) or declines_by_cancelling(case)) and data.get("declined") is True:
         del data["declined"]  # the heading says it
         return data, {}
     more = beyond(case, data)

@@ -125,16 +125,13 @@ async function refresh() {
   }
   refreshing = true;
   lastRefresh = Date.now();
-  try {
-    // The page after a POST has the address of the form (/respond, /undo), which cannot be fetched with GET.
-    const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
-    const answer = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch {
-    // No connection: the next event, or the reader's return to the page, tries again.
-  } finally {
-    refreshing = false;
-  }
+  // The page after a POST has the address of the form (/respond, /undo), which cannot be fetched with GET.
+  const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
+  // Without a connection, the next event or the reader's return to the page tries again.
+  const html = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" })
+    .then((answer) => answer.ok && answer.text()).catch(() => "");
+  refreshing = false;
+  if (html) swap(new DOMParser().parseFromString(html, "text/html"));
 }
 
 function swap(fresh) {
