@@ -70,7 +70,7 @@ class _Payload(Frozen):
     """
 
     written_by: ClassVar[Literal["agent", "side"]] = "side"
-    """Who wrote the request's words: the model (``"agent"``), or our side's program (``"side"``)."""
+    """Who wrote the request's words: the model (``"agent"``), or the program around it (``"side"``)."""
 
     @property
     @abstractmethod
