@@ -293,6 +293,22 @@ async def test_another_step_that_somebody_else_filled_in_is_seen_before_it_is_se
     assert (await case.poll())["result"]["data"] == {"amount": "10", "note": "please"}
 
 
+@pytest.mark.attack("P6", "presses that come again")
+async def test_no_press_that_was_undone_counts_however_late_it_comes_again(tmp_path: Path) -> None:
+    async with (
+        SQLiteCheckpointer(tmp_path / "a.db") as store,
+        serving(store, hold_seconds=60) as served,
+    ):
+        page = await page_of(served, store, {"n": 1})
+        for nonce in ("first", "second", "third"):
+            await pressed(served, page, action="approve", nonce=nonce)
+            undone = await served.http.post(page.replace("?", "/undo?"), headers=FORM)
+            assert undone.status_code == 303
+        for nonce in ("first", "second", "third"):
+            assert (await pressed(served, page, action="approve", nonce=nonce)).status_code == 303
+            assert (await served.service.cases.get(case_id_of("t", "call-1", 1))).held is None
+
+
 # Codes.
 
 
@@ -329,7 +345,21 @@ async def test_a_code_counts_for_the_arguments_that_its_mail_shows(tmp_path: Pat
             "    to: Mallory",
         ]
         assert await _say(case, told, "retry", {"modified_params": {"cents": 99_999_999, "to": "Eve"}}) == 403
+        mallorys = {"modified_params": {"cents": 1, "to": "Mallory"}, "edits": changed["modified_params"]}
+        assert await _say(case, told, "retry", mallorys) == 403
         assert await _say(case, told, "retry", changed) == 200
+
+
+@pytest.mark.attack("P7", "codes by e-mail")
+async def test_a_program_has_a_code_sent_for_its_edits(tmp_path: Path) -> None:
+    async with mailbox() as box, serving(f"sqlite:///{tmp_path}/cases.db", smtp_url=box.url) as served:
+        case = await (await served.agent()).open(verify_email=MAIL, context={"to": "Ada"})
+        code = await _code_for(case, box)
+        assert await _say(case, code, "edit", {"edits": {"to": "Mallory"}}) == 403
+        told = await _code_for(case, box, action="edit", edits='{"to": "Eve"}')
+        assert "    to: Eve" in box.mails[-1].get_content()
+        assert await _say(case, told, "approve") == 403
+        assert await _say(case, told, "edit", {"edits": {"to": "Eve"}}) == 200
 
 
 # Secrets, and costs.
