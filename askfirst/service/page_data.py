@@ -227,7 +227,7 @@ async def _messages(engine: Engine, thread_id: str) -> list[Message]:
     read: list[Message] = []
     for body in await engine.read(partial(outcomes.latest_messages, thread_id, _READ)):
         try:
-            read.append(await apart(len(body), decode, body))
+            read.append(await run_by_size(len(body), decode, body))
         except InvalidMessage:  # written by a newer version: leave it out
             continue
     return read
