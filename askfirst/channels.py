@@ -171,6 +171,11 @@ class ChannelHost(Protocol):
         """The agent's thread."""
         ...
 
+    @property
+    def agent_path(self) -> tuple[str, ...]:
+        """The ids of the agents from the root to this one."""
+        ...
+
     async def record(self, request: HitlRequest) -> StoredRequest | None:
         """Store a request in one step with the run's unwritten messages, and release the thread's lease.
 

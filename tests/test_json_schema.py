@@ -142,17 +142,49 @@ def test_the_schema_and_the_tools_own_model_agree(changed: dict[str, Any]) -> No
         assert (faults(args) == []) == fits, (changed, faults(args))
 
 
-def test_only_what_checks_is_kept_of_a_schema() -> None:
-    class Noted(BaseModel):
-        """Says much."""
+class Noted(BaseModel):
+    """Says much."""
 
-        title: Annotated[str, Field(description="long", examples=["x"])] = "a default"
-        description: int = 3
+    title: Annotated[str, Field(description="long", examples=["x"])] = "a default"
+    description: int = 3
+    most: float = float("inf")
+    part: Part = Part(name="a")
 
+
+def test_of_a_schema_what_checks_is_kept_and_the_defaults_of_arguments() -> None:
+    part = {"type": "integer", "minimum": 1}
+    parts = {"type": "array", "items": {"$ref": "#/$defs/Part"}}
     assert bare_schema(Noted.model_json_schema()) == {
-        "properties": {"title": {"type": "string"}, "description": {"type": "integer"}},
+        "properties": {
+            "title": {"type": "string", "default": "a default"},
+            "description": {"type": "integer", "default": 3},
+            "most": {"type": "number"},  # JSON has no infinity
+            "part": {"$ref": "#/$defs/Part", "default": {"name": "a", "pages": 1, "parts": []}},
+        },
+        "$defs": {
+            "Part": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "pages": part, "parts": parts},
+                "required": ["name"],
+            }
+        },
         "type": "object",
     }
+
+
+def test_defaults_that_are_too_large_are_not_kept_nor_are_some_of_them() -> None:
+    fields = {f"f{n}": {"type": "string", "default": "x" * 300} for n in range(20)}
+    kept = bare_schema({"type": "object", "properties": fields})
+    assert kept is not None
+    assert kept["properties"] == {name: {"type": "string"} for name in fields}
+
+
+def test_many_arguments_keep_their_defaults_beside_what_checks() -> None:
+    fields = {f"limit_{n}": {"type": "integer", "default": n} for n in range(60)}
+    kept = bare_schema({"type": "object", "properties": fields})
+    assert kept is not None
+    assert len(json.dumps(kept, separators=(",", ":"))) > MOST_BYTES
+    assert kept["properties"] == fields
 
 
 def test_a_large_schema_is_kept_without_what_nests_in_it() -> None:

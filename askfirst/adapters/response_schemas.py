@@ -115,7 +115,22 @@ def _reason(given: Mapping[str, Any]) -> JsonObject:
 
 
 def _edits(asked: HitlPayload) -> JsonObject:
-    return {} if asked.edit_schema is None else {"editedArgs": asked.edit_schema}
+    """The schema of edited arguments, without the tool's defaults: a front end that fills forms with defaults would
+    send them in place of the call's arguments."""
+    schema = asked.edit_schema
+    if schema is None:
+        return {}
+    fields: Any = schema.get("properties")
+    if isinstance(fields, dict):
+        plain = {name: _no_default(field) for name, field in cast("dict[str, Any]", fields).items()}
+        schema = {**schema, "properties": plain}
+    return {"editedArgs": schema}
+
+
+def _no_default(field: Any) -> Any:
+    if not isinstance(field, dict):
+        return field
+    return {word: value for word, value in cast("dict[str, Any]", field).items() if word != "default"}
 
 
 def _object(fields: JsonObject, required: list[str]) -> JsonObject:

@@ -62,6 +62,11 @@ class Host:
         """The id of the agent's thread."""
         return self.session.live.thread_id
 
+    @property
+    def agent_path(self) -> tuple[str, ...]:
+        """The ids of the agents from the root to this one."""
+        return self.session.actor.path
+
     def works_with(self, thread_id: str | None) -> bool:
         """Whether a thread belongs to an agent of the same tree."""
         return self.session.top.has_under_it(thread_id)

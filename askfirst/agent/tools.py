@@ -342,7 +342,7 @@ class Tool:
         return await returned if inspect.isawaitable(returned) else returned
 
 
-WORDS = tuple(it.name for it in fields(Display) if it.name != "description")
+WORDS = tuple(it.name for it in fields(Display) if it.name not in ("description", "hints"))
 """The options of a tool that say how its calls are shown."""
 
 
@@ -357,18 +357,22 @@ def argument_names(parameters: type[BaseModel]) -> list[str]:
 
 
 def described(display: Display, parameters: type[BaseModel], description: str) -> Display:
-    """The words for a tool, with titles and formats of its parameters (``Field(title=…)``) where none are given."""
+    """The words for a tool, with titles and formats of its parameters (``Field(title=…)``) where none are given, and
+    with their descriptions."""
     labels: dict[str, str] = {}
     formats: dict[str, str] = {}
+    hints: dict[str, str] = {}
     for name, each in parameters.model_fields.items():
         key = each.serialization_alias or each.alias or name
         if each.title:
             labels[key] = each.title
+        if each.description:
+            hints[key] = each.description
         extra = each.json_schema_extra
         form = cast("dict[str, Any]", extra).get("format") if isinstance(extra, dict) else None
         if isinstance(form, str):
             formats[key] = form
-    return display.completed(labels, formats, description)
+    return display.with_defaults(labels, formats, hints, description)
 
 
 def _check_name(name: Any) -> None:

@@ -31,6 +31,8 @@ class Defaults:
     resumer: str | None = None
     base_url: str | None = None
     """Where people reach the service, for links."""
+    agent: str | None = None
+    """Who asks."""
 
     def fill(self, action: Action) -> Action:
         """The action with the gate's defaults for the options that it does not set."""
@@ -40,7 +42,13 @@ class Defaults:
             principal=self.principal if action.principal == "*" else action.principal,
             to=action.to or self.to,
             resumer=action.resumer or self.resumer,
+            agent_path=action.agent_path or self.agent_path,
         )
+
+    @property
+    def agent_path(self) -> tuple[str, ...]:
+        """Who asks, as a path of agents; empty without a name."""
+        return () if self.agent is None else (self.agent,)
 
     def pending(self, known: StoredRequest) -> Pending:
         """The `Pending` that a guarded function raises for an open request, with the page's URL if that is known."""

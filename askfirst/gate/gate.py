@@ -46,7 +46,7 @@ from askfirst.gate.notify import Notify, Notifying
 from askfirst.gate.outcomes import Approved, Finished, Granted, InDoubt, Ran, Refused, Running, Stored
 from askfirst.gate.portal import Portal
 from askfirst.gate.results import PLAIN, failure
-from askfirst.ids import new_id
+from askfirst.ids import BASE_URL_VARIABLE, new_id
 from askfirst.permissions.decision import Decision, PendingAction, PermissionPolicy
 from askfirst.permissions.evaluate import decide
 from askfirst.permissions.static import StaticPermissionPolicy
@@ -77,11 +77,12 @@ class Gate:
     """Stands before functions: policy, then perhaps a person, then the ledger.
 
     ``store`` is a URL or an open checkpointer, ``policy`` an object or a file of rules. ``timeout`` is how long
-    people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked, ``principal`` on whose behalf
-    calls are made. ``resumer`` names who goes on when a request is settled (see `worker`), ``base_url`` is where
-    people reach the service, for the link of `Pending`; by default ``ASKFIRST_BASE_URL``. ``notify`` tells people:
-    an `askfirst.service.notifier.Notifier`. ``clock`` is what time-outs go by: give the store the same one. Use the
-    gate in ``async with``, or as it is: then it opens at its first use and closes with the event loop.
+    people have to decide (seconds, or a text such as ``"24h"``), ``to`` who is asked. ``agent`` is who asks, by the
+    name that people and policies know, ``principal`` on whose behalf calls are made. ``resumer`` names who goes on
+    when a request is settled (see `worker`), ``base_url`` is where people reach the service, for the link of
+    `Pending`; by default ``ASKFIRST_BASE_URL``. ``notify`` tells people: an `askfirst.service.notifier.Notifier`.
+    ``clock`` is what time-outs go by: give the store the same one. Use the gate in ``async with``, or as it is: then
+    it opens at its first use and closes with the event loop.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Gate:
         *,
         policy: PermissionPolicy | str | os.PathLike[str] | None = None,
         timeout: float | str | None = None,
+        agent: str | None = None,
         principal: str = "*",
         to: str | None = None,
         resumer: str | None = None,
@@ -101,8 +103,8 @@ class Gate:
         self._store: Checkpointer = self._own.checkpointer if self._own is not None else given_store(store)
         is_file = isinstance(policy, str | os.PathLike)
         self._policy = StaticPermissionPolicy.from_file(policy) if is_file else policy
-        base_url = base_url or os.environ.get("ASKFIRST_BASE_URL")
-        self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url)
+        base_url = base_url or os.environ.get(BASE_URL_VARIABLE)
+        self._defaults = Defaults(approval_seconds(timeout), principal, to, resumer, base_url, agent)
         self._clock: Clock = clock or SystemClock()
         self._listeners, self._notifying = Listeners(), Notifying(notify)
         self.ledger = Ledger(self._store, self._listeners.tell, self._clock)
@@ -423,6 +425,7 @@ class Gate:
             payload=payload,
             created_at=self._clock.now(),
             timeout_seconds=self._defaults.timeout if seconds is None else seconds,
+            agent_path=list(self._defaults.agent_path) or None,
         )
         return await self.ledger.put(key, request, **goes_on)
 

@@ -370,6 +370,7 @@ class Ledger:
             thread_id=stored.thread_id,
             payload=_doubt(action, args, effect.attempt, idempotency_key(key)),
             created_at=self._clock.now(),
+            agent_path=list(action.agent_path) or None,
         )
         if not await self._write(stored.thread_id, stored, Step(RUN, opened=[request], release=True), action):
             return None

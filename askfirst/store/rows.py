@@ -176,6 +176,8 @@ def _encode_approval(request: HitlRequest, payload: ApproveRequest) -> str:
     }
     if request.timeout_seconds is not None:
         fields["timeout_seconds"] = request.timeout_seconds
+    if request.agent_path is not None:
+        fields["agent_path"] = request.agent_path
     return to_json(fields).decode()
 
 

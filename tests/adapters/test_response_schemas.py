@@ -104,3 +104,12 @@ def test_a_payload_cannot_say_who_answers() -> None:
 def test_only_what_can_be_edited_offers_it() -> None:
     assert "editedArgs" not in response_schema(asked(FIXED))["properties"]
     assert response_schema(asked(EDITABLE))["properties"]["editedArgs"] == ARGS
+
+
+def test_no_default_can_take_the_place_of_an_argument() -> None:
+    """A front end that fills forms with defaults would send the default where the call has another value."""
+    amount = {"type": "integer", "default": 1}
+    schema = {"type": "object", "properties": {"cents": amount, "any": True}}
+    payload = EDITABLE.model_copy(update={"args_schema": schema})
+    edits = response_schema(asked(payload))["properties"]["editedArgs"]
+    assert edits["properties"] == {"cents": {"type": "integer"}, "any": True}

@@ -513,3 +513,27 @@ async def test_an_answer_to_a_question_makes_its_thread_go_on(
     assert (await gate.question("k", "ask", payload, {})).answer is True
     with pytest.raises(KeyConflict):
         await gate.question("k", "ask", ConfirmRequest(prompt="Stop?"), {}, resumer="mine")
+
+
+async def test_a_gate_that_has_a_name_says_who_asks(checkpointer: SqlCheckpointer, bank: Bank) -> None:
+    gate = Gate(checkpointer, agent="refund-desk")
+    pending = await gate.call(bank.refund, ARGS, key="k", wait=0)
+    assert isinstance(pending, Pending)
+    assert pending.request.agents == ["refund-desk"]
+    with pytest.raises(Pending) as asked:
+        await gate.confirm("Go on?", key="q", wait=0)
+    assert asked.value.request.agents == ["refund-desk"]
+    assert [it.request.agents for it in await checkpointer.pending()] == [["refund-desk"]] * 2
+
+
+async def test_a_policy_knows_who_asks_at_a_gate(checkpointer: SqlCheckpointer, bank: Bank) -> None:
+    seen: list[PendingAction] = []
+
+    class Seeing:
+        async def evaluate(self, action: PendingAction) -> Decision:
+            seen.append(action)
+            return Decision.allow()
+
+    gate = Gate(checkpointer, agent="refund-desk", policy=Seeing())
+    assert isinstance(await gate.call(bank.refund, ARGS, key="k", requires_approval=False), Ran)
+    assert {it.agent_path for it in seen} == {("refund-desk",)}

@@ -20,7 +20,7 @@ from kit.stores import CALL, asked, prompt, said
 from askfirst import Agent, tool
 from askfirst.checkpointer.connect import checkpointer_from_url
 from askfirst.checkpointer.sql import SqlCheckpointer
-from askfirst.hitl import CheckpointedChannel
+from askfirst.hitl import CheckpointedChannel, ask_user_tool
 from askfirst.ids import new_id
 from askfirst.messages import AssistantMessage, ToolCall, call_digest
 from askfirst.models import ScriptedModel
@@ -36,7 +36,7 @@ from askfirst.requests import (
     fit_answer,
     plain_answer,
 )
-from askfirst.service.adoption import adopted, answer_of, case_id_of, result_of
+from askfirst.service.adoption import adopted_case, answer_of, case_id_of, result_of
 from askfirst.service.answers import clean_answer
 from askfirst.service.case import Case, case_of, row_of
 from askfirst.service.embedding import review_link
@@ -394,9 +394,9 @@ async def test_a_request_that_cannot_be_shown_keeps_none_from_it(
     def broken(row: RequestRow, rounds: Any = ()) -> Case:
         if row.thread_id == "bad":
             raise KeyError("unreadable: secret-content")
-        return adopted(row, rounds)
+        return adopted_case(row, rounds)
 
-    monkeypatch.setattr("askfirst.service.cases.adopted", broken)
+    monkeypatch.setattr("askfirst.service.cases.adopted_case", broken)
     await asked(rig.store, "bad", HitlRequest(question_id="q", payload=APPROVE, created_at=1.0))
     for number in range(3):
         assert await rig.told(await rig.ask(APPROVE, f"t{number}")) == 1
@@ -518,7 +518,36 @@ def test_an_answer_there_and_back_is_the_same(pairs: list[tuple[Question, Any]])
     row = RequestRow(
         "t", "q", 1, None, "ask", request.model_dump_json(), None, "pending", 1000, None, *[None] * 6
     )
-    case = adopted(row)
+    case = adopted_case(row)
     assert case_of(row_of(case, 1)).context == case.context
     clean = clean_answer(case, result["action"], result["data"])
     assert answer_of(request, result["action"], clean) == answers
+
+
+async def test_a_page_names_the_agent_that_asks_a_question(tmp_path: Path) -> None:
+    async with checkpointer_from_url(f"sqlite:///{tmp_path}/threads.db") as store, serving(store) as served:
+        channel = CheckpointedChannel(checkpointer=store, thread_id="t")
+        agent = Agent(
+            id="travel-desk",
+            model=ScriptedModel(
+                [
+                    ToolCall("call-1", "ask_user", {"questions": [{"key": "to", "prompt": "Where to?"}]}),
+                    "Done.",
+                ]
+            ),
+            tools=[ask_user_tool(channel)],
+            channel=channel,
+            checkpointer=store,
+            thread_id="t",
+        )
+
+        async def person() -> str:
+            rig = Rig(served, store, HandClock(), [])
+            [asked] = await until(store.pending)
+            case_id = await rig.case(case_id_of("t", asked.question_id, 1))
+            page = await served.http.get(await review_link(served.app, case_id), headers=BROWSER)
+            await store.cancel("t", asked.question_id, reason="over")
+            return page.text
+
+        _, page = await asyncio.gather(agent.prompt("Book"), person())
+        assert "<strong><bdi>travel-desk</bdi></strong> asks you" in page

@@ -29,7 +29,7 @@ function reveal() {
   }
 }
 
-// Items to choose: their number, "all" and "none", and a search.
+// Items to choose: their number, "all" and "none".
 
 function choose() {
   const boxes = [...form.querySelectorAll("[data-choose] input[type=checkbox]")];
@@ -52,17 +52,13 @@ function choose() {
 }
 
 function chooser() {
-  for (const each of form.querySelectorAll("[data-all], [data-search]")) each.hidden = false;
+  for (const each of form.querySelectorAll("[data-all]")) each.hidden = false;
   for (const each of form.querySelectorAll("[data-plain-only]")) each.hidden = true;
   form.addEventListener("click", (event) => {
     const pick = event.target.closest("[data-pick]")?.dataset.pick;
     if (!pick) return;
     for (const box of form.querySelectorAll("[data-choose] input[type=checkbox]")) box.checked = pick === "all";
     choose();
-  });
-  form.querySelector("[data-search]")?.addEventListener("input", (event) => {
-    const wanted = event.target.value.toLowerCase();
-    for (const item of form.querySelectorAll(".rows .item")) item.hidden = !item.textContent.toLowerCase().includes(wanted);
   });
 }
 

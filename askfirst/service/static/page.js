@@ -18,7 +18,7 @@ function tell(text) {
 }
 
 // Ignore clicks on buttons for a moment after content appears: they were meant for what was there before. The style
-// sheet ignores taps before this script has come, and in a sheet that opens.
+// sheet ignores taps before this script is loaded, and in a sheet (popover) that opens.
 let settling = 0;
 function settle() {
   root.dataset.ready = "soon";
@@ -57,7 +57,7 @@ function ago(at, ahead) {
   return seconds < 60 ? words.now : fill(words.ago, { time: length(seconds - seconds % 60) });
 }
 
-// The zone is named where one looks for the exact time: in the details, and behind the time that is left.
+// Show all times in the local zone. Name the zone only with exact times: in the details, and in the sheet of the deadline.
 function localise() {
   for (const time of document.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
@@ -115,7 +115,7 @@ function measure() {
 
 // Live updates: the server sends an event when the case changes, and the page is fetched again.
 
-// What comes while the page is fetched, or right after, is fetched a little later: it may be the last news there is.
+// An event during a fetch, or right after one, leads to one more fetch later: no other event may follow it (throttling).
 let refreshing = false, lastRefresh = 0, later = 0;
 async function refresh() {
   const wait = refreshing ? 300 : lastRefresh + 900 - Date.now();
@@ -125,16 +125,13 @@ async function refresh() {
   }
   refreshing = true;
   lastRefresh = Date.now();
-  try {
-    // A page that answers a form has the address of the form, where there is nothing to fetch.
-    const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
-    const answer = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-    if (answer.ok) swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
-  } catch {
-    // No connection: the next event, or the reader's return to the page, tries again.
-  } finally {
-    refreshing = false;
-  }
+  // The page after a POST has the address of the form (/respond, /undo), which cannot be fetched with GET.
+  const live = document.body.dataset.live, here = /\/(respond|undo)$/.test(location.pathname) && live;
+  // Without a connection, the next event or the reader's return to the page tries again.
+  const html = await fetch(here ? live.replace("/live?", "?") : location.href, { headers: { Accept: "text/html" }, cache: "no-store" })
+    .then((answer) => answer.ok && answer.text()).catch(() => "");
+  refreshing = false;
+  if (html) swap(new DOMParser().parseFromString(html, "text/html"));
 }
 
 function swap(fresh) {
@@ -159,7 +156,7 @@ function swap(fresh) {
 
 const isTouched = (form) => [...form.elements].some((it) => (it.defaultValue ?? it.value) !== it.value);
 
-// Typed text stays, to be copied; in the bar there is one thing left to press.
+// Replace the decision bar by a message and one button. Typed text stays on the page, so that it can be copied.
 function instead(text, label, then) {
   const bar = document.getElementById("decide");
   if (bar.querySelector("[role=alert]")) return;
@@ -179,7 +176,7 @@ function instead(text, label, then) {
   settle();
 }
 
-// The agent changed its request: the page is loaded again, and its button idle until the person has looked.
+// The agent changed its request: load the page again, and block its buttons until the person has looked at it.
 const CHANGED = `changed ${location.pathname}`;
 function changed(touched) {
   const again = () => {
@@ -202,7 +199,7 @@ function lookAgain() {
   });
 }
 
-// Where no event comes through (a proxy, too many streams), the page is fetched every quarter of a minute.
+// Polling: if no event arrives (a proxy, too many streams), the page is fetched every 15 seconds.
 let stream = null, heard = false, polled = Date.now();
 function poll() {
   if (heard || !document.body.dataset.live || document.hidden || Date.now() - polled < 15000) return;
@@ -335,8 +332,24 @@ document.addEventListener("click", (event) => {
   const beside = box && (event.clientY < box.top || event.clientY > box.bottom || event.clientX < box.left || event.clientX > box.right);
   if (event.target.closest("[data-close]") || beside) dialog?.close();
   const link = event.target.closest("[data-link]");
-  if (link) navigator.clipboard.writeText(link.dataset.text ?? new URL(link.dataset.link, location.href).href).then(() => tell(link.textContent = link.dataset.done));
+  if (link) copy(link);
   if (event.target.closest("[data-print]")) print();
+});
+
+// What is copied: the address of a page, a text that is on it, or a value whole, each of its characters as it is.
+async function copy(link) {
+  const { link: at, text, done } = link.dataset, address = new URL(at, location.href).href;
+  await navigator.clipboard.writeText("value" in link.dataset ? await (await fetch(at)).text() : text ?? address);
+  tell(link.textContent = done);
+}
+
+// A search hides the items, or the arguments, that do not have the words. Folded ones are opened for it.
+document.addEventListener("input", ({ target: it }) => {
+  const of = it.dataset.search, wanted = it.value.toLowerCase();
+  for (const row of of ? it.closest(".card").querySelectorAll(of) : []) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    if (wanted && of !== ".item") row.closest("details")?.setAttribute("open", "");
+  }
 });
 
 function arrange() {
@@ -356,6 +369,6 @@ lookAgain();
 if (!navigator.onLine) connection();
 setInterval(tick, 1000);
 addEventListener("resize", measure);
-for (const it of document.querySelectorAll("[data-print], [data-link]")) it.hidden = "link" in it.dataset && !navigator.clipboard;
+for (const it of document.querySelectorAll("[data-print], [data-link], [data-search]")) it.hidden = "link" in it.dataset && !navigator.clipboard;
 document.querySelector("[popover]:has([data-fault])")?.showPopover();
 if (![...document.querySelectorAll("[autofocus]")].some((it) => it.checkVisibility())) document.getElementById("problems")?.focus();

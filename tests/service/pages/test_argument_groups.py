@@ -10,6 +10,8 @@ from kit.page_scenes import CHANGED, Scene
 from kit.page_text import Page
 from kit.standing_cases import ROLLOUT_ARGS, rollout
 
+from askfirst import tool
+from askfirst.agent.tools import json_object
 from askfirst.service.case import Case
 from askfirst.service.pages import Reader
 from askfirst.service.pages.decision import Decision, decision_of
@@ -167,3 +169,34 @@ def test_a_risky_line_or_a_hidden_character_is_never_folded(value: Any) -> None:
 def test_the_page_of_an_ended_case_or_of_an_edit_compares_nothing() -> None:
     assert decision_of(rollout(), args={**ROLLOUT_ARGS, "limit_01": 1}).grouped is None
     assert decision_of(dataclasses.replace(rollout(), status="cancelled")).grouped is None
+
+
+@tool
+def roll_out(
+    service: str,
+    a: int = 1,
+    b: int = 2,
+    c: int = 3,
+    d: bool = False,
+    e: str | None = None,
+    f: str = "blue",
+    g: int = 7,
+    h: int = 8,
+    i: int = 9,
+    j: int = 10,
+    k: int = 11,
+    m: tuple[str, ...] = (),
+) -> str:
+    """Roll it out."""
+    return service
+
+
+def test_the_defaults_of_a_tool_reach_its_page() -> None:
+    """The request carries them: no page can ask the tool, which lives in another process."""
+    args = json_object(roll_out.parameters.model_validate({"service": "billing", "f": "green"}))
+    assert len(args) == 13
+    case = with_payload(rollout(), args=args, args_schema=roll_out.args_schema, display=None)
+    decision = decision_of(case)
+    assert keys(decision, "first") == ["service"]
+    assert keys(decision, "differs") == ["f"]
+    assert keys(decision, "usual") == [name for name in args if name not in ("service", "f")]

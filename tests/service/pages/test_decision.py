@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from askfirst.formats import CHINESE
 from askfirst.requests import (
     ApproveRequest,
     AskRequest,
+    ConfirmRequest,
     EscalateRequest,
     HitlPayload,
     HitlRequest,
@@ -490,3 +492,57 @@ def test_names_are_readable() -> None:
 def test_a_red_button_never_stands_without_a_word_of_the_risk(display: Display, texts: list[str]) -> None:
     chips = chip_texts(decision_of(approving({"a": 1}, display)), languages()["en"])
     assert [str(it.text) for it in chips] == texts
+
+
+def test_a_question_names_the_agent_that_asks_as_its_call_does() -> None:
+    asked = ConfirmRequest(prompt="Go on?")
+    case = case_of(asked, type="confirmation")
+    assert decision_of(case).asker.name is None
+    assert case.request is not None
+    path = ["desk", "<b>refunds</b>"]
+    named = dataclasses.replace(case, request=case.request.model_copy(update={"agent_path": path}))
+    assert decision_of(named).asker.name == "&lt;b&gt;refunds&lt;/b&gt;"
+    assert len(decision_of(named).asker.path) == 2
+
+
+def test_what_a_tool_does_stands_below_a_heading_that_is_no_sentence() -> None:
+    args = {"order_id": "A-1042", "cents": 4900}
+    said = "Pay money back.\n\nThe bank takes <b>a day</b>."
+    plain = decision_of(approving(args, Display(description=said)))
+    assert (plain.sentence.source, plain.lead) == ("name", "Pay money back.")
+    titled = decision_of(approving(args, Display(title="Pay refund", description=said)))
+    assert (titled.sentence.source, titled.lead) == ("title", "Pay money back.")
+    same = decision_of(approving(args, Display(title="Pay money back", description=said)))
+    assert same.lead is None
+    told = decision_of(approving(args, dataclasses.replace(REFUND, description=said)))
+    assert (told.lead, told.description) == (
+        None,
+        "Pay money back.\n\nThe bank takes &lt;b&gt;a day&lt;/b&gt;.",
+    )
+
+
+def test_letters_of_another_script_are_not_called_hidden() -> None:
+    decision = decision_of(approving({"order_id": "r\u0430ypal", "cents": 1, "note": "a\u200bb"}))
+    assert (decision.foreign, decision.hidden) == (1, 1)
+    html = Scene(approving({"order_id": "r\u0430ypal", "cents": 1})).html()
+    assert "which may look like their own" in html
+    assert "hidden character" not in html
+    assert "which may look" not in Scene(approving({"order_id": "paypal", "cents": 1})).html()
+
+
+@pytest.mark.parametrize(
+    ("values", "is_broad"),
+    [
+        ({"command": "echo 1\necho 2"}, False),
+        ({"command": "echo 1\n" + "x" * 77}, True),
+        ({"note": "word " * 40}, False),
+        ({"rows": [dict.fromkeys("abcd", 1)]}, False),
+        ({"rows": [dict.fromkeys("abcde", 1)]}, True),
+    ],
+)
+def test_code_and_tables_that_need_it_take_more_than_the_column(
+    values: dict[str, Any], is_broad: bool
+) -> None:
+    case = approving(values, Display(formats={"command": "code:sh", "rows": "table"}))
+    assert decision_of(case).is_broad is is_broad
+    assert (' class="act card broad"' in Scene(case).html()) is is_broad

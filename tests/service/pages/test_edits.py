@@ -244,6 +244,29 @@ def test_items_are_added_and_removed_without_script() -> None:
         assert post(case, edit_page_of(case), intent=odd).data.get("edits", FILES) == FILES, odd
 
 
+def test_a_field_has_its_authors_hint_beside_how_it_is_filled_in() -> None:
+    hints = {"cents": "In cents, <b>at most</b> what was paid.", "to": "Whom to tell.", "urgent": "Today?"}
+    payload = ApproveRequest(
+        tool_name="pay",
+        tool_call_id="c1",
+        args={"cents": 1, "to": ["a"], "urgent": False, "note": "x"},
+        display={"hints": hints},
+    )
+    page = edit_page_of(cases.agent_case(payload))
+    said = {
+        str(it.attrs["id"]): it.text
+        for it in page.all("p")
+        if it.attrs.get("class") == "hint" and it.attrs.get("id")
+    }
+    assert said["arg.0-hint"] == hints["cents"]
+    assert said["arg.1-hint"].startswith("Whom to tell.")
+    assert said["arg.1-hint"].endswith("One on each line")
+    assert said["arg.2-hint"] == "Today?"
+    assert "arg.3-hint" not in said
+    described = [it for it in page.all("input") if it.attrs.get("aria-describedby") == "arg.0-hint"]
+    assert [it.attrs["name"] for it in described] == ["arg.0"]
+
+
 def test_json_only_for_who_asks_for_it() -> None:
     case = cases.approval(FILES)
     asked = post(case, edit_page_of(case), intent="json.0", arg__0__0="bo@example.com")

@@ -69,3 +69,27 @@ async def test_an_argument_of_a_megabyte_is_read_in_parts_and_downloaded(served:
     await click(page.get_by_role("link", name="Back to the whole request").first)
     await press(page, "Approve")
     assert (await case.poll())["status"] == "completed"
+
+
+SCRIPT = "\n".join(["set -e", *(f"echo {number}\u200b" for number in range(11)), "rm -rf /srv/\U0001f600"])
+
+
+async def test_a_script_is_copied_and_downloaded_to_the_letter(
+    served: Served, page: Any, window: dict[str, Any]
+) -> None:
+    """What a page shows has names in place of hidden characters; what is copied has the characters."""
+    context = {"command": SCRIPT, "note": "short"}
+    case = await (await served.agent()).open("approval", context=context)
+    await page.goto(case.hitl["review_url"])
+    async with page.expect_download() as coming:
+        await page.get_by_role("link", name="Download").click()
+    assert await AsyncPath(await (await coming.value).path()).read_text() == SCRIPT
+    copy = page.get_by_role("button", name="Copy", exact=True)
+    if not window["java_script_enabled"]:
+        assert await copy.count() == 0  # without script nothing can be put on the clipboard
+        return
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await click(copy)
+    await page.get_by_role("button", name="Copied").wait_for()
+    assert await page.evaluate("navigator.clipboard.readText()") == SCRIPT
+    assert (await case.poll())["status"] == "opened"
