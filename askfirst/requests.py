@@ -63,8 +63,7 @@ class Why(NamedTuple):
 
 
 class _Payload(Frozen):
-    """The base of the request kinds. Its properties are what other modules need to know of a kind, so that no other
-    module has to branch on the kind.
+    """The base of the request kinds. It has all that other modules need to know of a kind: none branches on it.
 
     A new kind derives from this class, or from `_AboutCall` if it is about a call. It has a ``kind`` of its own and
     a place in `HitlPayload`.
@@ -108,8 +107,7 @@ class _Payload(Frozen):
 
     @property
     def recomputed_digest(self) -> str | None:
-        """The digest of what is shown, computed anew from the shown values. The request's ``digest`` is not
-        trusted."""
+        """The digest of what is shown, computed anew: the request's ``digest`` is not trusted."""
         return self.shown_digest
 
     @property
@@ -463,8 +461,7 @@ class HitlRequest(Frozen):
 
     @property
     def agents(self) -> list[str]:
-        """The agents from the root to the one that asks: those in the details of a call at a gate, else
-        ``agent_path``. Empty where they are unknown."""
+        """The agents from the root to the one that asks, as far as the request names them."""
         told: Any = (self.payload.details or {}).get("agent_path")
         if isinstance(told, list):
             return [it for it in cast("list[Any]", told) if isinstance(it, str)]

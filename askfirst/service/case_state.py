@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from askfirst.messages import JsonObject
 from askfirst.service.answers import given_reason
-from askfirst.service.case import Case, Held, iso
+from askfirst.service.case import Case, iso
 
 State = Literal[
     "open",

@@ -499,14 +499,6 @@ class Cases:
         decide = transitions.cancelled(self.now(), reason, by, fresh_write_id(), claims)
         return await self._change(case, decide)
 
-    async def decline(self, case: Case, action: str, reason: str, who: Respondent) -> Case:
-        """Cancel a case for a person who cannot answer it; ``action`` is what an answer would have been.
-
-        They must be allowed to answer it. Raises `NotAuthorized`.
-        """
-        await self._check_authorized(case, action, who)
-        return await self.cancel(case, reason, who.actor, claims=who.by)
-
     async def cancel_opened_by(self, key_id: str, *, by: str, reason: str) -> int:
         """Cancel every open case that a key has opened; returns how many."""
         count = 0

@@ -184,7 +184,7 @@ async def next_round(case_id: str, service: OpenService, request: Request, token
 
 
 @router.get("/review/{case_id}/previous", response_model=None, include_in_schema=False)
-async def preceding(case_id: str, service: The, request: Request, token: str = "") -> Response:
+async def preceding(case_id: str, service: OpenService, request: Request, token: str = "") -> Response:
     """Redirect a person with a case's link to the round before it, with a new link for that round."""
     visit = visit_of(service, request, token)
     try:

@@ -153,9 +153,9 @@ def _declined(row: CaseRow, request: RequestRow | None, case: Case, given: _Answ
         answered_with=pressed.nonce,
         answered_in=pressed.mark,
     )
-    change = _ended(row, done, now, "cancelled", who.actor, {"reason": reason, **who.told})
-    change = change._replace(audit=(*change.audit, *_overtaken(case, now)))
-    settles = _settled(row, request, "cancelled", now, write_id)
+    change = _end(row, done, now, "cancelled", who.actor, {"reason": reason, **who.audit_details})
+    change = change._replace(audit=(*change.audit, *_overtaken_entries(case, now)))
+    settles = _settlement(row, request, "cancelled", now, write_id)
     if settles is None:
         return change
     return change._replace(settles=settles._replace(reason=reason, by=who.by or who.actor, actor=who.actor))

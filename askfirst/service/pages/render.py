@@ -264,7 +264,7 @@ class _Page:
         case, language, standing = self.case, self.language, self.sight.standing
         decision = decision or self.sight.decision
         call = None if case.payload is None else case.payload.shown_call
-        room = Room(OPEN if standing.state == "open" else ENDED)
+        room, rows = Room(OPEN if standing.state == "open" else ENDED), {it.key: it for it in decision.rows}
         asker = asker_line(case, decision, self.now, language)
         heading = heading_of(case, decision, asker, language)
         is_open = standing.state == "open"
@@ -291,9 +291,7 @@ class _Page:
             "before": [step_text(it, language) for it in self.sight.before[-MOST_STEPS:]],
             "organisation": marked(self.sight.organisation),
             "reader": self._reader(),
-            "round": round_of(
-                case, self.sight.previous, {row.key: row for row in decision.rows}, room, language
-            ),
+            "round": round_of(case, self.sight.previous, rows, room, language),
             "until": None if case.never_expires else moment(case.expires_at, language),
             "silence": case.default_action
             if case.default_action in ("approve", "reject", "abort")
